@@ -55,6 +55,40 @@ class PodDisruptionBudget(kinds.Struct, frozen=True, gc=False, rename="camel"):
     spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
 
 
+class VolumeClaimSpec(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a PersistentVolumeClaim: its volume, and what one is made by."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class VolumeClaim(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 PersistentVolumeClaim."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+
+
+class VolumeSpec(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a PersistentVolume: the nodes that can use it, and nothing of where it lies."""
+
+    node_affinity: dict[str, Any] | None = None
+
+
+class Volume(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 PersistentVolume."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+    spec: VolumeSpec = VolumeSpec()
+
+
+class StorageClass(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """storage.k8s.io/v1 StorageClass: which nodes can use what it provisions."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+    allowed_topologies: list[dict[str, Any]] | None = None
+
+
 class Item(kinds.Struct, frozen=True, gc=False, rename="camel"):
     """An object of which nothing but the existence matters."""
 
@@ -97,7 +131,9 @@ NODES = Resource("", "v1", "nodes", "Node", False, kinds.Node)
 JOBS = Resource("batch", "v1", "jobs", "Job", True, kinds.Job)
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", True, kinds.ConfigMap)
 SECRETS = Resource("", "v1", "secrets", "Secret", True, Item)
-PERSISTENTVOLUMECLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, Item)
+PERSISTENTVOLUMECLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, VolumeClaim)
+PERSISTENTVOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, Volume)
+STORAGECLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
 EVENTS = Resource("", "v1", "events", "Event", True, kinds.Event)
 SERVICES = Resource("", "v1", "services", "Service", True, Service)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)

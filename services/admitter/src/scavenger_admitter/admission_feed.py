@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
@@ -27,6 +27,7 @@ from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.cycle.starvation import Starved
 from scavenger_admitter.core.admission.running import OVERDUE, Gang
 from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
@@ -116,7 +117,7 @@ class AdmissionFeed:
             self._release(key)
         self.update_running(job)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
-            self._state.apply_candidate(candidate(job, attempt.starts_from(self._clock.monotonic())))
+            self._state.apply_candidate(self._candidate(job, attempt.starts_from(self._clock.monotonic())))
             self._wakeups.admit()
         else:
             # Not while it is being started: what was observed may be older than that start, or its refusal.
@@ -138,7 +139,7 @@ class AdmissionFeed:
             self._release(key)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
             not_before, first = attempt.starts_from(now), outcome.interrupted_waits
-            self._state.apply_candidate(candidate(job, not_before, tasks=outcome.startable, interrupted=first))
+            self._state.apply_candidate(self._candidate(job, not_before, tasks=outcome.startable, interrupted=first))
             self._wakeups.admit()
         else:
             self._state.delete_candidate(key)
@@ -240,8 +241,11 @@ class AdmissionFeed:
         self._state.learn_shape(candidate(job, 0), pod)
         self._wakeups.admit()
 
+    def _candidate(self, job: ScavengerJob, not_before: int, **of_array: Any) -> Candidate:
+        return candidate(job, not_before, volumes=self._records[job.key].volumes, **of_array)
+
     def _shape(self, job: ScavengerJob) -> Shape:
-        return self._state.as_created(candidate(job, 0)).shape
+        return self._state.as_created(self._candidate(job, 0)).shape
 
     def _rate(self, job: ScavengerJob) -> Rate | None:
         """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""

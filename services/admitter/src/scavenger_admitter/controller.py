@@ -50,6 +50,7 @@ from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.usage import UsagePoller
+from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.wakeups import Wakeups
 from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
@@ -135,6 +136,9 @@ class Admitter:
             limiter=self._limiter,
             usage=self._usage.usage,
             turns=self._turns,
+            topologies=VolumeTopologies(
+                self._client, self._clock, allowed="persistentvolumeclaims" in settings.checked_references
+            ),
         )
         self._queue_controller = QueueController(
             self._client, self._clock, context.events, self._informers, self._admission

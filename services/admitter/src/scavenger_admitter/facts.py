@@ -27,6 +27,7 @@ from scavenger_admitter.core.admission.shape import PODS, Requests, Shape, reque
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.manifest import pod_labels
+from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 
 Rate: TypeAlias = Callable[[datetime], float | None]
 """Cores that a job used on average since a moment; None when that is now."""
@@ -170,7 +171,14 @@ def shape_of(job: ScavengerJob) -> Shape:
     return Shape.of(spec.placed_by, spec.selected_nodes, tolerations, required_terms(spec.affinity), apart)
 
 
-def candidate(job: ScavengerJob, not_before: int, *, tasks: int = 0, interrupted: bool = False) -> Candidate:
+def candidate(
+    job: ScavengerJob,
+    not_before: int,
+    *,
+    tasks: int = 0,
+    interrupted: bool = False,
+    volumes: VolumeTopology = EVERYWHERE,
+) -> Candidate:
     """A job in line.
 
     Args:
@@ -178,6 +186,7 @@ def candidate(job: ScavengerJob, not_before: int, *, tasks: int = 0, interrupted
         not_before: it is not looked at before, microseconds since the epoch.
         tasks: of an array, those that may start now.
         interrupted: whether others interrupted one of them.
+        volumes: where its claims can be used.
     """
     queued = job.status.queued_timestamp
     spec, shape = job.spec, shape_of(job)
@@ -192,6 +201,7 @@ def candidate(job: ScavengerJob, not_before: int, *, tasks: int = 0, interrupted
         not_before=not_before,
         priority=spec.priority,
         tasks=tasks,
+        volumes=volumes.required,
         kind=hash((spec.queue, shape, spec.parallelism, spec.main_image, spec.account)),
     )
 

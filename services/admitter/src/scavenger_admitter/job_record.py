@@ -18,6 +18,7 @@ from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.array.tasks import task_of
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
+from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import newer
 from scavenger_admitter.losses import Losses
@@ -78,6 +79,8 @@ class JobRecord:
     """The last version that cannot be read and of which that was said."""
     missing: str = ""
     """What its pods need and was not there when it was last looked for."""
+    volumes: VolumeTopology = EVERYWHERE
+    """Where its claims can be used, as far as they were looked at."""
     looked: float | None = None
     """When that was, by the monotonic clock."""
     told: tuple[Wait, float] | None = None

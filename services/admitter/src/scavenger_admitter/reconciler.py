@@ -36,6 +36,7 @@ from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Obs
 from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
+from scavenger_admitter.core.volume_topology import VolumeTopology
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
 from scavenger_admitter.explain import Explanations
@@ -46,6 +47,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
+from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
 
@@ -83,6 +85,7 @@ class Reconciler:
         limiter: who may create its Job.
         usage: CPU time that pods on reclaimed capacity used.
         turns: which jobs may write now.
+        topologies: where the volumes of claims can be used.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Reconciler:
         limiter: CreateLimiter,
         usage: accounting.Usage,
         turns: WriteTurns,
+        topologies: VolumeTopologies,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -113,6 +117,7 @@ class Reconciler:
         self._limiter = limiter
         self._usage = usage
         self._turns = turns
+        self._topologies = topologies
         self._dry_runs = DryRuns(clock)
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
@@ -147,6 +152,7 @@ class Reconciler:
             return await self._clear_orphans(key)
         await self._look_for_references(key, job)
         self._hear(key, job)
+        await self._check_nodes_of_grant(key, job)
         seen = self._observation(key, job)
         decided = await decide(self._client, seen)
         if decided is None:
@@ -205,8 +211,28 @@ class Reconciler:
             record.looked = self._clock.monotonic()
             try:
                 record.missing = await self._writer.missing(job)
+                record.volumes = await self._look_at_claims(job)
             except ApiError as error:
                 log.info("references not looked for", job=key, error=str(error))
+
+    async def _look_at_claims(self, job: ScavengerJob) -> VolumeTopology:
+        claims = job.spec.references("persistentvolumeclaim") - {""}
+        return await self._topologies.of(job.metadata.namespace, claims)
+
+    async def _check_nodes_of_grant(self, key: str, job: ScavengerJob) -> None:
+        """A start on nodes that cannot use the volumes of the job is taken back: the next cycle knows better."""
+        record = self._records[key]
+        attempt = record.attempt
+        if attempt.stage is not Stage.GRANTED or attempt.start is None:
+            return
+        start = attempt.start
+        record.volumes = found = await self._look_at_claims(job)
+        if attempt.start is not start or found.required == start.candidate.volumes:
+            return
+        labels = {name: node.metadata.labels for name in start.nodes if (node := self._informers.nodes.get(name))}
+        if not all(found.holds(name, of_node) for name, of_node in labels.items()):
+            log.info("grant taken back, as its volumes are elsewhere", job=key, volumes=found.message)
+            self._feed.revoke(key)
 
     def _looks_in(self, key: str, job: ScavengerJob) -> float | None:
         """Seconds until it is looked for what a job in line needs; None where nothing is, or it is not in line."""
@@ -373,6 +399,7 @@ class Reconciler:
             diagnosis=informers.diagnosis(batch, _unstarted(job, pods)) if _may_be_starting(job, batch) else None,
             wait=self._explanations.tell(key, job, self._admission.held.get(key)),
             missing=record.missing,
+            volumes=record.volumes.message,
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
             wanted_by_own=partial(informers.waits.wanted, job.metadata.namespace, now=self._clock.now()),
             decision=record.decision_on(run),

@@ -34,6 +34,7 @@ class Shape:
     Attributes:
         requests: what it is placed by.
         affinity: required node affinity; empty where every node will do.
+        volumes: what the volumes of its claims require of a node, one entry for each that not every node can use.
         apart: the node label in which the nodes of its pods must differ; empty where they need not.
         counted: what it counts as in shares, quotas and load.
         reclaimed: whether it is placed on reclaimed capacity.
@@ -44,6 +45,7 @@ class Shape:
     tolerations: tuple[Toleration, ...] = ()
     affinity: Terms = ()
     apart: str = ""
+    volumes: tuple[Terms, ...] = ()
     counted: Requests = field(init=False, repr=False, compare=False)
     reclaimed: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
@@ -52,7 +54,7 @@ class Shape:
         object.__setattr__(self, "counted", counted(self.requests))
         object.__setattr__(self, "reclaimed", self.counted != self.requests)
         # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be most of it.
-        placed = (self.requests, self.node_selector, self.tolerations, self.affinity, self.apart)
+        placed = (self.requests, self.node_selector, self.tolerations, self.affinity, self.apart, self.volumes)
         object.__setattr__(self, "_hash", hash(placed))
 
     def __hash__(self) -> int:
@@ -66,6 +68,7 @@ class Shape:
         tolerations: Iterable[TolerationLike] = (),
         affinity: Terms = (),
         apart: str = "",
+        volumes: tuple[Terms, ...] = (),
     ) -> Shape:
         """The shape of a pod that requests these amounts (millicores, bytes, units; `pods` is added)."""
         return _interned(
@@ -74,7 +77,14 @@ class Shape:
             tuple(sorted({_plain(t) for t in tolerations}, key=_toleration_order)),
             affinity,
             apart,
+            volumes,
         )
+
+    def where_volumes_are(self, volumes: tuple[Terms, ...]) -> Shape:
+        """The same pod with volumes that require this of a node."""
+        if volumes == self.volumes:
+            return self
+        return _interned(self.requests, self.node_selector, self.tolerations, self.affinity, self.apart, volumes)
 
     def request(self, resource: str) -> int:
         """What one pod requests of a resource; 0 when it does not name it."""
@@ -105,8 +115,9 @@ def _interned(
     tolerations: tuple[Toleration, ...],
     affinity: Terms,
     apart: str,
+    volumes: tuple[Terms, ...],
 ) -> Shape:
-    return Shape(requests, node_selector, tolerations, affinity, apart)
+    return Shape(requests, node_selector, tolerations, affinity, apart, volumes)
 
 
 def _plain(t: TolerationLike) -> Toleration:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from scavenger_api.states import QueueState
 from scavenger_domain.gang import Place, line_order
+from scavenger_domain.node_affinity import Terms
 from scavenger_domain.selectors import Selector
 
 from scavenger_admitter.core.admission.departures import DepartedPod
@@ -60,6 +61,7 @@ class Candidate:
         kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
         priority: among jobs of its namespace; more goes first.
         tasks: of an array, how many may start now; 0 for a job.
+        volumes: what the volumes of its claims require of a node, as far as that is known.
     """
 
     key: str
@@ -73,6 +75,7 @@ class Candidate:
     kind: int = 0
     priority: int = 0
     tasks: int = 0
+    volumes: tuple[Terms, ...] = ()
 
     @property
     def namespace(self) -> str:

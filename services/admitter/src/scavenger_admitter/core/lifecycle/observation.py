@@ -78,6 +78,8 @@ class Observation:
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
     missing: str = ""
     """What its pods need and was not there when it was last looked for."""
+    volumes: str = ""
+    """What its claims require of nodes."""
     refused: Refusal | None = None
     """What the API server said when the Job of this place in line was to be created."""
     wanted_by_own: Callable[[str], bool] = _by_nobody

@@ -132,6 +132,8 @@ def line_up(draft: Draft) -> None:
 def hold(draft: Draft, wait: Wait) -> None:
     """The status says why the job waits. Where no waiting helps, it says so first, and an Event once."""
     message = wait.message
+    if draft.seen.volumes and wait.reason in _PLACES:
+        message = f"{message}; {draft.seen.volumes}"
     if draft.seen.missing:
         message = f"{draft.seen.missing}: the job fails when its turn comes, unless that is created before. {message}"
     if wait.reason in NEVER:
@@ -154,6 +156,18 @@ def _rest(draft: Draft) -> float:
     left = (until - draft.seen.now).total_seconds() if until is not None else 0.0
     return min(left, accounting.MOST_PAUSE.total_seconds())
 
+
+_PLACES: Final = frozenset(
+    {
+        WaitReason.NO_SELECTOR_MATCH,
+        WaitReason.TAINT_NOT_TOLERATED,
+        WaitReason.LARGER_THAN_ANY_NODE,
+        WaitReason.LARGER_THAN_CLUSTER,
+        WaitReason.NO_PLACE,
+        WaitReason.NO_HEADROOM,
+    }
+)
+"""Why a job waits that would wait less if its claims could be used on more nodes."""
 
 _STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE)
 

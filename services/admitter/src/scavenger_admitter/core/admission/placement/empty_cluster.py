@@ -132,6 +132,8 @@ class EmptyCluster:
         selected = self._index.chosen(shape)
         if not selected:
             where = f"of spec.nodeSelector: {selector}" if selector else "that its node affinity requires"
+            if shape.volumes and self._index.chosen(shape.where_volumes_are(())):
+                where = "that its volumes require" + (" beside its own" if selector or shape.affinity else "")
             return Wait(WaitReason.NO_SELECTOR_MATCH, f"no node has the labels {where}")
         return Wait(WaitReason.TAINT_NOT_TOLERATED, lambda: self._tainted(shape, selector))
 

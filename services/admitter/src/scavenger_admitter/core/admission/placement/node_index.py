@@ -92,7 +92,7 @@ class NodeIndex:
         self._of_mask: dict[int, list[int]] = {}
         self._all: Final = list(range(len(self.nodes)))
         self._selected: dict[Selector, list[int]] = {(): self._all}
-        self._chosen: dict[tuple[int, Terms], list[int]] = {}
+        self._chosen: dict[tuple[int, Terms, tuple[Terms, ...]], list[int]] = {}
         self._matching: dict[tuple[int, frozenset[int]], list[int]] = {}
 
     def renewed(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> NodeIndex:
@@ -177,17 +177,19 @@ class NodeIndex:
         return found
 
     def chosen(self, shape: Shape) -> list[int]:
-        """The nodes that the labels and the affinity of a shape select."""
+        """The nodes that the labels, the affinity and the volumes of a shape select."""
         selected = self.selected(shape.node_selector)
-        if not shape.affinity:
+        if not shape.affinity and not shape.volumes:
             return selected
-        key = (id(selected), shape.affinity)
+        key = (id(selected), shape.affinity, shape.volumes)
         found = self._chosen.get(key)
         if found is None:
             if len(self._chosen) >= MOST_AFFINITIES:
                 return selected  # the scheduler knows better, and a failed start is taken back
-            nodes, terms = self.nodes, shape.affinity
-            found = [i for i in selected if selects_node(terms, nodes[i].name, nodes[i].labels)]
+            nodes, required = self.nodes, (shape.affinity, *shape.volumes)
+            found = [
+                i for i in selected if all(selects_node(terms, nodes[i].name, nodes[i].labels) for terms in required)
+            ]
             self._chosen[key] = found
         return found
 

@@ -27,9 +27,10 @@ class ShapesAsCreated:
         self._seen: dict[tuple[str, int], Shape] = {}
 
     def of(self, candidate: Candidate) -> Candidate:
-        """The job, asking for what pods of its kind were seen to ask for."""
-        seen = self._seen.get((candidate.namespace, candidate.kind))
-        return candidate if seen is None else replace(candidate, shape=seen)
+        """The job, asking for what pods of its kind were seen to ask for, where its own volumes are."""
+        seen = self._seen.get((candidate.namespace, candidate.kind), candidate.shape)
+        shape = seen.where_volumes_are(candidate.volumes)
+        return candidate if shape is candidate.shape else replace(candidate, shape=shape)
 
     def learn(self, written: Candidate, pod: Pod) -> bool:
         """Whether the pod of a job shows anything new about its kind.
