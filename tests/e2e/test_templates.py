@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scavenger_cluster import stack
+import yaml
+from scavenger_cluster import Cluster, stack
 from scavenger_testing.world import World
 
 pytestmark = pytest.mark.real
@@ -106,3 +109,63 @@ def test_members_of_a_gang_go_to_nodes_of_their_own(world: World) -> None:
     world.wait_phase("apart", "Completed")
 
     assert len(nodes) == 2
+
+
+INJECTS = "example.org/inject"
+SEEN = "example.org/seen"
+
+
+@pytest.fixture
+def injecting(world: World, cluster: Cluster) -> Iterator[None]:
+    """An admission policy that reads an annotation of pods in this namespace and writes another one."""
+    annotations = "object.metadata.annotations"
+    patch = (
+        f'op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("{SEEN}"), value: {annotations}["{INJECTS}"]'
+    )
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    policy = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [
+            {"name": "asks", "expression": f'has({annotations}) && "{INJECTS}" in {annotations}'},
+        ],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{patch}}}]"}}],
+    }
+    of_namespace = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
+    binding = {"policyName": world.namespace, "matchResources": {"namespaceSelector": of_namespace}}
+    objects = [
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": world.namespace},
+            "spec": spec,
+        }
+        for kind, spec in (("MutatingAdmissionPolicy", policy), ("MutatingAdmissionPolicyBinding", binding))
+    ]
+    cluster.apply(yaml.safe_dump_all(objects))
+
+    def in_force() -> bool:
+        probe = ("run", "probe", "--image=probe", f"--annotations={INJECTS}=mesh", "--dry-run=server", "-o", "json")
+        return SEEN in json.loads(world.kubectl(*probe))["metadata"]["annotations"]
+
+    try:
+        world.wait("the policy to be in force", in_force)
+        yield
+    finally:
+        for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
+            cluster.kubectl("delete", kind, world.namespace, "--wait=false")
+
+
+@pytest.mark.usefixtures("injecting")
+def test_admission_reads_the_annotations_of_a_template(world: World) -> None:
+    value = {"fieldRef": {"fieldPath": f"metadata.annotations['{SEEN}']"}}
+    main = python("sim", "import os", "print('seen', os.environ['SEEN'])", env=[{"name": "SEEN", "valueFrom": value}])
+    job = templated("noted", main)
+    job["spec"]["template"]["metadata"]["annotations"] = {INJECTS: "mesh"}
+    world.apply(job)
+
+    world.wait_phase("noted", "Completed")
+
+    (pod,) = world.pods("noted")
+    assert "seen mesh" in world.log(pod["metadata"]["name"])
