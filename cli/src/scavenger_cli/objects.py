@@ -92,8 +92,8 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
 
     @property
     def checkpoint_interval(self) -> timedelta:
-        """`interruptionAfter` as a duration."""
-        return parse_duration(self.interruption_after)
+        """The time in which a checkpoint or a snapshot is due."""
+        return parse_duration(self.checkpoint_due)
 
 
 class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):

@@ -38,6 +38,7 @@ from scavenger_api.podspec import (
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import placed_by
 from scavenger_api.requirements import ResourceRequirements
+from scavenger_api.snapshot import EXIT_CODE, SnapshotSpec, snapshot_rules
 from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
@@ -190,6 +191,9 @@ class ScavengerJobSpec(Model):
     """Pods in the gang, with the same resources each; all run or none."""
     array: ArraySpec | None = None
     """Makes the job an array of independent tasks: each starts, is interrupted and is counted alone."""
+    snapshot: SnapshotSpec | None = None
+    """Saves the state of the program from outside, for a program that writes no checkpoints. An administrator allows it
+    (settings.snapshotImage of the admitter)."""
     persistent_volume_claims: Annotated[
         tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS, json_schema_extra=_MERGED_BY_MOUNT_PATH)
     ] = None
@@ -299,6 +303,7 @@ class ScavengerJobSpec(Model):
                 field_path=".runAsUser",
             ),
             *array_rules(),
+            *snapshot_rules(),
             _bounded("command", ".map(x, size(x))"),
             _bounded("args", ".map(x, size(x))"),
             _bounded("env", ".filter(x, has(x.value)).map(x, size(x.value))"),
@@ -410,8 +415,33 @@ class ScavengerJobSpec(Model):
 
     @cached_property
     def checkpoint_interval(self) -> timedelta:
-        """`interruptionAfter` as a duration. Raises DurationError."""
-        return parse_duration(self.interruption_after)
+        """The time in which a checkpoint or a snapshot is due. Raises DurationError."""
+        return parse_duration((self.snapshot and self.snapshot.every) or self.interruption_after)
+
+    @property
+    def has_command(self) -> bool:
+        """Whether the job says what to run, and does not leave it to the image."""
+        if self.template is not None:
+            return bool((main_container(self.template.spec, self.main_container).model_extra or {}).get("command"))
+        return bool(self.command)
+
+    @property
+    def snapshot_path(self) -> str | None:
+        """Where the program has the volume of its snapshots; None where it has not, or may not write to it."""
+        if self.snapshot is None:
+            return None
+        if self.template is not None:
+            written = main_container(self.template.spec, self.main_container).model_extra or {}
+            mounts = [mount for mount in written.get("volumeMounts") or () if isinstance(mount, dict)]
+            found = [m for m in mounts if m.get("name") == self.snapshot.volume and not m.get("readOnly")]
+            return str(found[0].get("mountPath", "")) or None if found else None
+        claims = self.persistent_volume_claims or ()
+        return next((one.mount_path for one in claims if one.name == self.snapshot.volume and not one.read_only), None)
+
+    @property
+    def saved_exit_code(self) -> int | None:
+        """With which the program ends when it has saved its state and is not done."""
+        return self.checkpoint_exit_code or (EXIT_CODE if self.snapshot is not None else None)
 
 
 class Preemption(Model):

@@ -31,6 +31,12 @@ class ArraySpec(Struct, frozen=True, gc=False, rename="camel"):
     retry: int = 0
 
 
+class SnapshotSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec.snapshot: how often one is taken."""
+
+    every: str = ""
+
+
 class ArrayStatus(Struct, frozen=True, gc=False, rename="camel"):
     """status.array: what became of the tasks; sets of indexes as `scavenger_api.indexes` has them."""
 
@@ -52,9 +58,15 @@ class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
     priority: int = 0
     parallelism: int = 1
     array: ArraySpec | None = None
+    snapshot: SnapshotSpec | None = None
     capacity: str = Capacity.GUARANTEED
     resources: Resources = Resources()
     template: PodTemplate | None = None
+
+    @property
+    def checkpoint_due(self) -> str:
+        """The time in which a checkpoint or a snapshot is due, as a duration."""
+        return (self.snapshot and self.snapshot.every) or self.interruption_after
 
     @property
     def requests(self) -> dict[str, int]:

@@ -128,6 +128,7 @@ class Admitter:
                 max_grace_seconds=settings.max_termination_grace_period_seconds,
                 managed_jobs=settings.managed_jobs,
                 burstable=settings.qos_class == "Burstable",
+                snapshot_image=settings.snapshot_image,
                 references=References(self._client, settings.checked_references),
             ),
             feed=self._feed,

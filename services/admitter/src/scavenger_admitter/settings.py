@@ -65,6 +65,11 @@ class AdmitterSettings(ServiceSettings):
         "of pods on guaranteed capacity. Burstable: a CPU limit is a millicore above its request, so that a node out of"
         " memory does not kill ordinary Burstable pods first; Guaranteed: for exclusive CPUs (static CPU manager)",
     )
+    snapshot_image: str = option(
+        "",
+        "image of snap, for jobs with spec.snapshot, such as registry.example.com/scavenger/snapshot:0.1.0; without it"
+        " such jobs are Failed",
+    )
     checked_references: Names = option(
         ("persistentvolumeclaims",),
         "of what a job refers to, what is looked for before it starts; a job that lacks some is Failed without a Job."

@@ -19,6 +19,9 @@ KEPT_BYTES: Final = 16 * 1024
 _SPEC_BYTES: Final = "spec-bytes"
 """Annotation, in memory only, of a job of whose spec a part is kept. No annotation of the API is kept beside it."""
 
+NO_WORDS: Final = ("",)
+"""What is kept of a command: that there is one, which snapshots need."""
+
 _ENDLESS: Final = ("command", "args", "env", "env_from", "image_pull_secrets", "config_maps", "secrets")
 """Fields that may be large and that admission does not read."""
 
@@ -47,7 +50,7 @@ def size_of(job: ScavengerJob) -> int | None:
 
 
 def _part_of(spec: ScavengerJobSpec, size: int) -> ScavengerJobSpec:
-    changes: dict[str, Any] = dict.fromkeys(("command", "args"))
+    changes: dict[str, Any] = {"command": NO_WORDS if spec.command else None, "args": None}
     changes["env"] = tuple(variable for variable in spec.env or () if variable.value_from is not None)
     if spec.template is not None:
         changes["template"] = _part_of_template(spec.template, startable=size <= MAX_SPEC_BYTES)
@@ -69,4 +72,5 @@ def _part_of_container(container: dict[str, Any], startable: bool) -> dict[str, 
     if not startable:
         return {name: container[name] for name in ("name", "image", "resources") if name in container}
     variables = [one for one in container.get("env", ()) if one.get("valueFrom") is not None]
-    return {**{name: value for name, value in container.items() if name not in ("command", "args")}, "env": variables}
+    kept = {name: value for name, value in container.items() if name not in ("command", "args")}
+    return {**kept, "env": variables, **({"command": list(NO_WORDS)} if container.get("command") else {})}

@@ -144,6 +144,7 @@ class Writer:
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         managed_jobs: whether the admitter creates the pods of new Jobs.
         burstable: as in `job_manifest`.
+        snapshot_image: as in `job_manifest`.
         references: looks for what jobs refer to.
     """
 
@@ -155,6 +156,7 @@ class Writer:
         max_grace_seconds: int,
         managed_jobs: bool = False,
         burstable: bool = False,
+        snapshot_image: str = "",
         references: References | None = None,
     ) -> None:
         self._client = client
@@ -162,6 +164,7 @@ class Writer:
         self._max_grace_seconds = max_grace_seconds
         self._managed_jobs = managed_jobs
         self._burstable = burstable
+        self._snapshot_image = snapshot_image
         self._references = references or References(client)
 
     async def write_status(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
@@ -232,6 +235,7 @@ class Writer:
             target=target,
             managed=managed,
             burstable=self._burstable,
+            snapshot_image=self._snapshot_image,
         )
 
     async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:

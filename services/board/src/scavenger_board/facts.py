@@ -119,7 +119,7 @@ def job_facts(job: Job) -> JobFacts:
         ended=parse_time(status.ended_timestamp),
         checkpoint=parse_time(status.last_checkpoint_timestamp),
         start_over=parse_time(status.priority_start_over_timestamp),
-        interval=_interval(spec.interruption_after),
+        interval=_interval(spec.checkpoint_due),
     )
 
 

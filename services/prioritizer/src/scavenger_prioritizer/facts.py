@@ -78,7 +78,7 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         name=job.metadata.name,
         uid=job.metadata.uid,
         phase=status.phase,
-        interval=_interval(job.spec.interruption_after),
+        interval=_interval(job.spec.checkpoint_due),
         run=run_name(status.job_name, job.metadata.name),
         parallelism=job.spec.parallelism,
         reclaimed=job.spec.capacity == Capacity.RECLAIMED,

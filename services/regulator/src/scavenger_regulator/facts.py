@@ -142,7 +142,7 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[Po
         key=job.metadata.key,
         uid=job.metadata.uid,
         pods=pods,
-        interval=_interval(spec.interruption_after),
+        interval=_interval(spec.checkpoint_due),
         cores=spec.requests.get("cpu", 0) / 1000,
         running=running,
         # of a job that is still starting, the last entry is that of its last run
@@ -164,7 +164,7 @@ def task_facts(job: ScavengerJob, pod: Pod) -> Gang:
         key=unit(pod),
         uid=task_unit(job.metadata.uid, task),
         pods=(replace(facts, resizable={}) if job.spec.template is not None else facts,),
-        interval=_interval(job.spec.interruption_after),
+        interval=_interval(job.spec.checkpoint_due),
         cores=job.spec.requests.get("cpu", 0) / 1000,
         running=facts.running_since is not None,
         stopping=job.spec.suspend or job.metadata.deletion_timestamp is not None,

@@ -11,6 +11,7 @@ from scavenger_api.rules.problem import Problem, shown
 from scavenger_api.rules.quantities import quantity_problems
 from scavenger_api.rules.references import reference_problems
 from scavenger_api.rules.size import size_problems
+from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import images_of, template_problems
 
 
@@ -22,6 +23,7 @@ def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
     yield from quantity_problems(spec)
     yield from reference_problems(spec)
     yield from mount_problems(spec)
+    yield from snapshot_problems(spec)
 
 
 def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:

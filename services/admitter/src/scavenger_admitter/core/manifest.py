@@ -20,6 +20,7 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import of_resources
 
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
+from scavenger_admitter.core.snapshots import with_snapshots
 
 MAX_ENV_BYTES: Final = 128 * 1024
 """What Linux lets one string of an environment have, the name and the closing NUL included (MAX_ARG_STRLEN: 32 pages).
@@ -66,6 +67,7 @@ def job_manifest(
     target: Target = ANYWHERE,
     managed: bool = False,
     burstable: bool = False,
+    snapshot_image: str = "",
 ) -> dict[str, Any]:
     """The batch/v1 Job that runs the job once.
 
@@ -82,6 +84,7 @@ def job_manifest(
         target: the nodes its pods may go to.
         managed: the admitter creates its pods, and not the Job controller.
         burstable: its pods are not of QoS class Guaranteed.
+        snapshot_image: of `snap`, for jobs with snapshots.
     """
     labels = _labels(job)
     single = managed and job.spec.parallelism == 1
@@ -116,7 +119,13 @@ def job_manifest(
                 "spec": {
                     **_of_qos_class(
                         _pod_spec(
-                            job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, token, target
+                            job,
+                            tuple(_own_env(job, restarts, single=single)),
+                            min(job.spec.grace_seconds, max_grace_seconds),
+                            level,
+                            token,
+                            target,
+                            snapshot_image,
                         ),
                         burstable,
                     ),
@@ -210,20 +219,23 @@ def _program(spec: ScavengerJobSpec) -> dict[str, str]:
 def _pod_spec(
     job: ScavengerJob,
     env: tuple[dict[str, Any], ...],
-    max_grace_seconds: int,
+    grace_seconds: int,
     level: Level,
     token: bool,
     target: Target,
+    snapshot_image: str,
 ) -> dict[str, Any]:
     """What the user wrote, and over it what is ours in every pod (docs/api.md lists it)."""
     spec = job.spec
     written = _written_pod(spec)
+    if spec.snapshot is not None:
+        written = with_snapshots(written, job, snapshot_image, grace_seconds)
     return {
         **{name: value for name, value in written.items() if name not in OVERRIDDEN and name != "serviceAccount"},
         "restartPolicy": "Never",
         # Its number is filled in by the API; a manifest must not name it.
         "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
-        "terminationGracePeriodSeconds": min(spec.grace_seconds, max_grace_seconds),
+        "terminationGracePeriodSeconds": grace_seconds,
         # Jobs run whatever image a user chose. Which accounts they may act as, the administrator says on the namespace.
         "automountServiceAccountToken": token and written.get("automountServiceAccountToken", True),
         **{

@@ -271,7 +271,7 @@ def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool
     annotated = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
     if not last:
         return annotated
-    said = last_words(pod, spec.checkpoint_exit_code)
+    said = last_words(pod, spec.saved_exit_code)
     if said is None and _done(pod, spec, now):
         said = now
     # The clock of its node may be ahead of ours: a pod that has ended said nothing of the future.
@@ -282,7 +282,7 @@ def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool
 def _done(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime) -> bool:
     """Whether a member is through with its work and cannot lose any more. Where exit codes have a meaning, 0 has one,
     too; but whoever was told to stop may end with 0 as well."""
-    convention = spec.checkpoint_exit_code is not None
+    convention = spec.saved_exit_code is not None
     return convention and succeeded(pod) and removal(pod, now) is None
 
 

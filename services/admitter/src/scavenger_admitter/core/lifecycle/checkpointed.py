@@ -79,7 +79,7 @@ def _last_run(draft: Draft) -> Sequence[kinds.Pod]:
 
 def _said(draft: Draft, pod: kinds.Pod) -> bool:
     """Whether a pod that has ended has anything to say about what was saved."""
-    convention = draft.seen.job.spec.checkpoint_exit_code
+    convention = draft.seen.job.spec.saved_exit_code
     if names.ANNOTATION_LAST_CHECKPOINT in pod.metadata.annotations or last_words(pod, convention) is not None:
         return True
     return convention is not None and succeeded(pod)

@@ -101,13 +101,13 @@ def _find_run(draft: Draft) -> None:
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
         uid = batch.metadata.uid
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
-        draft.run = Run(batch, tuple(pods), spec.parallelism, complete, spec.checkpoint_exit_code)
+        draft.run = Run(batch, tuple(pods), spec.parallelism, complete, spec.saved_exit_code)
         return
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
     mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
     pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
     if pods or draft.phase.active or draft.seen.was_starting:
-        draft.run = Run(None, tuple(pods), spec.parallelism, complete, spec.checkpoint_exit_code)
+        draft.run = Run(None, tuple(pods), spec.parallelism, complete, spec.saved_exit_code)
 
 
 def _is_older(pod: Pod, job: ScavengerJob) -> bool:

@@ -29,6 +29,8 @@ class LifecycleSettings(StartLimits):
     """An interruption gives a place in line when the job has computed for so long since the last one that did."""
     trusted_interval: timedelta = timedelta(seconds=DEFAULT_TRUSTED_INTERVAL_SECONDS)
     """No longer interval between checkpoints is believed."""
+    snapshots: bool = False
+    """Whether there is an image for snapshots."""
     turns: bool = False
     """A run as long as a checkpoint interval is a turn: the job goes behind the others in its queue after it."""
 

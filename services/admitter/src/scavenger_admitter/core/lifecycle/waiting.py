@@ -10,6 +10,7 @@ from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import NEVER, FailureReason, WaitReason
 from scavenger_api.rules.size import size_problem
+from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import start_problems
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
@@ -18,6 +19,7 @@ from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pod
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
+from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.pods import moment
 from scavenger_admitter.core.waits import Wait
 
@@ -93,13 +95,22 @@ def clear_leftovers(draft: Draft) -> None:
     draft.actions += leftover_pods.clear(left, draft.seen.nodes, job_uid=uid)
 
 
+def why_never(seen: Observation) -> str:
+    """What is wrong with the spec, so that the job never starts; empty when nothing is."""
+    spec = seen.job.spec
+    problems = [f"{one.field}: {one.message}" for one in (*start_problems(spec), *snapshot_problems(spec))]
+    if spec.snapshot is not None and not seen.settings.snapshots:
+        problems.append("spec.snapshot: there are no snapshots on this cluster; leave it out, or ask an administrator")
+    return "; ".join(problems)
+
+
 def line_up(draft: Draft) -> None:
     """A job in line is started where that was granted, may stand for admission, or says what holds it back."""
     if not draft.phase.queued:
         return
     seen, batch = draft.seen, draft.seen.batch
-    if problems := [f"{one.field}: {one.message}" for one in start_problems(seen.job.spec)]:
-        finished.fail(draft, seen.now, FailureReason.INVALID, "; ".join(problems))
+    if problems := why_never(seen):
+        finished.fail(draft, seen.now, FailureReason.INVALID, problems)
         return
     left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]

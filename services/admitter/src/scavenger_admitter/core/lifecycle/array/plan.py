@@ -16,7 +16,6 @@ from scavenger_api.array import MAX_COUNTED, ArraySpec, ArrayStatus
 from scavenger_api.indexes import MAX_TASKS, format_indexes, indexes_of, set_of
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
-from scavenger_api.rules.template import start_problems
 from scavenger_api.times import micros
 from scavenger_domain import gang
 from scavenger_kube import kinds
@@ -355,8 +354,8 @@ class _Plan:
         draft, seen = self.draft, self.draft.seen
         if draft.phase.finished or seen.job.spec.suspend:
             return
-        if self.may_write and (problems := [f"{one.field}: {one.message}" for one in start_problems(seen.job.spec)]):
-            self._fail(FailureReason.INVALID, "; ".join(problems))
+        if self.may_write and (problems := waiting.why_never(seen)):
+            self._fail(FailureReason.INVALID, problems)
             return
         batch, stuck = draft.own_job, waiting.stuck(draft, ())
         if batch is not None and batch.metadata.deletion_timestamp is None and managed.has_ended(batch):
