@@ -120,6 +120,7 @@ class RunOptions:
     priority: int | None = None
     interruption_after: str | None = None
     checkpoint_exit_code: int | None = None
+    snapshot: str | None = None
     grace_seconds: int | None = None
     ttl_seconds: int | None = None
     suspend: bool = False
@@ -161,6 +162,7 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "fsGroup": options.fs_group,
         "interruptionAfter": options.interruption_after,
         "checkpointExitCode": options.checkpoint_exit_code,
+        "snapshot": {"volume": options.snapshot} if options.snapshot else None,
         "terminationGracePeriodSeconds": options.grace_seconds,
         "ttlSecondsAfterFinished": options.ttl_seconds,
         "suspend": True if options.suspend else None,

@@ -94,6 +94,10 @@ def run(
     checkpoint_exit_code: Annotated[
         int | None, typer.Option(metavar="CODE", min=1, max=255, help="It ends so when it has saved its state, as 85.")
     ] = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(metavar="CLAIM", help="Save the state of a program without checkpoints in this --pvc."),
+    ] = None,
     grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Between SIGTERM and SIGKILL.")] = None,
     ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="Delete the job so long after its end.")] = None,
     service_account: Annotated[str | None, typer.Option(metavar="NAME", help="Service account of the pods.")] = None,
@@ -137,6 +141,7 @@ def run(
         priority=priority,
         interruption_after=interruption_after,
         checkpoint_exit_code=checkpoint_exit_code,
+        snapshot=snapshot,
         grace_seconds=grace,
         ttl_seconds=ttl,
         suspend=suspended,
