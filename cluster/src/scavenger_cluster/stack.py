@@ -24,7 +24,7 @@ import yaml
 from scavenger_kube.errors import ApiError
 
 from scavenger_cluster import admission, images, node_config, requirements, service_images
-from scavenger_cluster.build import TOOLS, ensure_tools
+from scavenger_cluster.build import SNAPSHOT, TOOLS, ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
 from scavenger_cluster.services import SYSTEM_NAMESPACE
@@ -54,6 +54,7 @@ TRY_REAL: Final = """\
 
 COUNTER: Final = ROOT / "demo-apps" / "counter"
 COUNTER_IMAGE: Final = "localhost/scavenger/counter:demo"
+SNAPSHOT_IMAGE: Final = "localhost/scavenger/snapshot:demo"
 GROMACS_IMAGE: Final = "localhost/scavenger/gromacs:demo"
 PROGRAMS: Final = {
     "gromacs": (
@@ -285,6 +286,15 @@ def prepare(report: Callable[[str], None]) -> None:
 def build_images(cluster: Cluster) -> str:
     """Build the image of the counter demo on the local base and load it into the real nodes; returns its name."""
     return cluster.build_image(COUNTER_IMAGE, COUNTER)
+
+
+def build_snapshot_image(cluster: Cluster) -> str:
+    """Build the image of `snap` and load it into the real nodes; returns its name."""
+    binary = ensure_tools([SNAPSHOT.name], cluster.report)[SNAPSHOT.name]
+    with tempfile.TemporaryDirectory(prefix="scavenger-snapshot-") as folder:
+        for source in (ROOT / "snapshot" / "Containerfile", binary):
+            shutil.copy2(source, Path(folder) / source.name)
+        return cluster.build_image(SNAPSHOT_IMAGE, Path(folder))
 
 
 def build_gromacs_image(cluster: Cluster) -> str:

@@ -1,0 +1,100 @@
+"""Programs without checkpoints, in ordinary restricted pods, go on where they were interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scavenger_api.names import LABEL_POD_SECURITY_ENFORCE
+from scavenger_cluster import stack
+from scavenger_testing.world import World, ordinary_pod, scavenger_job
+
+from tests.e2e.test_restricted import evict, label
+
+pytestmark = pytest.mark.real
+
+STEPS = 320
+PROGRAM = f"""
+import sys, time
+with open("/state/" + sys.argv[1], "a") as told:
+    told.write("started ")
+total = 0
+for step in range({STEPS}):
+    total += step * step
+    print(step, flush=True)
+    time.sleep(0.1)
+with open("/state/" + sys.argv[1], "a") as told:
+    told.write(str(total))
+"""
+RIGHT = f"started {sum(step * step for step in range(STEPS))}"
+
+
+def test_programs_without_checkpoints_lose_nothing(world: World, shared: str, tmp_path: Path) -> None:
+    """Each job is interrupted once, as a second short run would be followed by a pause."""
+    stack.build_snapshot_image(world.cluster)
+    label(world, LABEL_POD_SECURITY_ENFORCE, "restricted")
+    world.apply(
+        _summing("drained-$(SCAVENGER_TASK)", shared, "drained", array={"tasks": 2}),
+        _summing("preempted", shared, "preempted", cpu="1100m"),
+        _summing("killed", shared, "killed"),
+    )
+    world.wait("them to compute", lambda: _compute(world, "drained", 2) and _compute(world, "preempted", 1))
+    for pod in world.pods("drained"):
+        evict(world, pod["metadata"]["name"])
+    (pod,) = world.pods("preempted")
+    node = {"kubernetes.io/hostname": pod["spec"]["nodeName"]}
+    world.apply(_restricted(ordinary_pod("ordinary", "1500m", nodeSelector=node)))
+    world.wait("it to be preempted", lambda: world.status("preempted").get("interruptedCount") == 1)
+    world.kubectl("delete", "pod", "ordinary", "--wait=false")
+
+    volume = tmp_path / "volume"
+    world.wait("a snapshot of the killed", lambda: [*(volume / ".snapshot/killed").glob("gen-*/manifest.json")])
+    # Stopped, so that it cannot save once more when it is told to leave.
+    (snap,) = _processes("killed")
+    os.kill(snap, signal.SIGSTOP)
+    (pod,) = world.pods("killed")
+    world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    os.kill(snap, signal.SIGKILL)
+
+    interruptions = {"drained": 2, "preempted": 1, "killed": 1}
+    assert {job: world.wait_phase(job, "Completed")["interruptedCount"] for job in interruptions} == interruptions
+    programs = ("drained-0", "drained-1", "preempted", "killed")
+    assert {name: (volume / name).read_text() for name in programs} == dict.fromkeys(programs, RIGHT)
+
+
+def _summing(program: str, claim: str, name: str, **spec: Any) -> dict[str, Any]:
+    return scavenger_job(
+        name,
+        command=["python3", "-u", "-c", PROGRAM, program],
+        persistentVolumeClaims=[{"name": claim, "mountPath": "/state"}],
+        snapshot={"volume": claim, "every": "30s"},
+        **{"terminationGracePeriodSeconds": 60, **spec},
+    )
+
+
+def _compute(world: World, job: str, count: int) -> bool:
+    pods = world.staying(job)
+    return len(pods) == count and all(world.log(pod["metadata"]["name"]).count("\n") > 10 for pod in pods)
+
+
+def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod as PodSecurity `restricted` wants it."""
+    (main,) = pod["spec"]["containers"]
+    main["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    pod["spec"]["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    return pod
+
+
+def _processes(name: str) -> Iterator[int]:
+    """The processes `snap run` of a job: the containers of real nodes are processes of this machine."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[:2] == [b"/.scavenger/snap", b"run"] and f"--dir=/state/.snapshot/{name}".encode() in words:
+            yield int(folder.name)
