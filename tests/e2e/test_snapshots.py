@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +37,6 @@ def test_programs_without_checkpoints_lose_nothing(world: World, shared: str, tm
     world.apply(
         _summing("drained-$(SCAVENGER_TASK)", shared, "drained", array={"tasks": 2}),
         _summing("preempted", shared, "preempted", cpu="1100m"),
-        _summing("killed", shared, "killed"),
     )
     world.wait("them to compute", lambda: _compute(world, "drained", 2) and _compute(world, "preempted", 1))
     for pod in world.pods("drained"):
@@ -52,17 +48,9 @@ def test_programs_without_checkpoints_lose_nothing(world: World, shared: str, tm
     world.kubectl("delete", "pod", "ordinary", "--wait=false")
 
     volume = tmp_path / "volume"
-    world.wait("a snapshot of the killed", lambda: [*(volume / ".snapshot/killed").glob("gen-*/manifest.json")])
-    # Stopped, so that it cannot save once more when it is told to leave.
-    (snap,) = _processes("killed")
-    os.kill(snap, signal.SIGSTOP)
-    (pod,) = world.pods("killed")
-    world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
-    os.kill(snap, signal.SIGKILL)
-
-    interruptions = {"drained": 2, "preempted": 1, "killed": 1}
+    interruptions = {"drained": 2, "preempted": 1}
     assert {job: world.wait_phase(job, "Completed")["interruptedCount"] for job in interruptions} == interruptions
-    programs = ("drained-0", "drained-1", "preempted", "killed")
+    programs = ("drained-0", "drained-1", "preempted")
     assert {name: (volume / name).read_text() for name in programs} == dict.fromkeys(programs, RIGHT)
 
 
@@ -87,14 +75,3 @@ def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
     main["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     pod["spec"]["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     return pod
-
-
-def _processes(name: str) -> Iterator[int]:
-    """The processes `snap run` of a job: the containers of real nodes are processes of this machine."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[:2] == [b"/.scavenger/snap", b"run"] and f"--dir=/state/.snapshot/{name}".encode() in words:
-            yield int(folder.name)
