@@ -143,6 +143,13 @@ def job(**spec: Any) -> dict[str, Any]:
     return {f"spec.{name}": value for name, value in spec.items()}
 
 
+SAVED: dict[str, Any] = {
+    "command": ["simulate"],
+    "persistentVolumeClaims": [{"name": "data", "mountPath": "/data"}],
+    "snapshot": {"volume": "data"},
+}
+
+
 def on_codes(operator: str, *values: int, action: str = "Ignore") -> dict[str, Any]:
     return {"rules": [{"action": action, "onExitCodes": {"operator": operator, "values": list(values)}}]}
 
@@ -203,6 +210,18 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         "spec.podFailurePolicy: Invalid value: rules: exit code 0 is no failure",
     ),
     ("rule-for-an-index", job(podFailurePolicy=on_codes("In", 1, action="FailIndex")), "supported values"),
+    ("snapshot-of-a-gang", job(**SAVED, parallelism=2), "spec.snapshot: Invalid value: only jobs of one pod"),
+    ("snapshot-reclaimed", job(**SAVED, capacity="Reclaimed"), "spec.snapshot: Invalid value: a job with snapshots"),
+    (
+        "snapshot-of-an-entrypoint",
+        job(**{n: v for n, v in SAVED.items() if n != "command"}),
+        "spec.command: Required value",
+    ),
+    (
+        "snapshot-elsewhere",
+        job(**{**SAVED, "snapshot": {"volume": "other"}}),
+        "spec.snapshot: Invalid value: volume: it is none of persistentVolumeClaims",
+    ),
     ("main-of-nothing", job(mainContainer="main"), "spec.mainContainer: Invalid value: a job without template has one"),
     ("template-empty", job(template={}), "spec.template.spec: Required value"),
     ("template-unknown", job(template={**TEMPLATE, "sepc": {}}), 'unknown field "spec.template.sepc"'),
@@ -676,6 +695,7 @@ def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> N
 # Another valid value for every field that may not change; one that is missing here fails a test.
 OTHER_VALUES: dict[str, Any] = {
     "array": {"tasks": 5},
+    "snapshot": {"volume": "other"},
     "template": {"spec": {"affinity": None, "dnsPolicy": "Default"}},
     "mainContainer": "log",
     "image": "example/app:2",
@@ -718,7 +738,8 @@ def jobs(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     kubectl = api_cluster.inside(module_namespace)
     full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
     array = changed(MINIMAL_JOB, {"metadata.name": "array", "spec.array": {"tasks": 10}})
-    for manifest in (MINIMAL_JOB, full, TEMPLATE_JOB, array):
+    saved = changed(MINIMAL_JOB, {"metadata.name": "saved", **job(**SAVED)})
+    for manifest in (MINIMAL_JOB, full, TEMPLATE_JOB, array, saved):
         kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
     return kubectl
 
@@ -742,7 +763,7 @@ TRANSITIONS = [
 
 @pytest.mark.parametrize(("field", "how"), TRANSITIONS)
 def test_spec_is_immutable(jobs: Kubectl, field: str, how: str) -> None:
-    of = {"template": "templated", "mainContainer": "templated", "array": "array"}
+    of = {"template": "templated", "mainContainer": "templated", "array": "array", "snapshot": "saved"}
     name = "minimal" if how == "added" else of.get(field, "full")
     value = None if how == "removed" else OTHER_VALUES[field]
 
