@@ -69,6 +69,11 @@ def events(namespace: str | None) -> str:
     return resources.EVENTS.path(None if namespace is None else quote(namespace))
 
 
+def api(version: str) -> str:
+    """What is served of an API, by its version as `v1` or `apps/v1`."""
+    return f"/api/{quote(version)}" if "/" not in version else f"/apis/{quote(version)}"
+
+
 def deployments(namespace: str) -> str:
     """The Deployments of a namespace."""
     return f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments"

@@ -29,6 +29,11 @@ from .conftest import CPUS, NODES, Sj
 SMALL = ("--image", "none", "--cpu", "2", "--memory", "1Gi", "--grace", "1")
 
 MANIFEST = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: state}
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+---
 apiVersion: scavenger.dev/v1alpha1
 kind: ScavengerJob
 metadata: {name: first}
@@ -47,6 +52,7 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
     file = sj.folder / "jobs.yaml"
     file.write_text(MANIFEST)
     assert sj("submit", str(file)) == [
+        "persistentvolumeclaim/state created",
         "scavengerjob.scavenger.dev/first created",
         "scavengerjob.scavenger.dev/second created",
     ]

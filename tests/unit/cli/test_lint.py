@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,17 @@ def test_the_command(sj: Run, tmp_path: Path) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[3]
-DEMOS = [path for path in sorted((ROOT / "demo-apps").rglob("*.yaml")) if "kind: ScavengerJob\n" in path.read_text()]
+OURS = re.compile(r"^kind: Scavenger(Job|Queue)$", re.MULTILINE)
+MANIFESTS = [
+    path
+    for folder in ("demo-apps", "docs", "manifests")
+    for path in sorted((ROOT / folder).rglob("*.yaml"))
+    if OURS.search(path.read_text())
+]
 
 
-@pytest.mark.parametrize("path", DEMOS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_demo_passes(sj: Run, path: Path) -> None:
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_manifest_passes(sj: Run, path: Path) -> None:
     code, out, err = sj("lint", str(path))
     assert code == 0, err
     assert out.endswith(": ok\n")

@@ -237,16 +237,66 @@ def test_submitting_is_strict(server: Server, sj: Run, tmp_path: Path) -> None:
     assert server.asked(JOBS, "POST")[1].query["dryRun"] == "All"
 
 
-def test_submitting_says_what_it_leaves_to_apply(server: Server, sj: Run, tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(
-        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: state}}\n---\n"
-        "{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}"
-    )
+CLAIMS = "/api/v1/namespaces/lab/persistentvolumeclaims"
+BESIDE = (
+    "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: state}}\n---\n"
+    "{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}"
+)
+
+
+def beside(server: Server, claim: Answer) -> Server:
+    """Claims are served, and creating one is answered so."""
+    served = [
+        {"name": "persistentvolumeclaims/status", "kind": "PersistentVolumeClaim", "namespaced": True},
+        {"name": "persistentvolumeclaims", "kind": "PersistentVolumeClaim", "namespaced": True},
+    ]
+    server.on("/api/v1", Answer(body={"kind": "APIResourceList", "resources": served}))
+    server.on(CLAIMS, claim, method="POST")
     server.on(JOBS, Answer(201, one("a")), method="POST")
+    return server
+
+
+def test_submitting_creates_what_stands_beside_a_job(server: Server, sj: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(BESIDE)
+    beside(server, Answer(201, {"kind": "PersistentVolumeClaim", "metadata": {"name": "state"}}))
     code, out, err = sj("submit", str(file))
-    assert (code, out) == (0, "scavengerjob.scavenger.dev/a created\n")
-    assert err.startswith("warning: submit does not create the PersistentVolumeClaim of ")
+    assert (code, out.splitlines()) == (
+        0,
+        ["persistentvolumeclaim/state created", "scavengerjob.scavenger.dev/a created"],
+    ), err
+    trial, made = server.asked(CLAIMS, "POST")
+    assert (trial.query["dryRun"], made.query.get("dryRun"), made.body["metadata"]["name"]) == ("All", None, "state")
+
+
+def test_a_claim_that_exists_stays_as_it_is(server: Server, sj: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(BESIDE)
+    beside(server, Answer(409, status(409, "AlreadyExists")))
+    code, out, err = sj("submit", str(file))
+    assert (code, out) == (0, "scavengerjob.scavenger.dev/a created\n"), err
+    assert err == "PersistentVolumeClaim state exists already, and stays as it is\n"
+
+
+@pytest.mark.parametrize("served", [Answer(404, status(404, "NotFound")), Answer(body={"resources": []})])
+def test_nothing_is_created_beside_an_unknown_kind(server: Server, sj: Run, tmp_path: Path, served: Answer) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(BESIDE.replace("v1, kind: P", "shop.example/v1, kind: P", 1))
+    server.on("/apis/shop.example/v1", served)
+    code, _, err = sj("submit", str(file))
+    assert code == 1
+    assert err.startswith("error: the cluster has no kind PersistentVolumeClaim of shop.example/v1")
+    assert not server.asked(JOBS, "POST")
+
+
+def test_a_trial_of_many_says_of_each_what_it_would_do(server: Server, sj: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(BESIDE)
+    beside(server, Answer(201, {"kind": "PersistentVolumeClaim", "metadata": {"name": "state"}}))
+    assert sj("submit", str(file), "--dry-run")[1].splitlines() == [
+        "persistentvolumeclaim/state created (dry run)",
+        "scavengerjob.scavenger.dev/a created (dry run)",
+    ]
 
 
 WARNED = {"Warning": '299 - "spec.capacity: no node offers \\"reclaimed\\" capacity"'}

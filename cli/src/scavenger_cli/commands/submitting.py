@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 from scavenger_api import names
-from scavenger_kube.errors import AlreadyExists, Invalid
+from scavenger_kube.errors import AlreadyExists, Invalid, NotFound
 
 from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command
@@ -41,8 +42,8 @@ def submit(
 ) -> None:
     """Submit the jobs of a file.
 
-    The file may hold several documents, jobs and queues. Nothing is created unless the API server accepts all of them.
-    Objects of other kinds, such as the claim of a job, are passed over with a warning: `kubectl apply` creates all.
+    The file may hold several documents: jobs, queues, and objects of other kinds, such as the claim of a job. Nothing
+    is created unless the API server accepts all of them. A claim that exists already stays as it is.
 
     \b
     Examples:
@@ -50,13 +51,10 @@ def submit(
       kubectl sj submit simulation.yaml --wait --timeout 2h
       generate-jobs | kubectl sj submit -
     """
-    objects = read(file)
-    manifests = list(filter(is_ours, objects))
-    for other in objects:
-        if not is_ours(other):
-            note(f"warning: submit does not create the {other['kind']} of {file}: create it with `kubectl apply`")
+    manifests = read(file)
     if len(manifests) > 1 and not dry_run:
-        create_all(access, manifests, dry_run=True, output=None)
+        for manifest in manifests:
+            create(access, manifest, dry_run=True)
     created = create_all(access, manifests, dry_run=dry_run, output=output)
     see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
 
@@ -197,28 +195,40 @@ def _from(file: str, name: str | None, options: RunOptions) -> Manifest:
 def create_all(
     access: Access, manifests: Sequence[Manifest], *, dry_run: bool, output: str | None
 ) -> list[dict[str, Any]]:
-    """Create objects and say so, or print them in the form of -o. Raises CliError."""
+    """Create objects and say so, or print those of ours in the form of -o. Returns those of ours. Raises CliError."""
     form = None if output is None else output_of(output, "what was created")
-    created = [create(access, manifest, dry_run=dry_run) for manifest in manifests]
-    silent = dry_run and output is None and len(manifests) > 1
+    created = []
+    for manifest in manifests:
+        one = create(access, manifest, dry_run=dry_run)
+        if one is None:
+            note(f"{manifest['kind']} {manifest['metadata']['name']} exists already, and stays as it is")
+        elif form is None or form.table:
+            group = manifest["apiVersion"].rpartition("/")[0]
+            kind = f"{manifest['kind'].lower()}{'.' * bool(group)}{group}"
+            say(f"{kind}/{one['metadata']['name']} created{' (dry run)' * dry_run}")
+        if one is not None and is_ours(manifest):
+            created.append(one)
     if form is not None and not form.table:
         print_objects(created, form, "scavengerjob", single=len(created) == 1)
-    elif not silent:
-        for one in created:
-            say(f"{one['kind'].lower()}.{names.GROUP}/{one['metadata']['name']} created{' (dry run)' * dry_run}")
     return created
 
 
-def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:
-    """Create one object; fields that the API does not know are refused, not dropped. Raises CliError."""
-    metadata = manifest["metadata"]
-    if manifest["kind"] == "ScavengerQueue":
-        path = paths.QUEUES
-    else:
-        path = paths.jobs(metadata.get("namespace") or access.namespace)
-        if found := refusals(access, manifest):
-            name = metadata.get("name") or metadata.get("generateName")
-            raise CliError("\n  ".join([f"the pod of {name} is not valid:", *found]))
+def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any] | None:
+    """Create one object; fields that the API does not know are refused, not dropped.
+
+    Returns:
+        The object; None where one of a kind that is not ours exists already.
+
+    Raises:
+        CliError: where it cannot be created.
+    """
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict):
+        raise CliError(f"the {manifest['kind']} has no metadata", "give it a name", ExitCode.USAGE)
+    path = _collection(access, manifest)
+    if manifest["kind"] == "ScavengerJob" and (found := refusals(access, manifest)):
+        name = metadata.get("name") or metadata.get("generateName")
+        raise CliError("\n  ".join([f"the pod of {name} is not valid:", *found]))
     params = {"fieldValidation": "Strict", "fieldManager": "kubectl-sj", "dryRun": "All" if dry_run else None}
     try:
         body = access.client.request("POST", path, body=manifest, params=params)
@@ -226,6 +236,8 @@ def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict
         name = metadata.get("name") or metadata.get("generateName")
         raise CliError("\n".join(remedies.invalid_fields(error, str(name)))) from error
     except AlreadyExists as error:
+        if not is_ours(manifest):
+            return None
         what, name = manifest["kind"], metadata["name"]
         remedy = f"choose another name; `kubectl sj get {name}` shows the one there is"
         if what == "ScavengerQueue":
@@ -236,6 +248,23 @@ def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict
             note(f"warning: {text}")
     made: dict[str, Any] = without_managed_fields(json.loads(body))
     return made
+
+
+def _collection(access: Access, manifest: Manifest) -> str:
+    """The path to which an object is posted; the API server says it of kinds that are not ours. Raises CliError."""
+    namespace = manifest["metadata"].get("namespace") or access.namespace
+    kind, version = manifest["kind"], manifest["apiVersion"]
+    if is_ours(manifest):
+        return paths.QUEUES if kind == "ScavengerQueue" else paths.jobs(namespace)
+    api = paths.api(version)
+    try:
+        served = json.loads(access.client.get(api))["resources"]
+    except NotFound:
+        served = ()
+    for one in served:
+        if one["kind"] == kind and "/" not in one["name"]:
+            return f"{api}/namespaces/{quote(namespace)}/{one['name']}" if one["namespaced"] else f"{api}/{one['name']}"
+    raise CliError(f"the cluster has no kind {kind} of {version}", "see `kubectl api-resources`")
 
 
 def see_through(
