@@ -86,6 +86,7 @@ def job_details(
         ("Priority", f"{spec.priority} among the jobs of its namespace" if spec.priority else ""),
         ("Status", _status(job, now)),
         ("Message", status.message),
+        ("Tasks", _tasks(job)),
         ("Asks for", f"{pods}{spell(spec.requests)}"),
         ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
         ("Image", spec.main_image),
@@ -99,6 +100,15 @@ def job_details(
         ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def _tasks(job: Job) -> str:
+    """How far an array is."""
+    status, array = job.status.array, job.spec.array
+    if array is None:
+        return ""
+    counts = ((status.completed, "completed"), (status.failed, "failed"), (status.running, "running"))
+    return f"{array.tasks}: {', '.join(f'{count} {what}' for count, what in counts if count) or 'none has ended'}"
 
 
 def _failures(job: Job) -> str:

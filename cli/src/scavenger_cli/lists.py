@@ -18,7 +18,7 @@ def job_header(*, wide: bool, namespaces: bool) -> list[str]:
     """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
     header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     if wide:
-        header += ["PODS", "CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"]
+        header += ["PODS", "TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
 
 
@@ -37,6 +37,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
     if wide:
         row += [
             str(job.spec.parallelism),
+            status.array.progress if job.spec.array is not None else "",
             *gang_amounts(job),
             job.spec.capacity,
             job.preemption_class,

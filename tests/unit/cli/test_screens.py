@@ -79,7 +79,7 @@ def test_the_wide_list() -> None:
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
         *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
-        *("CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"),
+        *("TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"),
     ]
     assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.8", "h", "running"]
 
@@ -447,3 +447,10 @@ def test_a_wide_terminal_shows_progress() -> None:
 def test_a_name_with_brackets_is_no_markup() -> None:
     odd = msgspec.structs.replace(JOBS[1], status=msgspec.structs.replace(JOBS[1].status, message="[red]x[/red]"))
     assert "[red]x[/red]" in "\n".join(drawn(jobs_screen([odd], NOW, 10, 80, namespaces=False)))
+
+
+def test_an_array_shows_how_far_it_is() -> None:
+    progress = {"progress": "412/1000", "completed": 412, "failed": 3, "running": 100}
+    sweep = job("sweep", phase="Running", status={"array": progress}, array={"tasks": 1000})
+    assert "412/1000" in job_row(sweep, NOW, wide=True, namespaces=False)
+    assert ("Tasks", "1000: 412 completed, 3 failed, 100 running") in job_details(sweep, NOW, line=None)

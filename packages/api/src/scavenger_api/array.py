@@ -64,6 +64,8 @@ class ArrayStatus(Model):
     """What became of the tasks. Sets of indexes are ranges such as `0-41,57`, or `bits:` and base64 where these would
     be longer than 16 KiB."""
 
+    progress: Annotated[str, Field(max_length=32)] = ""
+    """Tasks that completed, of all: `412/1000`."""
     completed: Tasks = 0
     """Tasks that completed."""
     failed: Tasks = 0

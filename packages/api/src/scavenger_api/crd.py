@@ -217,6 +217,7 @@ JOB_COLUMNS: Final = (
         "Why the job waits or has failed: the reason of the first condition that is False.",
     ),
     _column("Pods", "integer", ".spec.parallelism", "Pods in the gang.", wide=True),
+    _column("Tasks", "string", ".status.array.progress", "Tasks of the array that completed, of all.", wide=True),
     _column(
         "Class",
         "string",

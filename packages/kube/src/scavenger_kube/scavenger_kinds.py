@@ -40,6 +40,7 @@ class SnapshotSpec(Struct, frozen=True, gc=False, rename="camel"):
 class ArrayStatus(Struct, frozen=True, gc=False, rename="camel"):
     """status.array: what became of the tasks; sets of indexes as `scavenger_api.indexes` has them."""
 
+    progress: str = ""
     completed: int = 0
     failed: int = 0
     running: int = 0

@@ -62,6 +62,7 @@ class Tasks:
     def status(self, running: int) -> ArrayStatus:
         """As the status is to say it. running: the tasks whose container runs."""
         return ArrayStatus(
+            progress=f"{self.completed.bit_count()}/{self.size}",
             completed=self.completed.bit_count(),
             failed=self.failed.bit_count(),
             running=running.bit_count(),
