@@ -136,6 +136,8 @@ def test_an_interrupted_task_waits_first() -> None:
     assert actions(outcome, ReleasePod)
     assert outcome.candidate
     assert outcome.startable == 9  # its pod is in the way until it is gone
+    gone = decide(see(b.written(job, outcome.status), now=169))
+    assert (gone.startable, gone.interrupted_waits) == (1, True)  # it alone stands before other jobs
     granted = decide(see(b.written(job, outcome.status), now=170, granted=True, granted_tasks=2))
     (start,) = actions(granted, StartTasks)
     assert start.indexes == (7, 0)

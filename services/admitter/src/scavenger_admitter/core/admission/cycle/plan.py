@@ -33,6 +33,7 @@ Room and load only get worse within a cycle, so what was refused once is refused
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -163,6 +164,15 @@ def plan_admissions(
     return cycle.plan()
 
 
+@dataclass(slots=True)
+class _Start:
+    """What a job, or tasks of an array, are given in a cycle."""
+
+    candidate: Candidate
+    nodes: list[str] = field(default_factory=list)
+    load_ppm: tuple[tuple[str, int], ...] = ()
+
+
 class _Cycle:
     """State of one cycle: what is left to give, and what became of whom."""
 
@@ -173,13 +183,15 @@ class _Cycle:
         self._table = self._usage.shares.table(known=snapshot.shut is None)
         self._usage.reserve_pending_pods()
         self._usage.reserve_starts_under_way()
-        self._starts: list[Start] = []
+        self._starts: dict[str, _Start] = {}
+        self._served: Counter[str] = Counter()  # tasks of arrays, by job: started, or promised room
         self._held: dict[str, Wait] = {}
         self._preemptions: tuple[FairSharePreemption, ...] = ()
         self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
         self._refused: dict[tuple[str, int, int], _Refusal] = {}
         self._short: list[Candidate] = []
         self._beyond: dict[str, list[Candidate]] = {}
+        self._granted = 0
         self._pods = 0
         self._truncated = False
         self._unserved = False
@@ -192,8 +204,13 @@ class _Cycle:
         self._turn: Turn | None = None
 
     def plan(self) -> AdmissionPlan:
+        turn = self._next_turn()
+        for key in (
+            self._served.keys() & self._starts.keys()
+        ):  # of an array that starts, the other tasks wait for nothing
+            self._held.pop(key, None)
         return AdmissionPlan(
-            starts=tuple(self._starts),
+            starts=tuple(self._as_start(start) for start in self._starts.values()),
             held=self._held,
             preemptions=self._preemptions,
             shares=self._table,
@@ -201,7 +218,7 @@ class _Cycle:
             unserved=self._unserved or self._usage.postponed > 0 or bool(self._held and self._snapshot.pending),
             starvation=self._starvation,
             promised=self._usage.room.promised,
-            turn=self._next_turn(),
+            turn=turn,
         )
 
     def _next_turn(self) -> Turn | None:
@@ -269,14 +286,18 @@ class _Cycle:
     def admit_within_shares(self) -> None:
         queues = self._snapshot.queues
         lines = {n: queues[n].admits(line) for n, line in self._snapshot.candidates.items() if n in queues}
-        served = [start.candidate for start in self._starts] + ([] if self._turn is None else [self._turn.candidate])
-        keys = {candidate.key for candidate in served}
+        served = [start.candidate for start in self._starts.values()]
+        served += [] if self._turn is None else [self._turn.candidate]
+        keys = {candidate.key for candidate in served if not self._has_more(candidate)}
         for queue in {candidate.queue for candidate in served}:
             lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in keys)
-        for line in self._turns(lines):
-            self._admit_first(line)
+        turns = Lines(self._usage.shares, lines)
+        for line in self._turns(turns):
+            served_one = self._admit_first(line)
+            if served_one is not None and self._has_more(served_one):
+                turns.put_back(served_one)
 
-    def _admit_first(self, line: Iterator[Candidate]) -> None:
+    def _admit_first(self, line: Iterator[Candidate]) -> Candidate | None:
         """Go down a line to the first job that starts within its queue's share, or is promised room; those on the way
         there are left waiting, or to step 7."""
         now, blocked, refused, held = self._snapshot.now, self._snapshot.blocked, self._refused, self._held
@@ -293,7 +314,7 @@ class _Cycle:
             if refusal is None:
                 refusal = self._refuse(candidate)
                 if refusal is None:
-                    return
+                    return candidate
                 refused[seen] = refusal
             wait, later = refusal
             if later is not None:
@@ -302,6 +323,7 @@ class _Cycle:
                 held[candidate.key] = wait
                 if candidate.queued_at < overdue_before:
                     overdue_before = self._note_overdue(candidate, wait)
+        return None
 
     def _note_overdue(self, candidate: Candidate, wait: Wait) -> int:
         """A job that has waited for long is refused; before when the next one of interest must have been in line."""
@@ -345,25 +367,32 @@ class _Cycle:
         if self._usage.promise(candidate):
             self._unserved = True
             self._held[candidate.key] = promised_room(self._usage.shares, candidate)
+            self._count(candidate)
             return None
         return found
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        seen, nodes = self._snapshot, self._more_tasks(candidate, nodes)
-        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=bool(seen.spare_nodes))
         self._passed = len(self._overdue)
-        self._starts.append(Start(candidate, nodes, self._usage.load_ppm(), target))
+        start = self._starts.setdefault(candidate.key, _Start(candidate))
+        start.nodes += nodes
+        start.load_ppm = self._usage.load_ppm()
+        self._granted += 1
         self._pods += len(nodes)
+        self._count(candidate)
 
-    def _more_tasks(self, candidate: Candidate, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """The nodes of as many tasks of an array as start with the first one, one for each."""
-        found = list(nodes)
-        while len(found) < min(candidate.tasks, MOST_PODS_PER_CYCLE - self._pods):
-            more = self._judge(candidate) or self._usage.start(candidate)
-            if isinstance(more, Wait):
-                break
-            found += more
-        return tuple(found)
+    def _as_start(self, start: _Start) -> Start:
+        seen, candidate, nodes = self._snapshot, start.candidate, tuple(start.nodes)
+        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=bool(seen.spare_nodes))
+        return Start(candidate, nodes, start.load_ppm, target)
+
+    def _count(self, candidate: Candidate) -> None:
+        """One more task of an array has been served."""
+        if candidate.tasks:
+            self._served[candidate.key] += 1
+
+    def _has_more(self, candidate: Candidate) -> bool:
+        """Whether tasks of an array are left to serve."""
+        return self._served[candidate.key] < candidate.tasks
 
     # --- step 6 ---
 
@@ -392,13 +421,16 @@ class _Cycle:
 
     def backfill(self) -> None:
         refused: dict[tuple[str, Shape, int], Wait] = {}
-        for line in self._turns({queue: tuple(line) for queue, line in self._beyond.items()}):
+        turns = Lines(self._usage.shares, {queue: tuple(line) for queue, line in self._beyond.items()})
+        for line in self._turns(turns):
             for candidate in line:
                 kind = (candidate.queue, candidate.shape, candidate.parallelism)
                 if kind not in refused:
                     found = self._usage.beyond_quota(candidate) or self._usage.start(candidate)
                     if not isinstance(found, Wait):
                         self._start(candidate, found)
+                        if self._has_more(candidate):
+                            turns.put_back(candidate)
                         break
                     refused[kind] = beyond_share(self._usage.shares, candidate, found)
                 self._held[candidate.key] = refused[kind]
@@ -408,7 +440,7 @@ class _Cycle:
     def find_starved(self, measurement: Measurement | None) -> None:
         if measurement is None or self._truncated:  # who was not looked at yet has the first claim to what is free
             return
-        gone, started = {preemption.key for preemption in self._preemptions}, {start.key for start in self._starts}
+        gone, started = {preemption.key for preemption in self._preemptions}, self._starts.keys()
         jobs = [job for job in measurement.jobs if job.key not in gone]
         moving = [candidate for candidate in measurement.moving if candidate.key not in started]
         self._starvation = plan_starvation(
@@ -419,12 +451,11 @@ class _Cycle:
 
     def _full(self) -> bool:
         """Whether this cycle has started as much as one may."""
-        return self._pods >= MOST_PODS_PER_CYCLE or (self._left is not None and len(self._starts) >= self._left)
+        return self._pods >= MOST_PODS_PER_CYCLE or (self._left is not None and self._granted >= self._left)
 
-    def _turns(self, lines: Mapping[str, tuple[Candidate, ...]]) -> Iterator[Iterator[Candidate]]:
+    def _turns(self, turns: Lines) -> Iterator[Iterator[Candidate]]:
         """The line of the most under-served queue that still has jobs to look at, again and again; whoever is left when
         the limit of starts is reached waits for the next cycle."""
-        turns = Lines(self._usage.shares, lines)
         while (line := turns.next()) is not None:
             if self._full():
                 self._truncated = True

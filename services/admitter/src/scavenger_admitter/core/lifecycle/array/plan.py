@@ -366,10 +366,13 @@ class _Plan:
         taken = self.pods.present | seen.posted_tasks | seen.held_tasks
         busy = set_of((*self.pods.alive, *self.pods.ended)) | seen.posted_tasks
         room = (self.spec.max_running or self.spec.tasks) - busy.bit_count()
-        most = max(0, min(room, self.tasks.waiting(taken).bit_count()))
+        waits = self.tasks.waiting(taken)
+        most = max(0, min(room, waits.bit_count()))
         free = usable and stuck is None and most > 0 and not draft.start_failed and self._rest() <= 0
         queued = draft.status.queued_timestamp
-        self.startable = most if free and not seen.granted else 0
+        # Interrupted tasks stand before other jobs. While one of them waits, no other task starts by its place.
+        first = (waits & self.tasks.interrupted).bit_count() or most
+        self.startable = min(most, first) if free and not seen.granted else 0
         draft.candidate = self.startable > 0
         if free and seen.granted_tasks and queued is not None:
             job = CreateJob(accounting.run_id(queued), 0, seen.level, token=seen.token, user=seen.user)
