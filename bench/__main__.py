@@ -26,6 +26,7 @@ BENCHMARKS: Final = {
     "bench.runtime.bench_informer": ("informer.decode",),
     "bench.runtime.bench_queue": ("queue",),
     "bench.admitter.bench_plan": ("admission.full_cycle", "admission.one_arrival"),
+    "bench.admitter.bench_arrays": ("arrays",),
     "bench.admitter.bench_scale": ("scale.plan", "scale.event_loop_block_ms"),
     "bench.admitter.bench_memory": ("scale.rss",),
     "bench.admitter.bench_takeover": ("scale.takeover",),

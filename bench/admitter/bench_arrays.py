@@ -1,0 +1,68 @@
+"""What an array of 100,000 tasks costs in a cycle of admission, snapshot included.
+
+2,000 nodes of 50 cores, three queues, one of which has the array; the others have a thousand jobs each.
+
+- arrays.100000_cycle_seconds: a cycle that starts as many as one may (5,000 pods); processor time, the least of five.
+- arrays.100000_full_cycle_seconds: a cycle that finds no room.
+- arrays.cycle_ratio_to_jobs: the first cycle ÷ the same with 100,000 jobs of one pod in the place of the array.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.load import LoadRule
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_testing import builders
+
+NODES: Final = 2_000
+CORES: Final = 50
+TASKS: Final = 100_000
+OTHERS: Final = 1_000
+QUEUES: Final = ("a", "b", "c")
+NOW: Final = 1_800_000_000_000_000
+REPEAT: Final = 5
+ONE: Final = Shape.of({"cpu": 1000, "memory": 1 << 30})
+
+
+def run() -> list[dict[str, Any]]:
+    """The figures."""
+    seconds = min(_cycle(array=True)[0] for _ in range(REPEAT))
+    jobs = min(_cycle(array=False)[0] for _ in range(REPEAT))
+    full = min(_cycle(array=True, full=True)[0] for _ in range(REPEAT))
+    return [
+        {"name": "arrays.100000_cycle_seconds", "value": seconds, "unit": "s", "goal": "<= 0.5"},
+        {"name": "arrays.100000_full_cycle_seconds", "value": full, "unit": "s", "goal": "<= 0.5"},
+        {"name": "arrays.cycle_ratio_to_jobs", "value": seconds / jobs, "unit": "ratio", "goal": None},
+    ]
+
+
+def _cycle(*, array: bool, full: bool = False) -> tuple[float, AdmissionPlan]:
+    """Processor time of a cycle, and its plan."""
+    state = ClusterState()
+    for number in range(NODES):
+        state.apply_node(builders.node(f"n{number:04}", cpu=str(CORES), memory="1000Gi"))
+    for queue in QUEUES:
+        state.apply_queue(QueueView(queue, weight=1))
+    for number in range(1 if array else TASKS):
+        state.apply_candidate(_job("a", number, TASKS if array else 0))
+    for queue in QUEUES[1:]:
+        for number in range(OTHERS):
+            state.apply_candidate(_job(queue, number))
+    if full:
+        for number in range(NODES):
+            name = f"n{number:04}"
+            whole = Shape.of({"cpu": CORES * 1000})
+            state.assumed_starts.assume(f"other/{number}", "r", whole, 1, queue="a", nodes=[name])
+    began = time.process_time()
+    made = plan_admissions(state.snapshot(now=NOW, rule=LoadRule.fixed(100)))
+    return time.process_time() - began, made
+
+
+def _job(queue: str, number: int, tasks: int = 0) -> Candidate:
+    uid = f"{queue}{number:06}"
+    return Candidate(f"ns/{queue}-{number}", uid, queue, ONE, queued_at=number + 1, tasks=tasks)
