@@ -205,9 +205,8 @@ class _Cycle:
 
     def plan(self) -> AdmissionPlan:
         turn = self._next_turn()
-        for key in (
-            self._served.keys() & self._starts.keys()
-        ):  # of an array that starts, the other tasks wait for nothing
+        # Of an array that starts, the other tasks wait for nothing.
+        for key in self._served.keys() & self._starts.keys():
             self._held.pop(key, None)
         return AdmissionPlan(
             starts=tuple(self._as_start(start) for start in self._starts.values()),
