@@ -896,6 +896,7 @@ def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
         preemption={"class": "preemptible"},
         lastCheckpointTimestamp=start,
         message="doing well",
+        array={"progress": "412/1000"},
     )
     over = {**running, "status": "False", "reason": "Completed"}
     set_status(kubectl, "over", phase="Completed", conditions=[admitted, over], interruptedCount=0)
@@ -914,8 +915,8 @@ def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
     assert [row["REASON"] for row in (fresh, ended, runs)] == ["", "Completed", ""]
 
     wide = columns(kubectl.ok("get", "sj", "runs", "-o", "wide"))[0]
-    assert list(wide)[7:] == ["PODS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
-    assert list(wide.values())[7:] == ["1", "preemptible", "100d", "doing well"]
+    assert list(wide)[7:] == ["PODS", "TASKS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
+    assert list(wide.values())[7:] == ["1", "412/1000", "preemptible", "100d", "doing well"]
 
 
 def test_jobs_are_found_by_phase_and_category(api_cluster: Kubectl, namespace: str) -> None:
