@@ -29,9 +29,9 @@ def cluster(nodes: int = 10, cpus: int = 10, **weights: int) -> ClusterState:
     return state
 
 
-def job(queue: str, number: int, shape: Shape = ONE, **more: int) -> Candidate:
+def job(queue: str, number: int, shape: Shape = ONE, tasks: int = 0) -> Candidate:
     uid = f"{queue}{number:06}"
-    return Candidate(key=f"ns/{queue}-{number}", uid=uid, queue=queue, shape=shape, queued_at=number + 1, **more)
+    return Candidate(key=f"ns/{queue}-{number}", uid=uid, queue=queue, shape=shape, queued_at=number + 1, tasks=tasks)
 
 
 def want(state: ClusterState, queue: str, tasks: int, *, array: bool, shape: Shape = ONE) -> None:
