@@ -12,7 +12,7 @@ from scavenger_cluster import stack
 from scavenger_domain.pod_security import Level
 
 DEMOS = stack.ROOT / "demo-apps"
-MANIFESTS = sorted(DEMOS.glob("*/job.yaml")) + sorted(DEMOS.glob("*/gang.yaml"))
+MANIFESTS = [path for name in ("job", "gang", "array") for path in sorted(DEMOS.glob(f"*/{name}.yaml"))]
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: f"{file.parent.name}-{file.stem}")
@@ -25,6 +25,7 @@ def test_manifests_are_taken_and_mount_what_is_there(file: Path) -> None:
         assert check(job, Level.RESTRICTED) == ([], [])
         assert {mount["name"] for mount in job["spec"]["persistentVolumeClaims"]} <= claims
         assert (job["spec"].get("parallelism", 1) > 1) == (file.stem == "gang")
+        assert ("array" in job["spec"]) == (file.stem == "array")
 
 
 @pytest.mark.parametrize("name", sorted(stack.PROGRAMS))
