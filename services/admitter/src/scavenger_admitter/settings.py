@@ -67,7 +67,7 @@ class AdmitterSettings(ServiceSettings):
     )
     snapshot_image: str = option(
         "",
-        "image of snap, for jobs with spec.snapshot, such as registry.example.com/scavenger/snapshot:0.1.0; without it"
+        "image of snap, for jobs with spec.snapshot, such as registry.example.com/scavenger/snapshot:TAG; without it"
         " such jobs are Failed",
     )
     checked_references: Names = option(
