@@ -317,7 +317,7 @@ func TestAFullVolumeLosesNothing(t *testing.T) {
 		t.Skipf("no small volume: %v", err)
 	}
 	defer syscall.Unmount(volume, syscall.MNT_DETACH)
-	running := snapRun(tools, volume, []string{tools + "/snap", "chains", "60"})
+	running := snapRun(tools, volume, []string{tools + "/snap", "chains", "400"})
 	var said bytes.Buffer
 	running.Stderr = &said
 	if code := codeOf(t, running.Run()); code != 3 {
@@ -326,7 +326,7 @@ func TestAFullVolumeLosesNothing(t *testing.T) {
 	if !strings.Contains(said.String(), "the volume is full") {
 		t.Errorf("said %s", &said)
 	}
-	if lines, _ := os.ReadFile(volume + "/log"); bytes.Count(lines, []byte("\n")) != 60 {
+	if lines, _ := os.ReadFile(volume + "/log"); bytes.Count(lines, []byte("\n")) != 400 {
 		t.Errorf("the program wrote %d lines", bytes.Count(lines, []byte("\n")))
 	}
 }
