@@ -56,9 +56,16 @@ def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:
     assert "logLevel" not in changes
 
 
+def test_the_start_over_window_is_the_prioritizers() -> None:
+    settings, before = settings_of(parse_changes(["startOverWindow=5m"])), settings_of({})
+    assert settings.prioritizer == replace(before.prioritizer, window=300_000_000)
+    assert (settings.preemption, settings.regulator) == (before.preemption, before.regulator)
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [
+        ("startOverWindow=-1", "docs/levels.md"),
         ("reserve", "NAME=VALUE"),
         ("reserv=5", "reserve"),
         ("reserve=lots", "docs/levels.md"),

@@ -30,10 +30,12 @@ OF_THE_RUN: Final = (
     "starved_after",
 )
 """Fields of Settings that are not the regulator's. All in seconds but interrupted_first."""
+START_OVER_WINDOW: Final = "start_over_window"
+"""The prioritizer's setting of that name, in seconds."""
 INTERRUPTED_FIRST: Final = ("always", "short-runs")
 _MICROSECONDS: Final = 1_000_000
 _OF_THE_REGULATOR: Final = {camel_case(name): name for name in RegulatorSettings.__annotations__}
-_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in OF_THE_RUN}}
+_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in (*OF_THE_RUN, START_OVER_WINDOW)}}
 
 Changes = dict[str, Any]
 """By name as in the chart, such as historyWindow: the value, checked."""
@@ -74,7 +76,7 @@ def _checked(name: str, value: Any, source: str) -> Any:
             if value not in INTERRUPTED_FIRST:
                 raise ValueError(f"{value!r} is no value: choose from {', '.join(INTERRUPTED_FIRST)}")
             return value
-        if field in OF_THE_RUN:
+        if field in (*OF_THE_RUN, START_OVER_WINDOW):
             return parse_value(str(value))
         info = RegulatorSettings.model_fields[field]
         kind: Any = Annotated[info.annotation, info]
@@ -95,6 +97,8 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
     simulated."""
     fields = {_NAMES[name]: value for name, value in changes.items()}
     ours = {name: fields.pop(name) for name in OF_THE_RUN if name in fields}
+    window = fields.pop(START_OVER_WINDOW, None)
+    own = {} if window is None else {"window": round(window * _MICROSECONDS)}
     try:
         settings = Settings.of(**fields).changed(**ours)
         settings.check()
@@ -108,4 +112,4 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
     if "resource_weights" in fields:
         shared["weights"] = weights_of(fields["resource_weights"])
     preemption = replace(settings.preemption, minimum_run=fields.get("minimum_run", False), **shared)
-    return settings.changed(prioritizer=replace(settings.prioritizer, **shared), preemption=preemption)
+    return settings.changed(prioritizer=replace(settings.prioritizer, **shared, **own), preemption=preemption)
