@@ -32,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
     found.up("fake:2" if obstacles() else "real:2")
     try:
         stack.install(found)
-        stack.start(found, ["admitter"], SETTINGS | {"SCAVENGER_SNAPSHOT_IMAGE": stack.SNAPSHOT_IMAGE})
+        stack.start(found, ["admitter"], SETTINGS)
         if found.state.real:
             stack.build_images(found)
         yield found

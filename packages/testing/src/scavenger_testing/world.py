@@ -12,7 +12,7 @@ from urllib.parse import quote
 import yaml
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.times import format_time
-from scavenger_cluster import Cluster
+from scavenger_cluster import Cluster, stack
 from scavenger_cluster.api import namespaced
 from scavenger_cluster.errors import CommandError
 from scavenger_kube.errors import ApiError
@@ -21,8 +21,13 @@ from scavenger_kube.resources import MERGE_PATCH
 from scavenger_testing.waiting import TIMEOUT, wait
 
 IMAGE = "localhost/scavenger/counter:demo"
-SETTINGS = {"SCAVENGER_UNSCHEDULABLE_AFTER": "5", "SCAVENGER_START_BACKOFF": "2", "SCAVENGER_EXPLAIN_AFTER": "1"}
-"""Shorter waits than the defaults, so that a test of them takes seconds."""
+SETTINGS = {
+    "SCAVENGER_UNSCHEDULABLE_AFTER": "5",
+    "SCAVENGER_START_BACKOFF": "2",
+    "SCAVENGER_EXPLAIN_AFTER": "1",
+    "SCAVENGER_SNAPSHOT_IMAGE": stack.SNAPSHOT_IMAGE,
+}
+"""Of every admitter that a test starts: shorter waits than the defaults, so that a test of them takes seconds."""
 
 
 class World:
