@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ class Access:
         self.flags: Mapping[str, Any] = {}
         self._namespace = namespace
         self._system_namespace = system_namespace
+        self._served: dict[str, list[dict[str, Any]]] = {}
 
     @classmethod
     def of(cls, flags: Mapping[str, Any]) -> Self:
@@ -111,6 +113,15 @@ class Access:
         write those in a namespace of their own.
         """
         return self.client.get(path(self.system_namespace))
+
+    def served(self, version: str) -> list[dict[str, Any]]:
+        """What there is of an API such as `apps/v1`, which is asked for once; nothing where it is not served."""
+        if version not in self._served:
+            try:
+                self._served[version] = json.loads(self.client.get(paths.api(version)))["resources"]
+            except NotFound:
+                self._served[version] = []
+        return self._served[version]
 
     @functools.cached_property
     def weights(self) -> Weights:

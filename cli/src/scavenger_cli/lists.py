@@ -37,7 +37,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
     if wide:
         row += [
             str(job.spec.parallelism),
-            status.array.progress if job.spec.array is not None else "",
+            status.array.progress,
             *gang_amounts(job),
             job.spec.capacity,
             job.preemption_class,

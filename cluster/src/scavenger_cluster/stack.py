@@ -291,10 +291,8 @@ def build_images(cluster: Cluster) -> str:
 def build_snapshot_image(cluster: Cluster) -> str:
     """Build the image of `snap` and load it into the real nodes; returns its name."""
     binary = ensure_tools([SNAPSHOT.name], cluster.report)[SNAPSHOT.name]
-    with tempfile.TemporaryDirectory(prefix="scavenger-snapshot-") as folder:
-        for source in (ROOT / "snapshot" / "Containerfile", binary):
-            shutil.copy2(source, Path(folder) / source.name)
-        return cluster.build_image(SNAPSHOT_IMAGE, Path(folder))
+    # The folder of a program in the cache has nothing else.
+    return cluster.build_image(SNAPSHOT_IMAGE, binary.parent, containerfile=ROOT / "snapshot" / "Containerfile")
 
 
 def build_gromacs_image(cluster: Cluster) -> str:

@@ -15,16 +15,12 @@ CLAIM: dict[str, Any] = {"persistentVolumeClaims": [{"name": "data", "mountPath"
 ALWAYS = 10**6
 
 
-def expression(*values: str, key: str = ZONE) -> dict[str, Any]:
-    return {"key": key, "operator": "In", "values": [*values]}
-
-
 def put_claim(c: Harness, **spec: Any) -> None:
     c.api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": "data", "namespace": NS}, "spec": spec})
 
 
 def put_volume(c: Harness, *zones: str) -> None:
-    terms = [{"matchExpressions": [expression(*zones)]}]
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [*zones]}]}]
     spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": {"volumeHandle": "v"}}
     c.api.put(PERSISTENTVOLUMES, {"metadata": {"name": "pv-1"}, "spec": spec})
 
@@ -34,6 +30,14 @@ def put_zones(c: Harness) -> None:
     c.node("large", cpu="64", labels={ZONE: "a"})
     c.node("small", cpu="2", labels={ZONE: "b"})
     c.binds_to = "small"
+
+
+def submit_with_volume(c: Harness, *zones: str) -> None:
+    """A job `a` whose claim has a volume of these zones."""
+    put_volume(c, *zones)
+    put_claim(c, volumeName="pv-1")
+    c.admitter()
+    c.submit("a", **CLAIM)
 
 
 @pytest.mark.parametrize("bound", [True, False], ids=["volume", "class"])
@@ -59,10 +63,7 @@ async def test_a_job_waits_for_a_node_that_can_use_its_volume(bound: bool) -> No
 async def test_no_node_can_use_the_volume() -> None:
     async with empty_harness() as c:
         put_zones(c)
-        put_volume(c, "gone")
-        put_claim(c, volumeName="pv-1")
-        c.admitter()
-        c.submit("a", **CLAIM)
+        submit_with_volume(c, "gone")
         await c.pass_time(60)
         assert not c.api.stored(JOBS)
         assert c.status("a")["message"] == (
@@ -74,10 +75,7 @@ async def test_no_node_can_use_the_volume() -> None:
 async def test_a_claim_that_got_another_volume_is_looked_at_again() -> None:
     async with empty_harness() as c:
         put_zones(c)
-        put_volume(c, "gone")
-        put_claim(c, volumeName="pv-1")
-        c.admitter()
-        c.submit("a", **CLAIM)
+        submit_with_volume(c, "gone")
         await c.pass_time(30)
         put_volume(c, "b")
         await c.pass_time(700, step=10)
@@ -88,11 +86,8 @@ async def test_a_claim_that_got_another_volume_is_looked_at_again() -> None:
 async def test_without_the_right_to_read_it_the_scheduler_decides(which: str) -> None:
     async with empty_harness() as c:
         put_zones(c)
-        put_volume(c, "gone")
-        put_claim(c, volumeName="pv-1")
-        c.admitter()
         c.api.fail(403, times=ALWAYS, methods={"GET"}, path=which, reason="Forbidden")
-        c.submit("a", **CLAIM)
+        submit_with_volume(c, "gone")
         await runs(c, "a")
 
 

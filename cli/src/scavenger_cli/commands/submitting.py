@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import typer
 from scavenger_api import names
-from scavenger_kube.errors import AlreadyExists, Invalid, NotFound
+from scavenger_kube.errors import AlreadyExists, Invalid
 
 from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command
@@ -257,11 +257,7 @@ def _collection(access: Access, manifest: Manifest) -> str:
     if is_ours(manifest):
         return paths.QUEUES if kind == "ScavengerQueue" else paths.jobs(namespace)
     api = paths.api(version)
-    try:
-        served = json.loads(access.client.get(api))["resources"]
-    except NotFound:
-        served = ()
-    for one in served:
+    for one in access.served(version):
         if one["kind"] == kind and "/" not in one["name"]:
             return f"{api}/namespaces/{quote(namespace)}/{one['name']}" if one["namespaced"] else f"{api}/{one['name']}"
     raise CliError(f"the cluster has no kind {kind} of {version}", "see `kubectl api-resources`")

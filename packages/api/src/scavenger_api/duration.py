@@ -6,6 +6,9 @@ import re
 from datetime import timedelta
 from typing import Final
 
+DURATION_PATTERN: Final = r"^([0-9]+d|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$"
+"""Of the durations that a spec may have."""
+
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|us|µs|ns|s|m|h|d)")
 _SECONDS: Final = {
     "ns": 1e-9,

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from scavenger_api import names
 from scavenger_api.array import ArraySpec, ArrayStatus, array_rules
-from scavenger_api.duration import parse_duration
+from scavenger_api.duration import DURATION_PATTERN, parse_duration
 from scavenger_api.failure_policy import PodFailurePolicy
 from scavenger_api.model import (
     Condition,
@@ -43,7 +43,15 @@ from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
 from scavenger_api.states import earned_count
-from scavenger_api.template import PodTemplate, TemplateToleration, bound, keeps_state, main_container, references
+from scavenger_api.template import (
+    PodTemplate,
+    TemplateContainer,
+    TemplateToleration,
+    bound,
+    keeps_state,
+    main_container,
+    references,
+)
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -218,7 +226,7 @@ class ScavengerJobSpec(Model):
         str,
         Field(
             max_length=32,
-            pattern=r"^([0-9]+d|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$",
+            pattern=DURATION_PATTERN,
             json_schema_extra=validations(
                 cel(
                     "self.matches('^[1-7]d$') || (!self.endsWith('d') && duration(self) >= duration('1s') && "
@@ -341,19 +349,20 @@ class ScavengerJobSpec(Model):
         """The pod template as JSON values, as it was written; None where there is none. Not to be changed."""
         return self.template.model_dump(mode="json", by_alias=True) if self.template is not None else None
 
+    @property
+    def program(self) -> TemplateContainer | None:
+        """The container of the template that is the program; None without a template."""
+        return main_container(self.template.spec, self.main_container) if self.template is not None else None
+
     @cached_property
     def main_image(self) -> str:
         """The image of the program."""
-        if self.template is not None:
-            return main_container(self.template.spec, self.main_container).image
-        return self.image or ""
+        return (self.image or "") if self.program is None else self.program.image
 
     @cached_property
     def main_name(self) -> str:
         """The name of the container that is the program."""
-        if self.template is not None:
-            return main_container(self.template.spec, self.main_container).name
-        return names.MAIN_CONTAINER
+        return names.MAIN_CONTAINER if self.program is None else self.program.name
 
     @property
     def selected_nodes(self) -> Mapping[str, str]:
@@ -421,17 +430,15 @@ class ScavengerJobSpec(Model):
     @property
     def has_command(self) -> bool:
         """Whether the job says what to run, and does not leave it to the image."""
-        if self.template is not None:
-            return bool((main_container(self.template.spec, self.main_container).model_extra or {}).get("command"))
-        return bool(self.command)
+        return bool(self.command if self.program is None else (self.program.model_extra or {}).get("command"))
 
     @property
     def snapshot_path(self) -> str | None:
         """Where the program has the volume of its snapshots; None where it has not, or may not write to it."""
         if self.snapshot is None:
             return None
-        if self.template is not None:
-            written = main_container(self.template.spec, self.main_container).model_extra or {}
+        if self.program is not None:
+            written = self.program.model_extra or {}
             mounts = [mount for mount in written.get("volumeMounts") or () if isinstance(mount, dict)]
             found = [m for m in mounts if m.get("name") == self.snapshot.volume and not m.get("readOnly")]
             return str(found[0].get("mountPath", "")) or None if found else None

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from scavenger_api.duration import DURATION_PATTERN
 from scavenger_api.model import DnsLabel, Model, cel
 
 EXIT_CODE: Final = 85
@@ -18,13 +19,7 @@ class SnapshotSpec(Model):
     volume: DnsLabel
     """The name of one of persistentVolumeClaims, or with template of a volume. The snapshots are in its folder
     .snapshot/JOB, and those of a task in .snapshot/JOB/INDEX."""
-    every: Annotated[
-        str | None,
-        Field(
-            max_length=32,
-            pattern=r"^([0-9]+d|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$",
-        ),
-    ] = None
+    every: Annotated[str | None, Field(max_length=32, pattern=DURATION_PATTERN)] = None
     """Time between two snapshots, from 30s to interruptionAfter; by default interruptionAfter. Each counts as a
     checkpoint."""
 

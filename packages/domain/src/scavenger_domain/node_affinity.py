@@ -19,7 +19,12 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 def required_terms(affinity: Mapping[str, Any]) -> Terms:
     """The terms of `nodeAffinity` in an affinity; empty where every node will do. What cannot be read is left out: the
     API server refuses it in the pod."""
-    found = at(at(affinity, "nodeAffinity"), REQUIRED).get("nodeSelectorTerms")
+    return terms_of(at(at(affinity, "nodeAffinity"), REQUIRED))
+
+
+def terms_of(selector: Mapping[str, Any]) -> Terms:
+    """The terms of a node selector; empty where it has none. What cannot be read is left out."""
+    found = selector.get("nodeSelectorTerms")
     return tuple(requirements_of(one) for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
 

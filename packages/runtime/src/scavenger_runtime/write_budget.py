@@ -5,7 +5,8 @@ small then, and what can wait does. The rest of the time it is generous.
 
 A bucket of tokens, one for each request. Whoever finds it empty waits in the lane of its urgency. A token goes to the
 most urgent lane, first come, first served, but each `SHARE`-th one to whoever has waited longest of all: with n before
-it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later.
+it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later. What makes room
+(`Urgency.CANCEL`) has no lane: it never waits, and its tokens are owed.
 
 What only tells somebody something (`Urgency.EXPLAIN`) takes its pace from the API server as well: after one of these
 the next comes when a write would have been answered `EXPLAIN_SHARE` times. Where an answer takes 5 ms that is 50 a
@@ -115,7 +116,9 @@ class WriteBudget:
         self._rates = (rate, min(rate, pressed_rate))
         self._tokens = _burst(rate)
         self._at = clock.monotonic()
-        self._lanes: dict[Urgency, deque[tuple[int, asyncio.Future[None]]]] = {u: deque() for u in reversed(Urgency)}
+        self._lanes: dict[Urgency, deque[tuple[int, asyncio.Future[None]]]] = {
+            u: deque() for u in reversed(Urgency) if u is not Urgency.CANCEL
+        }
         self._arrivals = 0
         self._given = 0
         self._giving: tuple[float, asyncio.Task[None]] | None = None
@@ -147,14 +150,10 @@ class WriteBudget:
         """Take a token now, where there is one that nobody waits for, or where it cannot wait for one."""
         if urgency is Urgency.CANCEL:
             self.spend(1)
-            WAITED.labels(urgency.name.lower()).observe(0)
-            return True
-        self._refill()
-        if self._tokens < ONE or self._first() is not None:
+        elif self._has_token(urgency):
+            self._spend_turn(urgency)
+        else:
             return False
-        if urgency is Urgency.EXPLAIN and not self._may_explain():
-            return False
-        self._spend_turn(urgency)
         WAITED.labels(urgency.name.lower()).observe(0)
         return True
 
@@ -193,6 +192,11 @@ class WriteBudget:
         self._tokens = min(_burst(rate), self._tokens + (now - self._at) * rate)
         self._at = now
         RATE.set(rate)
+
+    def _has_token(self, urgency: Urgency) -> bool:
+        self._refill()
+        free = self._tokens >= ONE and self._first() is None
+        return free and (urgency is not Urgency.EXPLAIN or self._may_explain())
 
     def _may_explain(self) -> bool:
         return self._clock.monotonic() >= self._explain_at

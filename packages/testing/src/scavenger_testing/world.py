@@ -20,7 +20,7 @@ from scavenger_kube.resources import MERGE_PATCH
 
 from scavenger_testing.waiting import TIMEOUT, wait
 
-IMAGE = "localhost/scavenger/counter:demo"
+IMAGE = stack.COUNTER_IMAGE
 SETTINGS = {
     "SCAVENGER_UNSCHEDULABLE_AFTER": "5",
     "SCAVENGER_START_BACKOFF": "2",

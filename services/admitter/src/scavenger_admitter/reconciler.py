@@ -230,8 +230,8 @@ class Reconciler:
         record.volumes = found = await self._look_at_claims(job)
         if attempt.start is not start or found.required == start.candidate.volumes:
             return
-        labels = {name: node.metadata.labels for name in start.nodes if (node := self._informers.nodes.get(name))}
-        if not all(found.holds(name, of_node) for name, of_node in labels.items()):
+        nodes = [node.metadata for name in {*start.nodes} if (node := self._informers.nodes.get(name)) is not None]
+        if not all(found.holds(node.name, node.labels) for node in nodes):
             log.info("grant taken back, as its volumes are elsewhere", job=key, volumes=found.message)
             self._feed.revoke(key)
 

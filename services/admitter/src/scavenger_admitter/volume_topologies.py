@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-from scavenger_domain.node_affinity import Requirement, Terms, at, requirements_of
+from scavenger_domain.node_affinity import Requirement, Terms, at, terms_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES, Resource
@@ -63,7 +63,7 @@ class VolumeTopologies:
             volume = (await self._get(PERSISTENTVOLUMES, None, spec.volume_name)).spec
         except (ApiError, msgspec.MsgspecError):
             return (), ""
-        terms, by = _terms(volume.node_affinity), f"its volume {spec.volume_name}"
+        terms, by = terms_of(at(volume.node_affinity, "required")), f"its volume {spec.volume_name}"
         self._known[key] = (now + KEPT_SECONDS, terms, by)
         if len(self._known) > KEPT_CLAIMS:
             del self._known[next(iter(self._known))]
@@ -78,11 +78,6 @@ class VolumeTopologies:
 
     async def _get(self, resource: Resource[T], namespace: str | None, name: str) -> T:
         return msgspec.json.decode(await self._client.get(resource, namespace, name), type=resource.type)
-
-
-def _terms(affinity: Mapping[str, Any] | None) -> Terms:
-    found = at(affinity, "required").get("nodeSelectorTerms")
-    return tuple(requirements_of(one) for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
 
 def _allowed(topology: Mapping[str, Any]) -> tuple[Requirement, ...]:

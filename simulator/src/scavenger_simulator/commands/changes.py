@@ -32,10 +32,11 @@ OF_THE_RUN: Final = (
 """Fields of Settings that are not the regulator's. All in seconds but interrupted_first."""
 START_OVER_WINDOW: Final = "start_over_window"
 """The prioritizer's setting of that name, in seconds."""
+_NOT_OF_THE_REGULATOR: Final = (*OF_THE_RUN, START_OVER_WINDOW)
 INTERRUPTED_FIRST: Final = ("always", "short-runs")
 _MICROSECONDS: Final = 1_000_000
 _OF_THE_REGULATOR: Final = {camel_case(name): name for name in RegulatorSettings.__annotations__}
-_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in (*OF_THE_RUN, START_OVER_WINDOW)}}
+_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in _NOT_OF_THE_REGULATOR}}
 
 Changes = dict[str, Any]
 """By name as in the chart, such as historyWindow: the value, checked."""
@@ -76,7 +77,7 @@ def _checked(name: str, value: Any, source: str) -> Any:
             if value not in INTERRUPTED_FIRST:
                 raise ValueError(f"{value!r} is no value: choose from {', '.join(INTERRUPTED_FIRST)}")
             return value
-        if field in (*OF_THE_RUN, START_OVER_WINDOW):
+        if field in _NOT_OF_THE_REGULATOR:
             return parse_value(str(value))
         info = RegulatorSettings.model_fields[field]
         kind: Any = Annotated[info.annotation, info]

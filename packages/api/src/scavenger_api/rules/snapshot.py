@@ -9,7 +9,7 @@ from typing import Final
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.rules.problem import Problem
-from scavenger_api.template import main_container
+from scavenger_api.template import containers_of
 
 LEAST: Final = timedelta(seconds=30)
 
@@ -46,6 +46,4 @@ def _interval_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
 def _where(spec: ScavengerJobSpec) -> str:
     if spec.template is None:
         return "spec"
-    names = [one.name for one in spec.template.spec.containers]
-    index = names.index(main_container(spec.template.spec, spec.main_container).name)
-    return f"spec.template.spec.containers[{index}]"
+    return next(path for path, one in containers_of(spec.template.spec) if one is spec.program)

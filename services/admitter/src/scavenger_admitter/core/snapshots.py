@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.job import ScavengerJob, ScavengerJobSpec
+from scavenger_api.job import ScavengerJob
 
 NAME: Final = "scavenger-snapshot"
 """Of the init container and of the volume that `snap` is copied into."""
@@ -21,27 +21,23 @@ def with_snapshots(pod: dict[str, Any], job: ScavengerJob, image: str, grace_sec
         image: of `snap`.
         grace_seconds: the grace period of the pod.
     """
-    spec, path = job.spec, job.spec.snapshot_path
+    path = job.spec.snapshot_path
     assert path is not None, "no volume for snapshots"
     mount = {"name": NAME, "mountPath": FOLDER}
-    containers = [
-        {
-            **{name: value for name, value in container.items() if name != "args"},
-            "command": [
-                *_snap(job, path, container.get("image", ""), grace_seconds),
-                *container["command"],
-                *container.get("args", ()),
-            ],
-            "volumeMounts": [*container.get("volumeMounts", ()), mount],
-        }
-        if container["name"] == spec.main_name
-        else container
-        for container in pod["containers"]
-    ]
+    program = next(one for one in pod["containers"] if one["name"] == job.spec.main_name)
+    under_snap = {
+        **{name: value for name, value in program.items() if name != "args"},
+        "command": [
+            *_snap(job, path, program.get("image", ""), grace_seconds),
+            *program["command"],
+            *program.get("args", ()),
+        ],
+        "volumeMounts": [*program.get("volumeMounts", ()), mount],
+    }
     return {
         **pod,
-        "initContainers": [_bring(spec, containers, image, mount), *pod.get("initContainers", ())],
-        "containers": containers,
+        "initContainers": [_bring(program.get("resources"), image, mount), *pod.get("initContainers", ())],
+        "containers": [under_snap if one is program else one for one in pod["containers"]],
         "volumes": [*pod.get("volumes", ()), {"name": NAME, "emptyDir": {}}],
     }
 
@@ -64,12 +60,8 @@ def _snap(job: ScavengerJob, path: str, image: str, grace_seconds: int) -> list[
     ]
 
 
-def _bring(
-    spec: ScavengerJobSpec, containers: list[dict[str, Any]], image: str, mount: dict[str, Any]
-) -> dict[str, Any]:
+def _bring(resources: Any, image: str, mount: dict[str, Any]) -> dict[str, Any]:
     """Asks for what the program asks for: a pod needs the larger of both, so it needs no more by this."""
-    (program,) = (one for one in containers if one["name"] == spec.main_name)
-    resources = program.get("resources")
     return {
         "name": NAME,
         "image": image,

@@ -83,7 +83,7 @@ def _use(pods: _Measured, resource: str, fresh: Fresh) -> float | None:
     ]
     if known:
         return sum(known)
-    return 0.0 if resource in GIVES_WAY and all(reclaimed for reclaimed, _ in pods) else None
+    return 0.0 if all(reclaimed and resource in GIVES_WAY for reclaimed, _ in pods) else None
 
 
 def _used_of_limit(pods: Iterable[PodFacts], measurement: Measurement, fresh: Fresh) -> float:
