@@ -37,7 +37,7 @@ COLUMNS: Final = (
     ("badput", "lost ÷ held, %", "{:.2f}"),
     ("preemptions", "jobs displaced", "{:,.0f}"),
     ("yields", "jobs that yielded at a checkpoint", "{:,.0f}"),
-    ("delayed", "ordinary pods that waited", "{:.0f}"),
+    ("delayed", "regular pods that waited", "{:.0f}"),
     ("delayed_long", "over a minute", "{:.0f}"),
 )
 
@@ -76,7 +76,7 @@ def _day(data: dict[str, Any]) -> list[str]:
     for hour in range(0, round(hours) + 1, 4):
         parts.append(svg.text(_x(hour / hours), TOP + HEIGHT + 18, f"{hour} h", anchor="middle"))
     under = TOP + HEIGHT + 44
-    parts.append(svg.text(LEFT, under, "■ ordinary pods", colour=ORDINARY))
+    parts.append(svg.text(LEFT, under, "■ regular pods", colour=ORDINARY))
     parts.append(svg.text(LEFT + 130, under, "■ scavenger jobs", colour=JOBS))
     return parts
 

@@ -1,18 +1,21 @@
 """How the prose reads: words a sentence, and words that the glossary has another one for.
 
-python -m tools.prose           the figures of each page, the longest sentences last
+python -m tools.prose           the figures of each page
 python -m tools.prose PAGE…     every sentence of these pages that is too long, and every word to replace
-python -m tools.prose --check   fail where README and docs read worse than they may
+python -m tools.prose --check   fail where README and docs read worse than they may, or use a word to replace
+python -m tools.prose --words   how many words each page has in all, as `wc -w` counts them
 
-Code, tables and headings do not count; each paragraph and list item is read by itself.
+Each paragraph and list item is read by itself. Code is left out. Tables and headings have no sentences to measure,
+but their words are checked as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -28,13 +31,26 @@ LONG: Final = 30
 MEAN_ALLOWED: Final = 16.0
 LONG_ALLOWED: Final = 0.05
 """The share of sentences of more than LONG words."""
+REFERENCE: Final = ("cli.md", "reasons.md")
+"""Pages to look things up in that people write; the others are generated."""
 
 REPLACED: Final = {
-    r"in line\b": "queued",
-    r"\bwho (?:runs|administers) (?:it|the cluster|a cluster)": "the cluster administrator",
-    r"\bnobody\b|\bwhoever\b": "a noun for the actor",
-    r"comes to nothing": "fails",
+    r"\b(?:in|out of) line\b": "queued",
+    r"\bwho (?:runs|administers|operates) (?:it|the cluster|a cluster)\b": "cluster administrators",
+    r"\b(?:for|to|let|from) who\b": "a noun for the actor",
+    r"\bno(?:body| one)\b|\bwhoever\b|\b(?:any|every|some)body\b": "a noun for the actor",
+    r"\bcom(?:e|es|ing) to nothing\b": "fails to start",
     r"\bwater levels?\b": "levels",
+    r"\b(?:admission|lower|upper) levels?\b": "low watermark, admission threshold or eviction threshold",
+    r"\bdefinitions\b": "CRDs",
+    r"\bstart-overs?\b": "assumed checkpoint",
+    r"\b(?:the|a|new) guard\b": "admission policies",
+    r"\b(?:the|our|all|four) (?-i:services)\b": "components",
+    r"\banew\b": "again",
+    r"\b(?:of ours|our own|as it were)\b": "say whose, or leave it out",
+    r"\bat risk\b": "unsaved work",
+    r"\bordinary\b": "regular",
+    r"\brooms?\b": "capacity",
 }
 """Patterns, and what to write instead; case does not matter."""
 
@@ -57,6 +73,13 @@ def sentences(text: str) -> Iterator[str]:
             yield from filter(_WORD.search, _SENTENCE_END.split(prose))
 
 
+def spoken(text: str) -> Iterator[str]:
+    """Each paragraph, list item, heading and cell of a Markdown text; code is one word."""
+    for block in MarkdownIt("commonmark").enable("table").parse(text):
+        if block.type == "inline":
+            yield re.sub(r"\s+", " ", "".join(map(_spoken, block.children or ()))).strip()
+
+
 def _spoken(token: Token) -> str:
     return {"code_inline": "`code`", "text": token.content, "softbreak": " "}.get(token.type, "")
 
@@ -72,35 +95,52 @@ def figures(found: Sequence[str]) -> tuple[float, float]:
     return sum(counts) / len(counts), sum(count > LONG for count in counts) / len(counts)
 
 
-def faults(found: Sequence[str]) -> Iterator[str]:
-    """What is wrong with each of these sentences."""
-    for sentence in found:
-        if (count := words(sentence)) > MOST_WORDS:
-            yield f"{count} words: {sentence}"
+def long(text: str) -> Iterator[str]:
+    """The sentences that are to be split."""
+    return (f"{count} words: {one}" for one in sentences(text) if (count := words(one)) > MOST_WORDS)
+
+
+def replaced(text: str) -> Iterator[str]:
+    """What has a word that the glossary has another one for."""
+    for one in spoken(text):
         for pattern, instead in REPLACED.items():
-            if re.search(pattern, sentence, re.IGNORECASE):
-                yield f"{instead}: {sentence}"
+            if match := re.search(pattern, one, re.IGNORECASE):
+                yield f"{match[0]!r}, write {instead}: {one}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail where README and docs read worse than they may")
+    parser.add_argument("--words", action="store_true", help="how many words each page has in all")
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     args = parser.parse_args(argv)
-    if args.pages:
-        lines = [line for page in args.pages for line in faults([*sentences(page.read_text())])]
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+    texts = {page: page.read_text() for page in args.pages or pages()}
+    if args.words:
+        counts = {page: len(text.split()) for page, text in texts.items()}
+        _print(f"{_name(page):32} {count:6}" for page, count in counts.items() if page.name not in REFERENCE)
+        _print([f"{'all but the reference':32} {sum(n for page, n in counts.items() if page.name not in REFERENCE):6}"])
         return 0
-    read = {page: [*sentences(page.read_text())] for page in pages()}
+    if args.pages:
+        _print(line for text in texts.values() for line in (*long(text), *replaced(text)))
+        return 0
+    read = {page: [*sentences(text)] for page, text in texts.items()}
     if not args.check:
-        for page, found in read.items():
-            sys.stdout.write(
-                f"{page.relative_to(ROOT)!s:32} {sum(map(words, found)):6} words, {_spell(*figures(found))}\n"
-            )
+        _print(
+            f"{_name(page):32} {sum(map(words, one)):6} words, {_spell(*figures(one))}" for page, one in read.items()
+        )
+    old = [f"{_name(page)}: {line}" for page, text in texts.items() for line in replaced(text)]
     mean, share = figures([sentence for found in read.values() for sentence in found])
-    sys.stdout.write(f"{'README and docs':32} {_spell(mean, share)}\n")
-    return int(args.check and (mean > MEAN_ALLOWED or share > LONG_ALLOWED))
+    _print([*old, f"{'README and docs':32} {_spell(mean, share)}"])
+    return int(args.check and (bool(old) or mean > MEAN_ALLOWED or share > LONG_ALLOWED))
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def _name(page: Path) -> str:
+    return os.path.relpath(page, ROOT)
 
 
 def _spell(mean: float, share: float) -> str:

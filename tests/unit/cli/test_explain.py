@@ -312,7 +312,7 @@ CASES = {
         "was interrupted and has been in line again for 5m",
         "",
         (
-            "5m ago, for the 2nd time: the scheduler gave its room to an ordinary pod",
+            "5m ago, for the 2nd time: the scheduler gave its capacity to a regular pod",
             "10.0 min of CPU time (10 %)",
         ),
     ),

@@ -38,19 +38,27 @@ def test_the_share_of_long_sentences() -> None:
     assert prose.figures(["one two", " ".join(["word"] * 31), " ".join(["word"] * 30), "one"]) == (16.0, 0.25)
 
 
+def test_sentences_to_split() -> None:
+    assert list(prose.long(f"{'word ' * 25}.")) == []
+    assert [one.partition(":")[0] for one in prose.long(f"{'word ' * 26}.")] == ["26 words"]
+
+
 @pytest.mark.parametrize(
-    ("sentence", "found"),
+    ("text", "found"),
     [
-        ("It waits in line.", "queued"),
-        ("Nobody is told.", "a noun for the actor"),
-        ("A page for who runs the cluster.", "the cluster administrator"),
-        (" ".join(["word"] * 26), "26 words"),
-        (" ".join(["word"] * 25), ""),
-        ("A job is queued.", ""),
+        ("It waits in line.", "'in line'"),
+        ("Nobody is told.", "'Nobody'"),
+        ("A page for who runs the cluster.", "'who runs the cluster'"),
+        ("# Ordinary pods", "'Ordinary'"),
+        ("| what | then |\n|---|---|\n| the guard | is upgraded |", "'the guard'"),
+        ("- The CPU time at risk", "'at risk'"),
+        ("A job is queued in `ordinary-room`.", ""),
+        ("    anybody's output", ""),
+        ("The Services of the job, and the service account.", ""),
     ],
 )
-def test_what_is_to_be_replaced_or_split(sentence: str, found: str) -> None:
-    assert [fault.partition(":")[0] for fault in prose.faults([sentence])] == ([found] if found else [])
+def test_words_to_replace(text: str, found: str) -> None:
+    assert [fault.partition(",")[0] for fault in prose.replaced(text)][:1] == ([found] if found else [])
 
 
 def test_worse_prose_than_allowed_fails(
@@ -60,6 +68,20 @@ def test_worse_prose_than_allowed_fails(
     monkeypatch.setattr(prose, "pages", lambda: [page])
     page.write_text("Short.\n")
     assert prose.main(["--check"]) == 0
+    page.write_text("Short.\n\n# Nobody\n")
+    assert prose.main(["--check"]) == 1
+    assert "page.md: 'Nobody', write a noun for the actor: Nobody\n" in capsys.readouterr().out
     page.write_text(f"{'word ' * 31}.\n")
     assert prose.main(["--check"]) == 1
     assert "31.0 a sentence, 100.0% of more than 30" in capsys.readouterr().out
+
+
+def test_words_in_all_count_tables_and_code_and_leave_the_reference_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, reference = tmp_path / "page.md", tmp_path / "reasons.md"
+    page.write_text("# One two\n\n    three four\n")
+    reference.write_text("many more words\n")
+    monkeypatch.setattr(prose, "pages", lambda: [page, reference])
+    assert prose.main(["--words"]) == 0
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["5", "5"]

@@ -37,10 +37,10 @@ class WaitReason(Reason):
     """
 
     # in line
-    QUEUED = "Queued", "It is in line, and no admission cycle has said more than that yet."
+    QUEUED = "Queued", "It is queued, and no admission cycle has said more than that yet."
     NEXT_CYCLE = "NextCycle", "As many jobs as may start at once are starting; its turn is next."
     STARTING = "Starting", "Its start is under way."
-    SUSPENDED = "Suspended", "It is out of line, by spec.suspend."
+    SUSPENDED = "Suspended", "It is not queued, by spec.suspend."
     CHECKPOINTED = (
         "Checkpointed",
         "It ended with its checkpointExitCode: its state is saved, and it goes on from there.",
@@ -97,20 +97,20 @@ class WaitReason(Reason):
     NAMESPACE_NOT_SELECTED = "NamespaceNotSelected", "Its queue is not for jobs of its namespace."
     LARGER_THAN_QUOTA = "LargerThanQuota", "It asks for more than the whole quota of its queue."
     QUEUE_QUOTA = "QueueQuota", "With it, its queue would use more than its quota."
-    QUEUE_SHARE = "QueueShare", "With it, its queue would use more than its share, and nobody leaves enough over."
-    MAKING_ROOM = "MakingRoom", "Pods are leaving whose room it is to have."
+    QUEUE_SHARE = "QueueShare", "With it, its queue would use more than its share, and others leave too little."
+    MAKING_ROOM = "MakingRoom", "Pods are leaving whose capacity it will have."
     # the load
     BLIND = "Blind", "The load of the cluster is not known: the published levels are stale, unreadable or Blind."
     ADMIT_FALSE = "AdmitFalse", "The regulator lets nothing new start while it evicts, and in the cool-down after that."
     ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the level at which nothing new starts."
     # room
     NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."
-    TURN_KEPT = "TurnKept", "It has waited for long, and the room that it will have is kept from all others."
+    TURN_KEPT = "TurnKept", "It has waited for long, and the capacity that it will have is kept from all others."
     NO_HEADROOM = (
         "NoHeadroom",
-        "By requests nodes have room for it, but none of these is so far from the level that it has of its own.",
+        "By requests it fits on nodes, but each of these is too near to its own admission threshold.",
     )
-    NOTHING_RECLAIMED = "NothingReclaimed", "It has capacity: Reclaimed, and nobody publishes reclaimed capacity."
+    NOTHING_RECLAIMED = "NothingReclaimed", "It has capacity: Reclaimed, and no regulator publishes reclaimed capacity."
 
 
 NEVER: Final = frozenset(
@@ -137,15 +137,15 @@ class InterruptionReason(Reason):
     Closed: it is a label of metrics, too.
     """
 
-    PREEMPTED = "Preempted", "The scheduler gave its room to an ordinary pod."
-    EVICTED = "Evicted", "Somebody evicted a pod of it through the API."
+    PREEMPTED = "Preempted", "The scheduler gave its capacity to a regular pod."
+    EVICTED = "Evicted", "A user or a program evicted a pod of it through the API."
     ABOVE_UPPER_LEVEL = (
         "AboveUpperLevel",
-        "The load had reached the upper level and had to come down, and this job had least to lose.",
+        "The load had reached the eviction threshold and had to come down, and this job had least to lose.",
     )
     YIELD_AT_CHECKPOINT = (
         "YieldAtCheckpoint",
-        "It had just written a checkpoint, so it lost nothing, and others were waiting for the room.",
+        "It had just written a checkpoint, so it lost nothing, and others were waiting for the capacity.",
     )
     NODE_MEMORY = "NodeMemory", "Its node was short of memory, and it gave way before the kubelet had to choose."
     KUBELET_EVICTED = "KubeletEvicted", "Its node ran short of a resource, and the kubelet ended it."
@@ -156,10 +156,10 @@ class InterruptionReason(Reason):
     NODE_DRAINED = "NodeDrained", "Its node had a taint that ends pods, or that announces its own end."
     NODE_LOST = "NodeLost", "Its node was lost."
     NODE_SHUTDOWN = "NodeShutdown", "Its node was shut down."
-    QUEUE_RECLAIMED = "QueueReclaimed", "Another queue was under its share and took its room back."
+    QUEUE_RECLAIMED = "QueueReclaimed", "Another queue was under its share and took its capacity back."
     STARVED = "Starved", "On reclaimed capacity it got too little CPU for too long, on a node that was crowded."
-    DELETED = "Deleted", "Somebody deleted a pod of it."
-    JOB_DELETED = "JobDeleted", "Somebody deleted its Job."
+    DELETED = "Deleted", "A user or a program deleted a pod of it."
+    JOB_DELETED = "JobDeleted", "A user or a program deleted its Job."
 
 
 class FailureReason(Reason):

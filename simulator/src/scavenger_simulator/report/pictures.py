@@ -22,7 +22,7 @@ BINS: Final = 48
 RUNNING: Final = "#9ecae1"
 ORDINARY: Final = "#c9c9c9"
 LEFT_BY: Final = {
-    MomentKind.PREEMPTED: ("preempted for an ordinary pod", "#d95f02"),
+    MomentKind.PREEMPTED: ("preempted for a regular pod", "#d95f02"),
     MomentKind.EVICTED: ("evicted above the upper level", "#b3261e"),
     MomentKind.YIELDED: ("yielded after a checkpoint", "#e6ab02"),
     MomentKind.RECLAIMED: ("gave a share back", "#7570b3"),
@@ -79,7 +79,7 @@ def _load(study: Study, run: RunResult, name: str, of: Callable[[Sample], Resour
     for level, colour, dashed in LEVELS:
         chart.line(_series(groups, lambda s, level=level: getattr(of(s), level)), colour, dashed=dashed)  # type: ignore[misc]
     legend = (
-        ("ordinary pods", ORDINARY),
+        ("regular pods", ORDINARY),
         ("scavenger jobs", RUNNING),
         *((f"{level} level", colour) for level, colour, _ in LEVELS),
         ("evicting (tinted)", EVICTING),

@@ -99,7 +99,7 @@ def facts(study: Study) -> str:
     hours = (study.end - study.start) / 3600
     return (
         f"{study.nodes} nodes with {number(study.cores)} cores for {number(hours, 1)} h, "
-        f"{number(study.ordinary_pods)} ordinary pods, {number(study.jobs)} jobs that ask for "
+        f"{number(study.ordinary_pods)} regular pods, {number(study.jobs)} jobs that ask for "
         f"{number(study.demand)} core-hours"
     )
 
