@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.levels import LevelsView
 from scavenger_api.times import parse_time
-from scavenger_domain.nodes import karpenter_made
+from scavenger_domain.ailments import (
+    Ailment,
+    no_measurement,
+    some,
+    stale_budgets,
+    stale_finalizers,
+    versions_differ,
+)
+from scavenger_domain.nodes import autoscaled, karpenter_made
+from scavenger_domain.selectors import selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
 
+from scavenger_cli.kueue import KueueConfiguration
 from scavenger_cli.words import age, plural
 
 SILENT_AFTER: Final = timedelta(seconds=names.LEADER_SILENT_SECONDS)
 LEADERS: Final = (names.ADMITTER, names.REGULATOR, names.PRIORITIZER)
-KUEUE_MANAGES: Final = "manageJobsWithoutQueueName: true"
 SCHEDULERS: Final = ("", "default-scheduler", names.SCHEDULER)
-RUNBOOK: Final = "run the command of docs/runbooks.md#scavengernoleader"
-MOST_NAMED: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Ailment:
-    """Something that bites: what it is, on what, and what helps."""
-
-    name: str
-    text: str
-    remedy: str
+KEEPERS: Final = {
+    names.ADMITTER: "jobs start on nodes that it would remove",
+    names.PRIORITIZER: "budgets keep nodes that have only jobs",
+}
+"""Services with the setting keepScaleDown, and what happens where it is off."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,10 @@ class Cluster:
         pods: all pods that have not ended.
         nodes: all nodes.
         levels: as published.
+        autoscaler_status: whether Cluster Autoscaler has written its ConfigMap.
+        keep_scale_down: the setting, of the services that have it, by name.
         kueue: the configuration of Kueue's manager.
+        local_queues: namespaces in which Kueue has a LocalQueue `default`.
         namespaces: metadata of all of them.
         job_namespaces: those with ScavengerJobs.
         classes: the PriorityClasses and their values.
@@ -59,7 +65,10 @@ class Cluster:
     pods: Sequence[Pod] | None = None
     nodes: Sequence[Node] | None = None
     levels: LevelsView | None = None
-    kueue: str | None = None
+    autoscaler_status: bool = False
+    keep_scale_down: Mapping[str, str] = field(default_factory=dict)
+    kueue: KueueConfiguration | None = None
+    local_queues: Collection[str] = ()
     namespaces: Sequence[ObjectMeta] | None = None
     job_namespaces: Collection[str] = ()
     classes: Mapping[str, int] | None = None
@@ -73,12 +82,13 @@ def examine(cluster: Cluster) -> list[Ailment]:
         *_stale_budgets(cluster),
         *_stale_finalizers(cluster),
         *_autoscaler(cluster),
+        *_keep_scale_down_off(cluster),
         *_kueue(cluster),
         *_mesh(cluster),
         *_classes(cluster),
         *_schedulers(cluster),
-        *_measurements(cluster),
-        *_versions(cluster),
+        *(no_measurement(cluster.levels.unmeasured) if cluster.levels is not None else ()),
+        *versions_differ(cluster.images),
     ]
 
 
@@ -100,30 +110,24 @@ def _silent(cluster: Cluster) -> Iterator[Ailment]:
         yield Ailment("ServiceAway", f"{service} {since}", f"{look}; docs/runbooks.md#scavengernoleader")
 
 
+def _led(cluster: Cluster, service: str) -> bool:
+    """Whether the service leads, or nobody may know."""
+    if cluster.leases is None:
+        return True
+    return service not in silent(cluster) and any(lease.metadata.name == service for lease in cluster.leases)
+
+
 def _stale_budgets(cluster: Cluster) -> Iterator[Ailment]:
-    away = names.PRIORITIZER in silent(cluster) or not any(
-        lease.metadata.name == names.PRIORITIZER for lease in cluster.leases or ()
-    )
-    if cluster.budgets and cluster.leases is not None and away:
-        yield Ailment(
-            "StaleBudgets",
-            f"PodDisruptionBudgets {names.DISRUPTION_BUDGET} in {_some(cluster.budgets)} refuse evictions, and no "
-            "prioritizer leads that would remove them: drains hang",
-            RUNBOOK,
-        )
+    return stale_budgets(cluster.budgets or (), led=_led(cluster, names.PRIORITIZER))
 
 
 def _stale_finalizers(cluster: Cluster) -> Iterator[Ailment]:
-    if names.ADMITTER not in silent(cluster):
-        return
     held = [
         pod.metadata.key
         for pod in cluster.job_pods or ()
         if names.FINALIZER in pod.metadata.finalizers and pod.metadata.deletion_timestamp is not None and pod.ended
     ]
-    if held:
-        text = f"the finalizer keeps pods that are deleted, and no admitter leads: {_some(held)}"
-        yield Ailment("StaleFinalizers", text, RUNBOOK)
+    return stale_finalizers(held, led=_led(cluster, names.ADMITTER))
 
 
 def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:
@@ -132,19 +136,48 @@ def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:
         yield Ailment(
             "BudgetsKeepNodes",
             f"Karpenter looks after {plural(len(made), 'node')} and does not remove nodes with non-preemptible jobs "
-            f"beside ordinary pods: these jobs have a PodDisruptionBudget in {_some(cluster.budgets)}",
+            f"beside ordinary pods: these jobs have a PodDisruptionBudget in {some(cluster.budgets)}",
             "with scavenger-scheduler for all pods: helm upgrade scavenger-prioritizer … --reuse-values --set "
             "settings.budgets=false; else docs/faq.md says what is left",
         )
 
 
+def _keep_scale_down_off(cluster: Cluster) -> Iterator[Ailment]:
+    seen = [node.metadata.name for node in cluster.nodes or () if autoscaled(node)]
+    off = [name for name in KEEPERS if cluster.keep_scale_down.get(name) == "never"]
+    if not off or not (seen or cluster.autoscaler_status):
+        return
+    where = f"at {some(seen)}" if seen else "by its ConfigMap kube-system/cluster-autoscaler-status"
+    yield Ailment(
+        "KeepScaleDownOff",
+        f"an autoscaler is seen {where}, and keepScaleDown is never: {' and '.join(KEEPERS[name] for name in off)}",
+        "; ".join(f"helm upgrade {name} … --reuse-values --set settings.keepScaleDown=auto" for name in off),
+    )
+
+
 def _kueue(cluster: Cluster) -> Iterator[Ailment]:
-    if cluster.kueue is not None and KUEUE_MANAGES in cluster.kueue:
+    kueue = cluster.kueue
+    if kueue is None or not kueue.integrates:
+        return
+    of_jobs = [meta for meta in cluster.namespaces or () if meta.name in cluster.job_namespaces]
+    managed = [meta.name for meta in of_jobs if selects(kueue.selector, meta.labels)]
+    does = "suspends Jobs" if kueue.suspends else "holds pods by a scheduling gate"
+    if kueue.manages_all and (managed or not of_jobs):
+        where = f"in {some(managed)}" if managed else "in the namespaces of managedJobsNamespaceSelector"
         yield Ailment(
             "KueueManagesJobs",
-            "Kueue suspends Jobs without a queue (manageJobsWithoutQueueName), those of ScavengerJobs as well: they "
+            f"Kueue {does} without a queue (manageJobsWithoutQueueName) {where}, those of ScavengerJobs as well: they "
             "never start",
-            "set manageJobsWithoutQueueName to false, or leave these namespaces out by managedJobsNamespaceSelector",
+            "exclude these namespaces by managedJobsNamespaceSelector of Kueue, or set manageJobsWithoutQueueName to "
+            "false; docs/faq.md",
+        )
+    if by_default := [name for name in managed if name in cluster.local_queues and not kueue.manages_all]:
+        yield Ailment(
+            "KueueManagesJobs",
+            f"Kueue {does} in {some(by_default)} until its LocalQueue default admits them, those of ScavengerJobs as "
+            "well: two queues decide on one job",
+            "give scavenger jobs a namespace without a LocalQueue default, or exclude it by "
+            "managedJobsNamespaceSelector of Kueue; docs/faq.md",
         )
 
 
@@ -153,10 +186,10 @@ def _mesh(cluster: Cluster) -> Iterator[Ailment]:
     if found:
         yield Ailment(
             "MeshInjection",
-            f"a service mesh adds a container to pods in {_some(found)}: its requests are not planned with, and it "
-            "takes part of what a job asked for",
-            "run jobs in a namespace without injection, or take the label off: kubectl label namespace NAME "
-            "istio-injection- istio.io/rev-",
+            f"a service mesh adds its proxy to the pods of jobs in {some(found)}. The proxy's requests come on top of "
+            "what a job asks for, and count in quotas and shares. A program has no network until the proxy is ready",
+            "where jobs need no mesh, label their pods by spec.template.metadata: sidecar.istio.io/inject: "
+            '"false" (Istio), or annotate linkerd.io/inject: disabled (Linkerd)',
         )
 
 
@@ -173,7 +206,7 @@ def _classes(cluster: Cluster) -> Iterator[Ailment]:
         yield Ailment(
             "OrdinaryClassValue",
             f"{names.PRIORITY_CLASS_ORDINARY} has the value {ordinary}: pods with it preempt pods without a class"
-            + (f" and those of {_some(between)}" if between else ""),
+            + (f" and those of {some(between)}" if between else ""),
             f"kubectl delete priorityclass {names.PRIORITY_CLASS_ORDINARY}, then upgrade scavenger-base",
         )
     least = names.PRIORITY_VALUES[names.PRIORITY_CLASS_NON_PREEMPTIBLE]
@@ -181,7 +214,7 @@ def _classes(cluster: Cluster) -> Iterator[Ailment]:
     if low:
         yield Ailment(
             "LowClasses",
-            f"pods of {_some(low)} do not outrank scavenger jobs, and displace none: the value is {least} or less",
+            f"pods of {some(low)} do not outrank scavenger jobs, and displace none: the value is {least} or less",
             f"give these pods a class above {least}",
         )
 
@@ -191,32 +224,6 @@ def _schedulers(cluster: Cluster) -> Iterator[Ailment]:
     if found:
         yield Ailment(
             "ForeignScheduler",
-            f"pods name the scheduler {_some(found)}, which need not know classes and budgets of scavenger jobs",
+            f"pods name the scheduler {some(found)}, which need not know classes and budgets of scavenger jobs",
             "where such pods wait for room, see whether their scheduler preempts by priority",
         )
-
-
-def _measurements(cluster: Cluster) -> Iterator[Ailment]:
-    if cluster.levels is not None and cluster.levels.visibility in (Visibility.STALE, Visibility.BLIND):
-        yield Ailment(
-            "NoMeasurement",
-            f"nothing new starts: {cluster.levels.reason}",
-            "docs/runbooks.md#scavengerblind; kubectl top nodes shows whether metrics are served",
-        )
-
-
-def _versions(cluster: Cluster) -> Iterator[Ailment]:
-    versions: dict[str, list[str]] = {}
-    for service, images in sorted(cluster.images.items()):
-        for image in images:
-            versions.setdefault(image.partition("@")[0].rpartition(":")[2], []).append(service)
-    if len(versions) > 1:
-        text = "; ".join(f"{version}: {_some(services)}" for version, services in sorted(versions.items()))
-        yield Ailment("VersionsDiffer", f"services run different versions: {text}", "upgrade all charts to one version")
-
-
-def _some(found: Iterable[str]) -> str:
-    """Names in order, the first few of them."""
-    listed = sorted(set(found))
-    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    return ", ".join(listed[:MOST_NAMED]) + more

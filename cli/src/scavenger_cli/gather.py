@@ -30,10 +30,18 @@ class NodeUse(Struct, frozen=True, gc=False, rename="camel"):
     usage: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
+class Variable(Struct, frozen=True, gc=False, rename="camel"):
+    """An environment variable; its value is empty where it comes from elsewhere."""
+
+    name: str = ""
+    value: str = ""
+
+
 class Container(Struct, frozen=True, gc=False, rename="camel"):
-    """A container of a Deployment, as far as its version is concerned."""
+    """A container of a Deployment, as far as its version and its settings are concerned."""
 
     image: str = ""
+    env: tuple[Variable, ...] = ()
 
 
 class PodTemplateSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -64,6 +72,11 @@ class Deployment(Struct, frozen=True, gc=False, rename="camel"):
     def images(self) -> list[str]:
         """The images of its containers."""
         return [one.image for one in self.spec.template.spec.containers]
+
+    def variable(self, name: str) -> str:
+        """The value of an environment variable of its containers; empty without one."""
+        env = (one for container in self.spec.template.spec.containers for one in container.env)
+        return next((one.value for one in env if one.name == name), "")
 
 
 class Reader:

@@ -18,7 +18,7 @@ from scavenger_board.core.recorded import LOAD
 from scavenger_board.facts import EVENTS, JOBS, QUEUES
 from scavenger_board.prometheus import MAX_ANSWER
 from scavenger_board.settings import BoardSettings
-from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODS, Resource
+from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing import FakeApi, eventually
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
@@ -70,6 +70,26 @@ async def test_what_is_in_the_cluster_is_in_the_picture_and_what_goes_leaves_it(
         picture = await view.picture()
         assert (picture.jobs, [row.pods for row in picture.nodes]) == ([], [0])
         assert picture.levels.visibility == "Blind"
+
+
+async def test_budgets_and_finalizers_that_nobody_takes_off(api: FakeApi) -> None:
+    for name in (names.DISRUPTION_BUDGET, "of-somebody-else"):
+        api.put(PODDISRUPTIONBUDGETS, {"metadata": {"name": name, "namespace": "lab"}})
+    deleted: dict[str, Any] = {"deleted": "2026-01-05T07:00:00Z", "finalizers": [names.FINALIZER], "namespace": "lab"}
+    api.put(PODS, pod_dict("ended", phase="Failed", labels={names.LABEL_JOB: "a"}, **deleted))
+    api.put(PODS, pod_dict("running", phase="Running", labels={names.LABEL_JOB: "b"}, **deleted))
+    api.put(PODS, pod_dict("ordinary", phase="Succeeded", **deleted))
+    async with following(api) as view:
+        found = (await view.picture()).findings
+        assert [(one.name, "lab/ended" in one.text) for one in found] == [
+            ("StaleBudgets", False),
+            ("StaleFinalizers", True),
+        ]
+        assert "running" not in found[1].text
+        api.remove(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
+        api.remove(PODS, "lab", "ended")
+        await eventually(lambda: not view.snapshot().budgets and not view.snapshot().held)
+        assert (await view.picture()).findings == []
 
 
 async def test_a_change_is_told_and_a_renewed_lease_is_none(api: FakeApi) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scavenger_api import names
 from scavenger_cli.examination import Cluster, examine
+from scavenger_cli.kueue import KueueConfiguration, parse
 from scavenger_kube.kinds import ObjectMeta
 from scavenger_kube.resources import Lease, LeaseSpec
 from scavenger_testing import builders
@@ -33,6 +34,9 @@ def held(*, deleted: bool = True, phase: str = "Succeeded") -> Any:
 
 
 KARPENTER = builders.node("n1", labels={"karpenter.sh/nodepool": "default"})
+LEAVING = builders.node("n1", taints=[{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}])
+NEVER = {"scavenger-admitter": "never", "scavenger-prioritizer": "auto"}
+LAB = ObjectMeta(name="lab", labels={"kubernetes.io/metadata.name": "lab", "team": "blue"})
 MESH = ObjectMeta(name="lab", labels={"istio-injection": "enabled"})
 LINKERD = ObjectMeta(name="lab", annotations={"linkerd.io/inject": "enabled"})
 CLASSES = dict(names.PRIORITY_VALUES)
@@ -50,8 +54,14 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("the admitter is about to record it", {"leases": leases(), "job_pods": [held()]}, []),
     ("Karpenter and budgets", {"leases": leases(), "nodes": [KARPENTER], "budgets": ["a"]}, ["BudgetsKeepNodes"]),
     ("Karpenter without budgets", {"leases": leases(), "nodes": [KARPENTER], "budgets": []}, []),
-    ("Kueue", {"kueue": "a: b\nmanageJobsWithoutQueueName: true\n"}, ["KueueManagesJobs"]),
-    ("Kueue leaves Jobs alone", {"kueue": "manageJobsWithoutQueueName: false\n"}, []),
+    ("Karpenter, and it may not remove", {"nodes": [KARPENTER], "keep_scale_down": NEVER}, ["KeepScaleDownOff"]),
+    ("Cluster Autoscaler's taint", {"nodes": [LEAVING], "keep_scale_down": NEVER}, ["KeepScaleDownOff"]),
+    ("Cluster Autoscaler's status", {"autoscaler_status": True, "keep_scale_down": NEVER}, ["KeepScaleDownOff"]),
+    ("no autoscaler", {"nodes": [builders.node("n1")], "keep_scale_down": NEVER}, []),
+    ("by default", {"nodes": [KARPENTER], "keep_scale_down": {"scavenger-admitter": ""}}, []),
+    ("a setting of another service", {"nodes": [KARPENTER], "keep_scale_down": {"webhook": "never"}}, []),
+    ("Kueue", {"kueue": KueueConfiguration(manages_all=True)}, ["KueueManagesJobs"]),
+    ("Kueue leaves Jobs alone", {"kueue": KueueConfiguration()}, []),
     ("a mesh", {"namespaces": [MESH], "job_namespaces": ["lab"]}, ["MeshInjection"]),
     ("another mesh", {"namespaces": [LINKERD], "job_namespaces": ["lab"]}, ["MeshInjection"]),
     ("a mesh where no jobs are", {"namespaces": [MESH], "job_namespaces": ["other"]}, []),
@@ -64,6 +74,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("old levels", {"levels": levels(observedAt=ago(600))}, ["NoMeasurement"]),
     ("cooling down", {"levels": levels(admit="false")}, []),
     ("one version", {"images": {"a": ["r/a:0.2.0"], "b": ["r:5000/b:0.2.0"]}}, []),
+    ("one version with digests", {"images": {"a": ["r/a:0.2.0@sha256:1"], "b": ["r/b:0.2.0@sha256:2"]}}, []),
+    ("digests alone", {"images": {"a": ["r/a@sha256:1"], "b": ["r:5000/b@sha256:2"]}}, []),
     ("two versions", {"images": {"a": ["r/a:0.2.0"], "b": ["r/b:0.1.0"]}}, ["VersionsDiffer"]),
 ]
 
@@ -73,6 +85,68 @@ def test_what_bites(name: str, seen: dict[str, Any], expected: list[str]) -> Non
     found = examine(Cluster(NOW, **seen))
     assert [one.name for one in found] == expected
     assert all(one.text and one.remedy for one in found)
+
+
+def kueue(text: str, *, local_queues: tuple[str, ...] = (), meta: ObjectMeta = LAB) -> list[str]:
+    """What is found of Kueue where jobs are in one namespace."""
+    configured = parse({"controller_manager_config.yaml": f"kind: Configuration\n{text}"})
+    assert configured is not None
+    found = examine(
+        Cluster(NOW, kueue=configured, namespaces=[meta], job_namespaces={meta.name}, local_queues=local_queues)
+    )
+    assert {one.name for one in found} <= {"KueueManagesJobs"}
+    return [one.text for one in found]
+
+
+ALL = "manageJobsWithoutQueueName: true"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ALL, "suspends Jobs without a queue"),
+        ("manageJobsWithoutQueueName:   true  # as agreed", "suspends Jobs without a queue"),
+        (f"{ALL}\nintegrations: {{frameworks: [pod]}}", "holds pods by a scheduling gate"),
+        (f"{ALL}\nintegrations: {{frameworks: [pod, batch/job]}}", "suspends Jobs"),
+        (f"{ALL}\nmanagedJobsNamespaceSelector: {{matchLabels: {{team: blue}}}}", "in lab"),
+    ],
+)
+def test_kueue_manages_jobs(text: str, words: str) -> None:
+    (found,) = kueue(text)
+    assert words in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "manageJobsWithoutQueueName: false",
+        "#manageJobsWithoutQueueName: true",
+        f"{ALL}\nintegrations: {{frameworks: [ray.io/rayjob]}}",
+        f"{ALL}\nmanagedJobsNamespaceSelector: {{matchLabels: {{team: red}}}}",
+        f"{ALL}\nmanagedJobsNamespaceSelector:\n"
+        "  matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, lab]}]",
+    ],
+)
+def test_kueue_leaves_these_alone(text: str) -> None:
+    assert kueue(text) == []
+
+
+def test_by_default_kueue_leaves_its_own_namespace_alone() -> None:
+    own = ObjectMeta(name="queues", labels={"kubernetes.io/metadata.name": "queues"})
+    assert kueue(f"{ALL}\nnamespace: queues", meta=own) == []
+    assert len(kueue(ALL, meta=own)) == 1
+
+
+def test_a_default_local_queue_takes_jobs_of_its_namespace() -> None:
+    (found,) = kueue("namespace: kueue-system", local_queues=("lab", "other"))
+    assert "in lab until its LocalQueue default" in found
+    assert kueue("namespace: kueue-system", local_queues=("other",)) == []
+    assert len(kueue(ALL, local_queues=("lab",))) == 1
+
+
+def test_a_configuration_that_cannot_be_read_is_none() -> None:
+    assert parse({"a": "{", "b": "kind: Configuration\nintegrations: 3"}) is None
+    assert parse({"a": "- 1", "c": "kind: Configuration"}) == KueueConfiguration()
 
 
 def test_the_old_class_names_those_that_it_outranks() -> None:
@@ -96,6 +170,7 @@ def _answers(server: Server) -> None:
     server.on("/apis/scheduling.k8s.io/v1/priorityclasses", Answer(403, status(403, "Forbidden", "no")))
     for missing in (
         "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config",
+        "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status",
         "/api/v1/namespaces/scavenger-system/configmaps/scavenger-levels",
     ):
         server.on(missing, Answer(404, status(404, "NotFound", "none")))
@@ -112,3 +187,27 @@ def test_the_command(server: Server, sj: Run) -> None:
     data = json.loads(out)
     assert [one["name"] for one in data["ailments"]] == ["StaleBudgets"]
     assert data["notPermitted"] == ["priority classes"]
+
+
+def test_the_command_reads_settings_and_kueue(server: Server, sj: Run) -> None:
+    _answers(server)
+    env = [{"name": "SCAVENGER_NAMESPACE", "valueFrom": {}}, {"name": "SCAVENGER_KEEP_SCALE_DOWN", "value": "never"}]
+    template = {"spec": {"containers": [{"image": "r/scavenger-admitter:0.2.0", "env": env}]}}
+    admitter = {"metadata": {"name": names.ADMITTER}, "spec": {"template": template}}
+    server.on("/apis/apps/v1/namespaces/scavenger-system/deployments", listed(admitter))
+    server.on("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status", Answer(body={"data": {}}))
+    meta = {"name": "lab", "labels": {"kubernetes.io/metadata.name": "lab"}}
+    server.on("/api/v1/namespaces", listed({"metadata": meta}))
+    job = builders.scavengerjob_dict("a", namespace="lab")
+    server.on("/apis/scavenger.dev/v1alpha1/scavengerjobs", listed(job))
+    config = {"controller_manager_config.yaml": "kind: Configuration\n"}
+    server.on("/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config", Answer(body={"data": config}))
+    queue = {"metadata": {"name": "default", "namespace": "lab"}}
+    server.on("/apis/kueue.x-k8s.io/v1beta1/localqueues", listed(queue))
+    code, out, err = sj("doctor", "-o", "json")
+    assert (code, err) == (0, "")
+    assert [one["name"] for one in json.loads(out)["ailments"]] == [
+        "StaleBudgets",
+        "KeepScaleDownOff",
+        "KueueManagesJobs",
+    ]

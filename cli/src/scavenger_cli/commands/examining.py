@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from scavenger_api import names
 from scavenger_kube import resources
@@ -20,7 +20,11 @@ from scavenger_cli.options import OutputOption
 from scavenger_cli.output import note, say
 
 KUEUE: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
+LOCAL_QUEUES: Final = "/apis/kueue.x-k8s.io/v1beta1/localqueues"
+AUTOSCALER: Final = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+T = TypeVar("T")
 
 
 class Class(Struct, frozen=True, gc=False):
@@ -63,15 +67,24 @@ def doctor(access: Access, output: OutputOption = Format.TABLE) -> None:
 
 def _read(access: Access, reader: Reader) -> Any:
     from scavenger_cli.examination import Cluster
+    from scavenger_cli.kueue import parse
 
     get, now = access.client.get, access.now()
 
     def items(what: str, path: str, kind: type[Any], params: dict[str, str] | None = None) -> Any:
         return reader.optional(what, lambda: decode_items(get(path, params), kind))
 
-    def kueue() -> str | None:
-        return _unless_missing(lambda: "\n".join(decode(get(KUEUE), ConfigMap).data.values()))
+    def data_of(what: str, path: str) -> Any:
+        """The data of a ConfigMap; None where it is missing, or may not be read."""
+        return reader.optional(what, lambda: _unless_missing(lambda: decode(get(path), ConfigMap).data))
 
+    def local_queues() -> Any:
+        default = {"fieldSelector": "metadata.name=default"}
+        return _unless_missing(lambda: decode_items(get(LOCAL_QUEUES, default), resources.Namespace))
+
+    configured = data_of("the configuration of Kueue", KUEUE)
+    queues = reader.optional("the LocalQueues of Kueue", local_queues) if configured is not None else None
+    services = reader.services() or ()
     budget = {"fieldSelector": f"metadata.name={names.DISRUPTION_BUDGET}"}
     leases = resources.LEASES.path(access.system_namespace)
     budgets = items("budgets", resources.PODDISRUPTIONBUDGETS.path(), resources.PodDisruptionBudget, budget)
@@ -85,11 +98,14 @@ def _read(access: Access, reader: Reader) -> Any:
         pods=reader.pods(),
         nodes=items("nodes", paths.NODES, Node),
         levels=reader.levels(now),
-        kueue=reader.optional("the configuration of Kueue", kueue),
+        autoscaler_status=data_of("the status of Cluster Autoscaler", AUTOSCALER) is not None,
+        keep_scale_down={one.metadata.name: one.variable("SCAVENGER_KEEP_SCALE_DOWN") for one in services},
+        kueue=parse(configured) if configured is not None else None,
+        local_queues={meta.namespace for meta in _metadata(queues) or ()},
         namespaces=_metadata(items("namespaces", resources.NAMESPACES.path(), resources.Namespace)),
         job_namespaces={job.namespace for job in jobs},
         classes=None if classes is None else {one.metadata.name: one.value for one in classes},
-        images={one.metadata.name: one.images for one in reader.services() or ()},
+        images={one.metadata.name: one.images for one in services},
     )
 
 
@@ -97,7 +113,7 @@ def _metadata(found: Any) -> Any:
     return None if found is None else [one.metadata for one in found]
 
 
-def _unless_missing(read: Callable[[], str]) -> str | None:
+def _unless_missing(read: Callable[[], T]) -> T | None:
     try:
         return read()
     except NotFound:

@@ -242,6 +242,16 @@ class LevelsView:
         return cls(Visibility.FRESH, levels)
 
     @property
+    def unmeasured(self) -> str:
+        """Why nothing new starts for want of a fresh measurement, without its age; "" where that is not so."""
+        if self.visibility is Visibility.BLIND:
+            return self.reason
+        if self.visibility is not Visibility.STALE or self.levels is None:
+            return ""
+        seen = format_time(self.levels.observed_at) if self.levels.observed_at is not None else "no moment"
+        return f"the levels were observed at {seen}, and nobody has published newer ones"
+
+    @property
     def admit(self) -> bool:
         """Whether anything new may start at all (below the admission level)."""
         if self.visibility is Visibility.ABSENT:

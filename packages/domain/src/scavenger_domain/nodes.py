@@ -21,6 +21,12 @@ LEAVING: Final = (
 """Keys of taints that announce the end of a node: of cluster-autoscaler (utils/taints), karpenter (pkg/apis/v1
 taints.go), cloud-provider (api/well_known_taints.go), GKE, and aws-node-termination-handler (pkg/node)."""
 
+AUTOSCALER_TAINTS: Final = (
+    "DeletionCandidateOfClusterAutoscaler",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+)
+"""Keys of the taints by which autoscalers take nodes away."""
 
 KARPENTER_NODEPOOL: Final = "karpenter.sh/nodepool"
 """A label of every node that Karpenter has made (pkg/apis/v1 labels.go)."""
@@ -72,6 +78,11 @@ def leaving(node: NodeLike) -> str:
 def karpenter_made(node: NodeLike) -> bool:
     """Whether Karpenter has made the node, and may remove it."""
     return KARPENTER_NODEPOOL in node.metadata.labels
+
+
+def autoscaled(node: NodeLike) -> bool:
+    """Whether the node shows that an autoscaler looks after it: a label of Karpenter, a taint of either."""
+    return karpenter_made(node) or any(taint.key in AUTOSCALER_TAINTS for taint in node.spec.taints)
 
 
 def available(node: NodeLike) -> bool:

@@ -19,7 +19,7 @@ from scavenger_kube.decode import Cacheable
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import ConfigMap
 from scavenger_kube.metrics_api import NODE_METRICS, decode_node_metrics
-from scavenger_kube.resources import CONFIGMAPS, LEASES, LIVING, NODES, PODS, Lease
+from scavenger_kube.resources import CONFIGMAPS, LEASES, LIVING, NODES, PODDISRUPTIONBUDGETS, PODS, Lease
 from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.http_server import HttpServer
@@ -42,6 +42,7 @@ from scavenger_board.facts import (
     JOBS,
     QUEUES,
     event_facts,
+    held,
     job_facts,
     node_facts,
     pod_facts,
@@ -60,6 +61,9 @@ EVENT_SELECTORS: Final = {
     "events-levels": f"involvedObject.kind=ConfigMap,involvedObject.name={names.LEVELS_CONFIGMAP}",
 }
 """Which Events are followed: a cluster may have a hundred times as many others."""
+
+ENDED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+"""Field selector of pods that have ended."""
 
 PER_PEER: Final = 256
 """Connections of one address, which may be a proxy that everybody looks through."""
@@ -136,6 +140,8 @@ class BoardView:
         self._queues: dict[str, QueueFacts] = {}
         self._events: dict[str, EventFacts] = {}
         self._leases: dict[str, datetime | None] = {}
+        self._budgets: dict[str, str] = {}
+        self._held: dict[str, str] = {}
         self._used: dict[str, Amounts] | None = None
         self.history = History(settings.history)
         self.levels = Informer(
@@ -153,6 +159,23 @@ class BoardView:
             self._follow(Informer(client, NODES, clock=clock), self._nodes, node_facts),
             self._follow(Informer(client, QUEUES, clock=clock), self._queues, queue_facts),
             self._lease_informer(client, settings.namespace, clock),
+            self._follow(
+                Informer(
+                    client,
+                    PODDISRUPTIONBUDGETS,
+                    field_selector=f"metadata.name={names.DISRUPTION_BUDGET}",
+                    clock=clock,
+                ),
+                self._budgets,
+                lambda budget: budget.metadata.namespace,
+            ),
+            self._follow(
+                Informer(
+                    client, PODS, label_selector=names.LABEL_JOB, field_selector=ENDED, name="ended-pods", clock=clock
+                ),
+                self._held,
+                held,
+            ),
             *(
                 self._follow(
                     Informer(client, EVENTS, field_selector=selector, name=name, clock=clock), self._events, event_facts
@@ -238,6 +261,8 @@ class BoardView:
             levels=None if configmap is None else configmap.data,
             leases=dict(self._leases),
             used=self._used,
+            budgets=list(self._budgets.values()),
+            held=list(self._held.values()),
             unfollowed=frozenset(one.name for one in self.informers if one.age > WATCH_READ_TIMEOUT),
         )
 

@@ -145,15 +145,29 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
     job = meta.labels.get(names.LABEL_JOB, "")
     ours = meta.namespace == system and meta.labels.get(PART_LABEL) == PART_OF_US
     ready = condition(pod.status.conditions, "Ready")
+    service = meta.labels.get(NAME_LABEL, "") if ours else ""
     return PodFacts(
         key=meta.key,
         node=pod.spec.node_name,
         job=f"{meta.namespace}/{job}" if job else "",
         requests=_requests(pod),
-        service=meta.labels.get(NAME_LABEL, "") if ours else "",
+        service=service,
+        image=_image(pod, service) if service else "",
         ready=ready is not None and ready.status == "True",
         waits=not job and not pod.spec.node_name and meta.deletion_timestamp is None,
     )
+
+
+def _image(pod: Pod, service: str) -> str:
+    """Of the service's own container, which the chart calls by the service's name."""
+    own = service.removeprefix("scavenger-")
+    return next((container.image for container in pod.spec.containers if container.name == own), "")
+
+
+def held(pod: Pod) -> str | None:
+    """The key of a pod that has ended and is deleted, and that the admitter's finalizer keeps; None for others."""
+    meta = pod.metadata
+    return meta.key if meta.deletion_timestamp is not None and names.FINALIZER in meta.finalizers else None
 
 
 def _requests(pod: Pod) -> dict[str, int]:

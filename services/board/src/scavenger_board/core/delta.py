@@ -16,7 +16,7 @@ KEYS: Final[dict[str, Callable[[Any], str]]] = {
 }
 """The tables, and by what their rows are known."""
 
-PLAIN: Final = ("levels", "admission", "unknown", "meanings")
+PLAIN: Final = ("levels", "admission", "unknown", "findings", "meanings")
 
 
 def delta(old: Picture | None, new: Picture) -> dict[str, Any] | None:

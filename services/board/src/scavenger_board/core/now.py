@@ -5,6 +5,7 @@ from __future__ import annotations
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import format_time
 
+from scavenger_board.core.findings import finding_rows
 from scavenger_board.core.jobs import job_rows, meanings
 from scavenger_board.core.levels import admission_row, levels_row
 from scavenger_board.core.nodes import node_rows, scavenger_share
@@ -33,6 +34,7 @@ def picture_now(snapshot: Snapshot, *, levels_about: str) -> Picture:
         timeline=timeline(snapshot.jobs, snapshot.events, levels_about=levels_about),
         waiting_pods=sum(pod.waits for pod in snapshot.pods),
         unknown=[*_unfollowed(snapshot), *_unmeasured(snapshot)],
+        findings=finding_rows(snapshot, view, services),
         meanings=meanings(jobs),
     )
 

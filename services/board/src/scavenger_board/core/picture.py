@@ -148,6 +148,14 @@ class EntryRow(Row, frozen=True, gc=False, rename="camel"):
     source: str = "event"
 
 
+class FindingRow(Row, frozen=True, gc=False, rename="camel"):
+    """A problem of the cluster. remedy: what helps."""
+
+    name: str
+    text: str
+    remedy: str
+
+
 class AboutRow(Row, frozen=True, gc=False, rename="camel"):
     """What board this is. cluster, docs: the name of the cluster and the URL of the docs, empty where nobody says."""
 
@@ -158,8 +166,8 @@ class AboutRow(Row, frozen=True, gc=False, rename="camel"):
 
 class Picture(Row, frozen=True, gc=False, rename="camel"):
     """All of it. time: of which moment. past: whether that is over. waiting_pods: ordinary pods without a node, None
-    where not known. unknown: what of that moment nobody knows any more, in sentences. meanings: what the words stand
-    for that jobs wait by."""
+    where not known. unknown: what of that moment nobody knows any more, in sentences. findings: problems of now,
+    none of a moment that is over. meanings: what the words stand for that jobs wait by."""
 
     time: str
     past: bool
@@ -172,5 +180,6 @@ class Picture(Row, frozen=True, gc=False, rename="camel"):
     timeline: list[EntryRow]
     waiting_pods: int | None = None
     unknown: list[str] = []
+    findings: list[FindingRow] = []
     meanings: dict[str, str] = {}
     about: AboutRow = AboutRow()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -76,14 +76,15 @@ class JobFacts:
 @dataclass(frozen=True, slots=True)
 class PodFacts:
     """A pod that has not ended. job: key of its ScavengerJob, empty for ordinary ones. requests: as the scheduler
-    counts them, reclaimed capacity by its own names. service: the one of ours that it is a replica of. waits: an
-    ordinary pod without a node."""
+    counts them, reclaimed capacity by its own names. service: the one of ours that it is a replica of, with its
+    image. waits: an ordinary pod without a node."""
 
     key: str
     node: str
     job: str = ""
     requests: Amounts = field(default_factory=dict)
     service: str = ""
+    image: str = ""
     ready: bool = False
     waits: bool = False
 
@@ -132,6 +133,8 @@ class Snapshot:
 
     levels: data of the ConfigMap, None where there is none. leases: when the leader of each service last renewed.
     used: what nodes really use, None where nobody measures. unfollowed: kinds that this process can no longer follow.
+    budgets: namespaces with a budget of the prioritizer. held: keys of pods of jobs that have ended, are deleted, and
+    have the admitter's finalizer.
     """
 
     now: datetime
@@ -144,3 +147,5 @@ class Snapshot:
     leases: Mapping[str, datetime | None] = field(default_factory=dict)
     used: Mapping[str, Amounts] | None = None
     unfollowed: frozenset[str] = frozenset()
+    budgets: Collection[str] = ()
+    held: Collection[str] = ()

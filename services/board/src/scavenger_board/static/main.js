@@ -124,6 +124,7 @@ function tiles() {
     () => el("li"),
     (item, one) => setText(item, `${one.answers === null ? "○" : one.answers ? "✓" : "▲"} ${one.name}: ${one.silentSince ? `silent for ${span((now() - Date.parse(one.silentSince)) / 1000)}` : one.says}${one.replicas ? ` (${one.ready} of ${one.replicas} ready)` : ""}`, one.answers === null ? "" : one.answers ? "good" : "bad"),
   );
+  rows($("findings"), shown.findings, (one) => one.name, () => el("li"), (item, one) => setText(item, `${one.name}: ${one.text}. What helps: ${one.remedy}`));
   rows($("unknown"), shown.unknown, (text) => text, () => el("li"), (item, text) => setText(item, text));
 }
 

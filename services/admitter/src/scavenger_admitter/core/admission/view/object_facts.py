@@ -10,7 +10,7 @@ from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, DEFAULT_RESOURCE_
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import job_of, unit
-from scavenger_domain.nodes import counts, karpenter_made, schedulable
+from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
 
@@ -22,12 +22,6 @@ from scavenger_admitter.core.admission.view.pending import Verdict, verdict
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
 
-AUTOSCALER_TAINTS: Final = (
-    "DeletionCandidateOfClusterAutoscaler",
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupted",
-)
-"""Keys of the taints by which autoscalers take nodes away."""
 
 GPUS: Final = tuple(name for name in DEFAULT_RESOURCE_WEIGHTS if name not in ("cpu", "memory"))
 """Resources of devices for which alone a node is kept."""
@@ -122,11 +116,6 @@ def pod_facts(pod: Pod) -> PodFacts:
         started=_started(pod),
         shape=shape,
     )
-
-
-def autoscaled(node: Node) -> bool:
-    """Whether the node shows that an autoscaler looks after it: a label of Karpenter, a taint of either."""
-    return karpenter_made(node) or any(t.key in AUTOSCALER_TAINTS for t in node.spec.taints)
 
 
 def spare(nodes: Iterable[NodeView]) -> frozenset[str]:

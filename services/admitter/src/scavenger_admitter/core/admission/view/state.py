@@ -19,6 +19,7 @@ from scavenger_api.names import DEFAULT_QUEUE, RESOURCE_RECLAIMED_CPU
 from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.gang import by_priority
+from scavenger_domain.nodes import autoscaled
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
@@ -38,7 +39,7 @@ from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
 from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.view.load_overlap import overlap
 from scavenger_admitter.core.admission.view.node_sums import NodeSums
-from scavenger_admitter.core.admission.view.object_facts import PodFacts, autoscaled, pod_facts, spare
+from scavenger_admitter.core.admission.view.object_facts import PodFacts, pod_facts, spare
 from scavenger_admitter.core.admission.view.refused import RefusedStarts
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait

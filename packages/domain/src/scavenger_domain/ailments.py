@@ -1,0 +1,93 @@
+"""Problems of a cluster that the CLI and the board find, each with its remedy.
+
+No text has an age: it stays the same as long as the problem does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scavenger_api import names
+
+RUNBOOK: Final = "run the command of docs/runbooks.md#scavengernoleader"
+MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    """A problem: what it is called, what it does, and what helps."""
+
+    name: str
+    text: str
+    remedy: str
+
+
+def stale_budgets(namespaces: Collection[str], *, led: bool) -> Iterator[Ailment]:
+    """PodDisruptionBudgets that nobody removes.
+
+    Args:
+        namespaces: where the prioritizer's budget exists.
+        led: whether a prioritizer leads.
+    """
+    if namespaces and not led:
+        yield Ailment(
+            "StaleBudgets",
+            f"PodDisruptionBudgets {names.DISRUPTION_BUDGET} in {some(namespaces)} refuse evictions, and no "
+            "prioritizer leads that would remove them: drains hang",
+            RUNBOOK,
+        )
+
+
+def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
+    """Finalizers that nobody takes off.
+
+    Args:
+        pods: keys of pods that have ended, are deleted, and have the finalizer.
+        led: whether an admitter leads.
+    """
+    if pods and not led:
+        text = f"the finalizer keeps pods that are deleted, and no admitter leads: {some(pods)}"
+        yield Ailment("StaleFinalizers", text, RUNBOOK)
+
+
+def no_measurement(reason: str) -> Iterator[Ailment]:
+    """Levels that let nothing start, because nobody measures or the measurement is too old.
+
+    Args:
+        reason: `LevelsView.unmeasured`, empty where there is a measurement.
+    """
+    if reason:
+        yield Ailment(
+            "NoMeasurement",
+            f"nothing new starts: {reason}",
+            "docs/runbooks.md#scavengerblind; kubectl top nodes shows whether metrics are served",
+        )
+
+
+def versions_differ(images: Mapping[str, Iterable[str]]) -> Iterator[Ailment]:
+    """Services of more than one version.
+
+    Args:
+        images: of each service, by its name. Those without a tag, known by a digest alone, are left out.
+    """
+    versions: dict[str, list[str]] = {}
+    for service, found in sorted(images.items()):
+        for tag in filter(None, map(_tag, found)):
+            versions.setdefault(tag, []).append(service)
+    if len(versions) > 1:
+        text = "; ".join(f"{version}: {some(services)}" for version, services in sorted(versions.items()))
+        yield Ailment("VersionsDiffer", f"services run different versions: {text}", "upgrade all charts to one version")
+
+
+def _tag(image: str) -> str:
+    """The tag of an image; empty where it has none."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+
+
+def some(found: Iterable[str]) -> str:
+    """The first few names, in order, and how many more there are."""
+    listed = sorted(set(found))
+    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
+    return ", ".join(listed[:MOST_NAMED]) + more
