@@ -41,7 +41,8 @@ def recorded(blocks: Iterable[str], folder: Path) -> list[Words]:
 @pytest.fixture
 def pasted(tmp_path: Path) -> list[Words]:
     """The commands of docs/install.md: install, leave, and for good."""
-    return recorded((*pages.blocks(PAGE, "## One chart per component"), *pages.blocks(PAGE, "## Uninstall")), tmp_path)
+    headings = ("## One chart per component", "### A release for each chart", "### The CRDs, too")
+    return recorded((block for heading in headings for block in pages.blocks(PAGE, heading)), tmp_path)
 
 
 def with_words(pasted: list[Words], *words: str) -> list[Words]:

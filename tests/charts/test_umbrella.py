@@ -13,7 +13,7 @@ import yaml
 from scavenger_testing import pages
 
 from .test_charts import AUTHORITY, ROOT, UMBRELLA, Chart
-from .test_install_commands import README, images, recorded
+from .test_install_commands import PAGE, README, images, recorded
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
@@ -126,9 +126,13 @@ def test_lint(helm: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_readme_installs_it_into_one_namespace_and_takes_all_away(helm: Path, tmp_path: Path) -> None:
-    pasted = recorded(pages.blocks(README, "## Install"), tmp_path)
-    install, leave, definitions, namespace = pasted
+@pytest.mark.parametrize(("page", "heading"), [(README, "## Quickstart"), (PAGE, "## One release")])
+def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
+    helm: Path, tmp_path: Path, page: Path, heading: str
+) -> None:
+    to_install, *_ = pages.blocks(page, heading)
+    to_leave = (block for heading in ("### One release", "### The CRDs, too") for block in pages.blocks(PAGE, heading))
+    install, leave, definitions, namespace = recorded((to_install, *to_leave), tmp_path)
     assert install[:4] == ["helm", "install", "scavenger", "charts/scavenger"]
     assert "--create-namespace" in install
     assert leave[:3] == ["helm", "uninstall", "scavenger"]

@@ -1,4 +1,4 @@
-"""What README.md has an administrator and a researcher paste, as far as it is not for helm."""
+"""What README.md and the pages it leads to have an administrator and a researcher paste."""
 
 from __future__ import annotations
 
@@ -17,22 +17,46 @@ from tests.integration.dashboards.prometheus import Prometheus, scraping
 from .conftest import ROOT, SYSTEM, get
 from .shell import Shell
 
-README = ROOT / "README.md"
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+QUICKSTART = "kubectl apply -f demo-apps/counter/quickstart.yaml"
+PUBLIC_IMAGE = "python:3.12-slim"
 PANEL = "Jobs"
 """Of the dashboard for researchers: how many jobs of a queue are in each phase."""
 COUNTING = ["run", "--dir=/state", "--seconds=2", "--steps=20"]
 SERVICES = ("admitter", "regulator", "prioritizer", "board")
 
 
+def installs_and_interrupts_a_job(cluster: Cluster, shell: Shell) -> None:
+    """The quickstart, in namespace research; its image is that of the counter, as none can be pulled here."""
+    install, run = pages.blocks(README, "## Quickstart")
+    shell.paste(install)
+    cluster.kubectl("create", "namespace", "research")
+    shell.paste("kubectl config set-context --current --namespace=research")
+    there = f"sed s#{PUBLIC_IMAGE}#{stack.COUNTER_IMAGE}# {QUICKSTART.split()[-1]} | kubectl apply -f -"
+    assert f"image: {PUBLIC_IMAGE}\n" in (ROOT / QUICKSTART.split()[-1]).read_text()
+    shell.paste(run, (QUICKSTART, there))
+    (look,) = pages.commands(README, ("kubectl",), "## Quickstart")[2:]
+    wait("it to be interrupted and to run again", lambda: columns(shell.paste(look.script)) == {"Running", "1"})
+    logs = "kubectl logs --selector=scavenger.dev/job=counter"
+    wait("it to continue from its checkpoint", lambda: "event=resumed" in shell.paste(logs))
+    shell.paste("kubectl delete sj/counter pvc/counter configmap/counter")
+
+
+def columns(table: str) -> set[str]:
+    """Phase and interruptions of the one job that `kubectl get sj` shows."""
+    heads, row = (line.split() for line in table.splitlines())
+    return {row[heads.index("STATUS")], row[heads.index("INTERRUPTED")]}
+
+
 def writes_a_job(cluster: Cluster, shell: Shell, folder: Path, wait_phase: Callable[[str, str], None]) -> None:
     """The claim and the job of the page, with a program that there is, of a size that fits; and the commands below."""
-    (text,) = pages.blocks(README, "## Write a job", "yaml")
+    (text,) = pages.blocks(DOCS / "jobs.md", "## Write a job", "yaml")
     claim, job = yaml.safe_load_all(text)
     job["spec"] |= {"image": stack.COUNTER_IMAGE, "args": COUNTING, "parallelism": 2}
     job["spec"]["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
     claim["spec"] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
     (folder / "simulation.yaml").write_text(yaml.safe_dump_all([claim, job]))
-    apply, *looks = pages.commands(README, ("kubectl",), "## Write a job")
+    apply, *looks = pages.commands(DOCS / "jobs.md", ("kubectl",), "## Write a job")
     shell.paste(apply.script, folder=folder)
     wait_phase("simulation", "Completed")
     said = [shell.paste(look.script).split()[0] for look in looks]
@@ -41,8 +65,7 @@ def writes_a_job(cluster: Cluster, shell: Shell, folder: Path, wait_phase: Calla
 
 def uses_the_command_line(shell: Shell) -> None:
     """`kubectl sj`, which the tests have installed; what it opens in a browser is looked at elsewhere."""
-    install, run, *looks, board = pages.commands(README, ("kubectl",), "## kubectl sj")
-    assert install.script.startswith("pip install ")
+    run, *looks, board = pages.commands(DOCS / "cli.md", ("kubectl",), "## In short")
     shell.paste(
         run.script,
         ("python:3.12", stack.COUNTER_IMAGE),
@@ -57,7 +80,7 @@ def uses_the_command_line(shell: Shell) -> None:
 
 def shows_it_on_a_dashboard(cluster: Cluster, shell: Shell, prometheus: Path, folder: Path) -> None:
     """The query of a panel, as Grafana would find it, put to a Prometheus that scrapes the services."""
-    (upgrade,) = pages.blocks(README, "## Watch it")
+    (upgrade,) = pages.blocks(DOCS / "install.md", "## Dashboards")
     shell.paste(upgrade)
     maps = get(cluster, "configmaps", "-n", SYSTEM, "-l", "grafana_dashboard=1")["items"]
     files = {name: json.loads(text) for one in maps for name, text in one["data"].items()}

@@ -16,7 +16,13 @@ from scavenger_testing.world import scavenger_job
 from .board import shows_the_cluster
 from .conftest import ROOT, SYSTEM, Helm, get
 from .looks import every_page_is_right
-from .readme import README, shows_it_on_a_dashboard, uses_the_command_line, writes_a_job
+from .readme import (
+    DOCS,
+    installs_and_interrupts_a_job,
+    shows_it_on_a_dashboard,
+    uses_the_command_line,
+    writes_a_job,
+)
 from .shell import Shell
 
 pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # images are built and unpacked
@@ -161,10 +167,9 @@ def test_life_of_an_installation(
     """As the README has it, on a cluster with nothing of ours: install, a job, a dashboard, the board, and away again.
     Its commands are what runs."""
     cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
-    install, leave, for_good = pages.blocks(README, "## Install")
-    shell.paste(install)
-    cluster.kubectl("create", "namespace", "research")
-    shell.paste("kubectl config set-context --current --namespace=research")
+    (leave,) = pages.blocks(DOCS / "install.md", "### One release")
+    (for_good,) = pages.blocks(DOCS / "install.md", "### The CRDs, too")
+    installs_and_interrupts_a_job(cluster, shell)
     writes_a_job(cluster, shell, tmp_path, lambda name, phase: wait_phase(cluster, helm, name, phase))
     uses_the_command_line(shell)
     shows_it_on_a_dashboard(cluster, shell, prometheus_program, tmp_path)

@@ -185,8 +185,8 @@ def test_every_manifest_passes(sj: Run, path: Path) -> None:
     assert out.endswith(": ok\n")
 
 
-def test_the_example_of_the_readme_is_whole(sj: Run, tmp_path: Path) -> None:
-    (text,) = pages.blocks(ROOT / "README.md", "## Write a job", "yaml")
+def test_the_example_of_the_pages_is_whole(sj: Run, tmp_path: Path) -> None:
+    (text,) = pages.blocks(ROOT / "docs" / "jobs.md", "## Write a job", "yaml")
     path = tmp_path / "simulation.yaml"
     path.write_text(text)
     assert sj("lint", str(path))[0] == 0
