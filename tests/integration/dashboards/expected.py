@@ -103,9 +103,10 @@ ADMINISTRATOR: Final[dict[str, list[Expected]]] = {
 }
 
 RESEARCHER: Final[dict[str, list[Expected]]] = {
-    "Jobs": [exactly({"Running": 4, "Interrupted": 2, "Completed": 1, "Waiting": 1})],
+    "Jobs": [exactly({"Running": 4, "Interrupted": 2, "Completed": 1, "Waiting": 1, "Suspended": 1})],
     "CPU share": [exactly({"has": 16}), exactly({"deserves": USABLE / 3})],
     "In line": one(3, "jobs"),
+    "Tasks of arrays": [exactly({"waiting": 5, "running": 0, "completed": 0, "failed": 0})],
     # Before the first scrape all jobs had begun, but for those that came back.
     "How long jobs waited": [
         among({f"Restart: {quantile} waited less than": within(0, 900)}) for quantile in ("50%", "95%")
@@ -137,12 +138,12 @@ BOARD_OF_SERVICES: Final[dict[str, list[Expected]]] = {
     ],
     "Reconciles": [among({"success": SOME})],
     "Preemption attempts of the scheduler": [among({"preempted": 1, "no_candidate": SOME})],
-    "Reviews of the webhook": [exactly({"allowed": 9, "changed": 0, "warned": 0, "refused": 0})],
+    "Reviews of the webhook": [exactly({"allowed": 10, "changed": 0, "warned": 0, "refused": 0})],
     "Requests": [among({"scavenger-admitter 200": SOME, "scavenger-admitter 201": SOME})],
     "Duration, 99 %": [among({"POST": within(0, 30), "PATCH": within(0, 30)})],
     "Age of what the caches show": [among({"scavenger-admitter pods": within(0, 300)})],
     "Objects in the caches": [
-        among({"scavenger-admitter scavengerjobs": 9, "scavenger-admitter scavengerqueues": SOME}),
+        among({"scavenger-admitter scavengerjobs": 10, "scavenger-admitter scavengerqueues": SOME}),
     ],
     "Errors": [
         exactly({name: NONE_OR_MORE})

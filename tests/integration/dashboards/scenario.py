@@ -7,7 +7,10 @@
 5. Queue `guest`, of twice the weight, has a job for the node of `c` and `d`: one of them gives it back.
 6. `big` finds no place, and neither does `stuck`, an ordinary pod.
 
-In the end 5 jobs run, 2 are interrupted, 1 waits and 1 has completed. Three interruptions, each of another cause.
+`sweep` is an array of five tasks, and suspended.
+
+In the end 5 jobs run, 2 are interrupted, 1 waits, 1 is suspended and 1 has completed. Three interruptions, each of
+another cause.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ class Scenario:
         for name, node in {"a": 1, "b": 2, "c": 3, "d": 3, "e": 4, "f": 4}.items():
             self.submit(name, "lab", 4, node)
         self.submit("done", "lab", 2, 5)
+        self.submit("sweep", "lab", 1, 5, array={"tasks": 5}, suspend=True)
         started = ("a", "b", "c", "d", "e", "f", "done")
         self.until("all run", lambda: all(self.phase(name) == "Running" for name in started))
         counted = time.time()
@@ -74,14 +78,15 @@ class Scenario:
 
     # --- doing ---
 
-    def submit(self, name: str, queue: str, cpu: int, node: int) -> None:
-        """A job for one node."""
+    def submit(self, name: str, queue: str, cpu: int, node: int, **more: Any) -> None:
+        """A job for one node. more: of its spec."""
         spec = {
             "queue": queue,
             "image": "none",
             "resources": {"requests": {"cpu": str(cpu), "memory": "64Mi"}},
             "terminationGracePeriodSeconds": 1,
             "nodeSelector": self._selector(node),
+            **more,
         }
         body = {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": {"name": name}, "spec": spec}
         self.client.request("POST", f"{JOBS}/namespaces/{NAMESPACE}/scavengerjobs", body)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from scavenger_admitter.facts import waited_seconds, without_details
 from scavenger_admitter.metrics import UNKNOWN_QUEUE, queue_label
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS
@@ -53,6 +54,33 @@ async def test_jobs_are_counted_by_phase_and_by_queues_that_exist() -> None:
         for metric in ("jobs", "queue_depth", "starts_total", "interruptions_total", "queue_allocated"):
             assert not [name for name in queues(metric) if name.startswith("made-up")], metric
         assert value("queue_allocated", queue="lab", resource="cpu", unit="core") == 4
+
+
+async def test_tasks_of_arrays_are_counted_by_state_and_by_queues_that_exist() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="4.1")
+        queue(c, "lab")
+        c.admitter(fallback_admission_percent=100)
+        for name in ("one", "two"):
+            c.submit(name, queue="lab", cpu="1", array={"tasks": 1000, "maxRunning": 2})
+        c.submit("lost", queue="made-up", cpu="1", array={"tasks": 7})
+        await c.until(lambda: value("tasks", state="running", queue="lab") == 4, limit=60)
+        assert value("tasks", state="waiting", queue="lab") == 1996
+        assert value("tasks", state="waiting", queue=UNKNOWN_QUEUE) == 7
+        assert "made-up" not in queues("tasks")
+        (pod,) = [pod for pod in c.pods("one") if pod["metadata"]["name"] == "one-0"]
+        c.end(pod, 1)
+        await c.until(lambda: value("tasks", state="failed", queue="lab") == 1)
+        await c.user().delete(SCAVENGERJOBS, NS, "two")
+        await c.until(lambda: value("tasks", state="waiting", queue="lab") in (997, 998))
+        c.api.edit(SCAVENGERJOBS, NS, "one", lambda body: body["spec"]["array"].update(failFast=True))
+        (pod,) = [pod for pod in c.pods("one") if pod["metadata"]["name"] == "one-1"]
+        c.end(pod, 1)
+        await c.until(lambda: c.phase("one") == "Failed")
+        await c.until(lambda: value("tasks", state="waiting", queue="lab") == 0)
+        assert value("tasks", state="failed", queue="lab") == 2, (
+            "what has not run of an array that is over waits no more"
+        )
 
 
 async def test_counters_of_a_queue_are_shown_before_they_rise() -> None:

@@ -15,6 +15,9 @@ UNKNOWN_QUEUE: Final = "(unknown)"
 """Label of the jobs whose queue does not exist: users write its name, so that there may be any number of them."""
 
 JOBS: Final = gauge("jobs", "ScavengerJobs by phase and queue.", ("phase", "queue"))
+TASKS: Final = gauge(
+    "tasks", "Tasks of arrays by queue and state: waiting, running, completed or failed.", ("queue", "state")
+)
 LINE: Final = gauge("queue_depth", "ScavengerJobs in line for admission.", ("queue",))
 WAIT_SECONDS: Final = histogram(
     "waiting_seconds",

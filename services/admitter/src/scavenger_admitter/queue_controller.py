@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_api.array import ArrayStatus
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.queue import ScavengerQueue, ScavengerQueueStatus
 from scavenger_kube.client import ApiClient
@@ -69,6 +70,7 @@ class QueueController:
         self._pods = informers.pods
         self._admission = admission
         self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
+        self._tasks: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
         self._slots = asyncio.Semaphore(DELETIONS_AT_ONCE)
         self._jobs.add_handler(self._on_job)
@@ -77,6 +79,8 @@ class QueueController:
         for job, step in ((change.old, -1), (change.new, +1)):
             if job is not None:
                 self._phases[job.spec.queue][job.status.phase] += step
+                for state, count in _tasks_of(job).items():
+                    self._tasks[job.spec.queue][state] += step * count
 
     async def run(self) -> None:
         """One round after the other, until cancelled."""
@@ -91,6 +95,7 @@ class QueueController:
             del self._written[gone]
         _show(self._admission.shares)
         _show_jobs(self._phases, present)
+        _show_tasks(self._tasks, present)
         await asyncio.gather(*(self._keep(queue) for queue in present.values()))
 
     async def _keep(self, queue: ScavengerQueue) -> None:
@@ -199,3 +204,24 @@ def _show_jobs(phases: Mapping[str, Counter[Phase | None]], known: Collection[st
         for phase, count in phases.get(queue, {}).items():
             if count:
                 metrics.JOBS.labels(phase or Phase.WAITING, label).inc(count)
+
+
+def _tasks_of(job: ScavengerJob) -> dict[str, int]:
+    """How many tasks of the array are in each state, as its status says; empty for a job that is no array. Tasks of an
+    array that is over, and that have not ended, wait for nothing and are left out."""
+    if job.spec.array is None:
+        return {}
+    status = job.status.array or ArrayStatus()
+    ended = {"completed": status.completed, "failed": status.failed}
+    if (job.status.phase or Phase.WAITING).finished:
+        return ended
+    waiting = job.spec.array.tasks - status.completed - status.failed - status.running
+    return {"waiting": max(0, waiting), "running": status.running, **ended}
+
+
+def _show_tasks(tasks: Mapping[str, Counter[str]], known: Collection[str]) -> None:
+    """How many tasks the arrays of the queues have, on /metrics: four series a queue that has had an array."""
+    metrics.TASKS.clear()
+    for queue, counts in tasks.items():
+        for state, count in counts.items():
+            metrics.TASKS.labels(metrics.queue_label(queue, known), state).inc(count)
