@@ -4,7 +4,7 @@
     make demo CLUSTER=current          on the cluster of the current kubectl context; it asks first
     python demo-apps/demo.py [--keep] [--name NAME] [--nodes fake:1]
 
-helm installs every chart, `kubectl sj run` submits the jobs of two users, they share, give way, come back from their
+helm installs every chart, `kubectl sj run` submits the jobs of two teams, they share, give way, come back from their
 checkpoints and finish. Exit code 0 means that every step was seen to happen.
 """
 
@@ -41,7 +41,7 @@ def main(words: list[str] | None = None) -> int:
     )
     own = parser.add_argument_group("on a cluster of its own")
     own.add_argument("--name", default="demo", help="name of the embedded cluster (default: demo)")
-    # One node of one core: the story is about room that there is not.
+    # One node of one core: the story is about capacity that is not free.
     own.add_argument("--nodes", default="auto:1", help="one node, real:1 or fake:1 (default: what is possible)")
     current = parser.add_argument_group("on the cluster of the current kubectl context")
     current.add_argument("--current", action="store_true", help="play it there, and leave nothing of it")
@@ -59,7 +59,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def end(number: int, _: object) -> None:
-    """Whoever ends the demo has it clear up first."""
+    """A signal ends the demo after it has cleared up."""
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
@@ -84,7 +84,7 @@ def perform(place: Place, *, install: bool) -> int:
 
 
 def story(stage: Stage, services: Services, *, install: bool) -> Path | None:
-    """All of it, on a cluster where nothing of ours is; where the picture of the board is, if there could be one.
+    """All of it, on a cluster without these components; where the picture of the board is, if there is one.
 
     install: a browser, where there is none.
     """

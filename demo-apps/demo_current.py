@@ -28,15 +28,15 @@ LARGEST: Final = 64
 PLAN: Final = """
 The demo would be played on {context}: {nodes} with {cores:g} CPUs, at {server}
 
-It fills that cluster for about four minutes, up to its levels, and makes room for ordinary pods of its own. It is meant
-for one that is there to be played with, such as kind or minikube. It makes there, and removes again at its end:
+It fills that cluster for about four minutes, up to its levels, and frees capacity for regular pods of its own. It is
+meant for a cluster to play with, such as kind or minikube. It makes there, and removes again at its end:
 
   the namespaces {namespaces}
-  the releases of helm {releases} in {system}, with their definitions,
+  the releases of helm {releases} in {system}, with their CRDs,
   roles, policies and PriorityClasses (one of which is the default class of new pods meanwhile)
 """
 IMAGES: Final = """
-It needs these images, which nobody publishes for you:
+It needs these images, which no public registry has:
 
 {images}
 

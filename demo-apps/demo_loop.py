@@ -1,6 +1,6 @@
-"""A day in the office, in a minute: the ordinary load rises, and the levels that were learnt say who has to go.
+"""A day in the office, in a minute: the regular load rises, and the learnt levels say when jobs have to leave.
 
-What the table shows is what the regulator publishes and what the pods carry.
+Each line shows what the regulator publishes and what the pods carry, in words.
 """
 
 from __future__ import annotations
@@ -14,12 +14,25 @@ from typing import Any, Final
 from demo_stage import LOOK, SHOP, DemoError, Size, Stage, console, deployment, millicores, ordinary, say, until
 from demo_story import caused, names
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 from scavenger_api.names import LABEL_PREEMPTION_CLASS
 from scavenger_api.reasons import InterruptionReason
+from scavenger_cli.words import bar
 from scavenger_regulator.core.levels import INITIAL
 
-COLUMNS: Final = ("time", "load", "levels", "state", "preemptible", "running", "classes", "interrupted")
+COLUMNS: Final = ("time", "CPU in use", "what happens", "jobs", "interrupted")
+CELLS: Final = 30
+"""Of the bar, which is full at 100 %."""
+MARK: Final = "|"
+"""Where a level is on the bar."""
+HAPPENS: Final = {
+    "Filling": "jobs start",
+    "Speculative": "jobs start up to the second mark; more of them may be displaced",
+    "Evicting": "jobs leave until the load is at the first mark",
+    "Blind": "no metrics: no job starts or leaves",
+}
+"""In each state of the regulator."""
 BURN: Final = "while True: pass"
 MOST: Final = 16
 """Units that the rush is at most."""
@@ -39,6 +52,7 @@ SMALLER: Final = 3
 SEEN: Final = 20.0
 """Seconds until a step of the rush is in the figures: as old as they get, and a period."""
 LEVELS: Final = ("lower", "admission", "upper")
+LEGEND: Final = "CPU in use. Jobs start up to the second mark, leave from the third on, and stop leaving at the first"
 UNLEARNT: Final = (INITIAL.lower, INITIAL.admission, INITIAL.upper)
 LEFT: Final = (InterruptionReason.ABOVE_UPPER_LEVEL, InterruptionReason.YIELD_AT_CHECKPOINT)
 
@@ -50,13 +64,14 @@ class Watch:
         self.stage = stage
         self.began = time.monotonic()
         self.rows: list[tuple[str, ...]] = []
+        self.seen: set[str] = set()
         self.live = Live(self.table(), console=console, refresh_per_second=2) if console.is_terminal else None
 
     def __enter__(self) -> Watch:
         if self.live is not None:
             self.live.start()
         else:
-            say(" | ".join(COLUMNS), "b")
+            say(LEGEND)
         return self
 
     def __exit__(
@@ -67,25 +82,26 @@ class Watch:
 
     def table(self) -> Table:
         """What has been seen so far."""
-        table = Table(*COLUMNS, title="cpu in percent of what the cluster offers")
+        table = Table(*COLUMNS, title=LEGEND)
         for row in self.rows:
             table.add_row(*row)
         return table
 
     def states(self) -> set[str]:
         """Those that the regulator was seen in."""
-        return {row[COLUMNS.index("state")] for row in self.rows}
+        return self.seen
 
     def look(self) -> dict[str, str]:
         """Look once, add a row if anything changed, and return what the regulator publishes."""
         published = self.stage.levels()
         row = row_of(published, self.stage)
         if row is not None and (not self.rows or row != self.rows[-1][1:]):
+            self.seen.add(published["state"])
             self.rows.append((f"{time.monotonic() - self.began:.0f} s", *row))
             if self.live is not None:
                 self.live.update(self.table(), refresh=True)
             else:
-                say(" | ".join(self.rows[-1]))
+                say(escape(sentence(row)))
         return published
 
     def until(self, what: str, condition: Callable[[Mapping[str, str]], Any], timeout: float = 150.0) -> None:
@@ -107,15 +123,22 @@ def row_of(published: Mapping[str, str], stage: Stage) -> tuple[str, ...] | None
     if "load.cpu" not in published:
         return None
     classes = [pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) for pod in stage.scavenger_pods()]
+    load = float(published["load.cpu"])
+    gauge = bar(load / 100, CELLS, {level / 100: MARK for level in levels_of(published)})
+    running = len(stage.in_phase("Running"))
     return (
-        f"{float(published['load.cpu']):.0f}",
-        " ".join(f"{level:.0f}" for level in levels_of(published)),
-        published["state"],
-        f"{float(published['preemptiblePercentage']):.0f} %",
-        str(len(stage.in_phase("Running"))),
-        f"{classes.count('preemptible')} + {classes.count('non-preemptible')}",
-        " ".join(stage.in_phase("Interrupted")) or "-",
+        f"{gauge} {load:3.0f} %",
+        HAPPENS[published["state"]],
+        f"{running} job{' runs' if running == 1 else 's run'}; {classes.count('preemptible')} pods may be displaced, "
+        f"{classes.count('non-preemptible')} are protected",
+        " ".join(stage.in_phase("Interrupted")),
     )
+
+
+def sentence(row: tuple[str, ...]) -> str:
+    """A row in one line."""
+    gauge, happens, jobs, interrupted = row
+    return f"{gauge}  {happens}. {jobs}{f'. Interrupted: {interrupted}' if interrupted else ''}"
 
 
 def levels_of(published: Mapping[str, str]) -> tuple[float, ...]:
@@ -128,12 +151,12 @@ def tell(stage: Stage, sweep: bool) -> None:
 
     sweep: there is a job on reclaimed capacity, which is to be seen to run.
     """
-    say("from its first measurements the regulator learns its levels; then comes the rush of the day")
+    say("the regulator learns its levels from what it measures; then a rush of regular pods comes")
     with Watch(stage) as watch:
         watch.until("levels that were learnt", lambda seen: "load.cpu" in seen and levels_of(seen) != UNLEARNT)
         if sweep:
             watch.until("the job on reclaimed capacity runs", lambda _: stage.status("sweep").get("runningTimestamps"))
-            stage.scale("reserved", 0)  # its room is for those who wait
+            stage.scale("reserved", 0)  # its capacity is for the jobs that wait
         rush = Rush(stage, watch)
         rush.rise("Speculative", lambda seen: levels_of(seen)[0], FILLED)
         learnt = stage.levels()
@@ -143,13 +166,13 @@ def tell(stage: Stage, sweep: bool) -> None:
         rush.see_speculative()
     tell_levels(learnt)
     say(
-        f"{names(sorted(rush.gone))} had to leave, with least to lose, and came back; no ordinary pod was touched",
+        f"{names(sorted(rush.gone))} left, with the least unsaved work, and came back; no regular pod was touched",
         "green",
     )
 
 
 class Rush:
-    """An ordinary Deployment, `rush`, that uses far more than it asks for. What is measured is always what was a while
+    """A regular Deployment, `rush`, that uses far more than it asks for. What is measured is always what was a while
     ago; so how much of it is needed is told from what runs now."""
 
     def __init__(self, stage: Stage, watch: Watch) -> None:
@@ -185,10 +208,10 @@ class Rush:
             self.watch.within(GIVEN_WAY, lambda seen: self.left() or seen.get("state") not in STILL_ABOVE)
             if self.gone:
                 return
-        raise DemoError("the load was above its upper level, and nobody has left")
+        raise DemoError("the load was above its eviction threshold, and no job has left")
 
     def end(self) -> None:
-        """Nobody comes any more."""
+        """The rush is over."""
         self.units = 0
         self.stage.scale("rush", 0)
 
@@ -220,6 +243,6 @@ def tell_levels(learnt: Mapping[str, str]) -> None:
     """How the levels came about."""
     lower, admission, upper = levels_of(learnt)
     say(
-        f"the levels were learnt: as the ordinary load went up and down by {float(learnt['stdev.cpu']):.0f} points, "
-        f"new jobs started below {admission:.0f} %, and from {upper:.0f} % on some left until it was {lower:.0f} %"
+        f"the levels were learnt: the regular load varied by {float(learnt['stdev.cpu']):.0f} points, so "
+        f"jobs started below {admission:.0f} %, and from {upper:.0f} % on some left until it was {lower:.0f} %"
     )

@@ -28,8 +28,8 @@ from scavenger_kube.blocking import Client
 from scavenger_kube.errors import NotFound
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SHOP, ADA, BEN = NAMESPACES = ("demo-shop", "demo-ada", "demo-ben")
-"""Ordinary workloads, and two users, each with a queue of the same name."""
+SHOP, CHEM, BIO = NAMESPACES = ("demo-shop", "demo-chemistry", "demo-biology")
+"""Regular workloads, and two teams, each with a queue of the same name."""
 TIMEOUT: Final = 120.0
 """Seconds for what comes within a few on a machine that has nothing else to do."""
 LOOK: Final = 0.4
@@ -170,7 +170,7 @@ class Stage:
 
     def scavenger_pods(self) -> list[Object]:
         """Pods of the demo's jobs."""
-        return [pod for user in (ADA, BEN) for pod in self.pods(user, "scavenger.dev/job")]
+        return [pod for team in (CHEM, BIO) for pod in self.pods(team, "scavenger.dev/job")]
 
     def running(self, pod: str) -> bool:
         """Whether an ordinary pod of the shop runs."""

@@ -1,4 +1,4 @@
-"""The story: two users fill the cluster, share it, make room at once for who comes first, and lose nothing.
+"""The story: two teams fill the cluster, share it, leave at once for a regular pod, and lose nothing.
 
 What is told is what was seen: each step waits for it, and where it does not come about the demo fails.
 """
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from demo_install import Services
 from demo_stage import (
-    ADA,
-    BEN,
+    BIO,
+    CHEM,
     NAMESPACES,
     SHOP,
     DemoError,
@@ -35,19 +35,19 @@ from scavenger_api.reasons import InterruptionReason, WaitReason
 WORK: Final = 110
 """Seconds that most jobs compute, all their runs together: when the rush comes, few come to their end by themselves."""
 LATE: Final = 55
-"""The same of those for which there is no room at first."""
+"""The same of those that do not fit at first."""
 SWEEP: Final = 30
 """The same of the job on reclaimed capacity."""
-BENS: Final = 11
+BIO_JOBS: Final = 11
 AT_FIRST: Final = 6
-"""Of Ben's jobs, those that there is room for."""
+"""Of the jobs of team biology, those that fit."""
 SOON: Final = {WaitReason.QUEUED.value, WaitReason.NEXT_CYCLE.value, WaitReason.STARTING.value}
-"""Reasons to wait of who may start in a moment."""
+"""Reasons to wait of jobs that may start in a moment."""
 AT_ONCE: Final = 4
 """Commands."""
 OFFICE_UNITS: Final = 2
 FOR_JOBS: Final = 8
-"""Twentieths of the cluster that ordinary workloads leave to be requested: less than what Ben would have."""
+"""Twentieths of the cluster that ordinary workloads leave to be requested: less than what team biology would have."""
 OFFICE: Final = """
 import time
 while True:
@@ -64,17 +64,17 @@ IDLE: Final = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exi
 
 
 def prepare(stage: Stage) -> None:
-    """Namespaces, two queues, and ordinary workloads: one that is idle, and one that comes and goes."""
+    """Namespaces, two queues, and regular workloads: one that is idle, and one that comes and goes."""
     for namespace in NAMESPACES:
         stage.run("kubectl", "create", "namespace", namespace)
-    stage.shell("kubectl", "sj", "queue", "create", BEN, "--weight=1")
-    stage.shell("kubectl", "sj", "queue", "create", ADA, "--weight=2")
+    stage.shell("kubectl", "sj", "queue", "create", BIO, "--weight=1")
+    stage.shell("kubectl", "sj", "queue", "create", CHEM, "--weight=2")
     office = Size.of(OFFICE_UNITS * stage.unit)
     # What is requested is the load where nobody measures it.
     asks = office.cpu / OFFICE_UNITS if stage.measured else office.cpu
     spare = sum(stage.free().values()) - asks * office.pods - FOR_JOBS * stage.unit
     if spare <= stage.unit:
-        raise DemoError("too much of the CPU of this cluster is requested already: there is no room for jobs")
+        raise DemoError("too much of the CPU of this cluster is requested already: no capacity is left for jobs")
     reserved = Size.of(spare)
     stage.apply(
         SHOP,
@@ -83,72 +83,73 @@ def prepare(stage: Stage) -> None:
     )
     stage.ready(SHOP, "office", "reserved")
     say(
-        f"ordinary workloads: [b]office[/b] uses up to {office.pods * office.cpu}m CPU, by turns; [b]reserved[/b] "
-        f"asks for {reserved.pods * reserved.cpu}m, and uses none of it"
+        f"regular workloads: [b]office[/b] uses up to {office.pods * office.cpu}m CPU, on and off; [b]reserved[/b] "
+        f"requests {reserved.pods * reserved.cpu}m, and uses none of it"
     )
 
 
 # --- jobs ---
 
 
-def submit(stage: Stage, user: str, name: str, size: Size, seconds: int, *options: str, shown: bool = True) -> None:
+def submit(stage: Stage, team: str, name: str, size: Size, seconds: int, *options: str, shown: bool = True) -> None:
     """A job that counts for so many seconds, keeps its CPU busy, and saves its state on a claim of its own."""
-    words = ["kubectl", "sj", "run", name, f"--namespace={user}", f"--queue={user}", f"--image={stage.image}"]
+    words = ["kubectl", "sj", "run", name, f"--namespace={team}", f"--queue={team}", f"--image={stage.image}"]
     words += [f"--cpu={size.cpu}m", "--memory=48Mi", "--interruption-after=20s", "--grace=5", *options]
     if size.pods > 1:
         words.append(f"--parallelism={size.pods}")
     if stage.real:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
         claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-        stage.apply(user, claim)
+        stage.apply(team, claim)
         words += [f"--pvc={name}:/data", "--fs-group=65532"]
     words += ["--", "run", f"--seconds={seconds}", f"--steps={20 * seconds * size.pods}", "--spin"]
     stage.run(*words, shown=shlex.join(words) if shown else "")
 
 
 def fill(stage: Stage) -> None:
-    """Ben comes first, and takes what there is."""
-    say(f"[b]Ben[/b] has {BENS} jobs of {stage.unit:.0f}m CPU, each with checkpoints on a claim, and is alone in line")
-    submit(stage, BEN, "ben-1", Size.of(stage.unit), WORK)
+    """Team biology comes first, and takes what there is."""
+    say(f"team [b]biology[/b] submits {BIO_JOBS} jobs of {stage.unit:.0f}m CPU, each with checkpoints on a volume")
+    submit(stage, BIO, "bio-1", Size.of(stage.unit), WORK)
 
     def another(number: int) -> None:
         seconds = WORK if number <= AT_FIRST else LATE
-        submit(stage, BEN, f"ben-{number}", Size.of(stage.unit), seconds, shown=False)
+        submit(stage, BIO, f"bio-{number}", Size.of(stage.unit), seconds, shown=False)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(another, range(2, BENS + 1)))
+        list(pool.map(another, range(2, BIO_JOBS + 1)))
 
-    running = until("jobs of Ben's run, and nothing more fits", lambda: filled(stage.jobs()))
-    say(f"{len(running)} of Ben's jobs run, in {'real containers' if stage.real else 'pods on fake nodes'}", "green")
+    running = until("jobs of team biology run, and nothing more fits", lambda: filled(stage.jobs()))
+    say(f"{len(running)} of them run, in {'real containers' if stage.real else 'pods on fake nodes'}", "green")
     waiting = stage.in_phase("Waiting")
     if waiting:
-        why = stage.shell("kubectl", "sj", "why", waiting[0], "-n", BEN)
+        why = stage.shell("kubectl", "sj", "why", waiting[0], "-n", BIO)
         say(f"  {escape(why.splitlines()[0])}")
 
 
 def filled(jobs: dict[str, dict[str, Any]]) -> list[str]:
-    """Those that run, once all of Ben's do or wait for room; none before. Who is only in line may start yet."""
+    """Those that run, once all of team biology do or wait for capacity; none before. Queued ones may start yet."""
     running = [name for name, status in jobs.items() if status.get("phase") == "Running"]
     waiting = [status for status in jobs.values() if status.get("phase") == "Waiting"]
     reasons = {one["reason"] for status in waiting for one in status["conditions"] if one["type"] == "Admitted"}
     settled = not waiting or reasons - SOON
-    return sorted(running) if len(running) + len(waiting) == BENS and settled else []
+    return sorted(running) if len(running) + len(waiting) == BIO_JOBS and settled else []
 
 
 def share(stage: Stage) -> None:
-    """Ada comes, and gets what her queue deserves: as a gang, whole or not at all."""
-    say("[b]Ada[/b] comes with a gang of two pods: both run, or none. Her queue deserves two thirds")
-    submit(stage, ADA, "fold", Size.of(2 * stage.unit, at_least=2), WORK)
-    until("Ada's gang runs", lambda: stage.status("fold").get("phase") == "Running")
+    """Team chemistry comes, and gets what its queue deserves: as a gang, whole or not at all."""
+    say("team [b]chemistry[/b] submits a gang of two pods: both run, or none. Its queue deserves two thirds")
+    submit(stage, CHEM, "fold", Size.of(2 * stage.unit, at_least=2), WORK)
+    until("the gang runs", lambda: stage.status("fold").get("phase") == "Running")
     gave = caused(stage, InterruptionReason.QUEUE_RECLAIMED)
     if not gave:
-        raise DemoError("Ada's gang runs, and none of Ben's jobs gave its room back")
-    say(f"fold Running: {names(gave)} gave the room back, with least to lose, and will be Ben's first again", "green")
+        raise DemoError("the gang runs, and no job of team biology was interrupted for it")
+    say(f"the gang [b]fold[/b] runs: {names(gave)} left for it, with the least unsaved work", "green")
+    say("interrupted jobs are next in their queue, and continue from their last checkpoint")
     console.print(stage.shell("kubectl", "sj", "queue", "list").rstrip())
 
 
 def displace(stage: Stage) -> None:
-    """An ordinary pod that needs room which there is not gets it at once."""
+    """A regular pod that fits on no node gets its capacity at once."""
     needs = max(stage.free().values()) + 1.5 * stage.unit
     spec = ordinary("web", stage.image, needs, [IDLE])
     if stage.scheduler:
@@ -156,10 +157,10 @@ def displace(stage: Stage) -> None:
     before = stage.in_phase("Running")
     stage.apply(SHOP, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
     arrived = time.monotonic()
-    say(f"an ordinary pod, [b]web[/b], arrives and needs {needs:.0f}m CPU: so much is not free on any node")
-    until("the ordinary pod runs", lambda: stage.running("web"))
+    say(f"a regular pod, [b]web[/b], arrives. It needs {needs:.0f}m CPU, which no node has free")
+    until("the regular pod runs", lambda: stage.running("web"))
     say(f"web is Running, {time.monotonic() - arrived:.1f} s after it arrived", "green")
-    left = until("somebody left for it", lambda: caused(stage, InterruptionReason.PREEMPTED))
+    left = until("a job left for it", lambda: caused(stage, InterruptionReason.PREEMPTED))
     for name in left:
         say(f"{name} Interrupted: {escape(stage.status(name).get('message', ''))}", "yellow")
     time.sleep(3)
@@ -167,7 +168,7 @@ def displace(stage: Stage) -> None:
     stage.shell("kubectl", "-n", SHOP, "delete", "pod", "web", "--wait=false")
     until("as many run as before", lambda: len(stage.in_phase("Running")) >= len(before))
     back = sorted(set(stage.in_phase("Running")) - set(without))
-    say(f"{names(back)} Running again, from the checkpoint; who was interrupted first is back first", "green")
+    say(f"web is gone; {names(back)} runs again, from its last checkpoint", "green")
 
 
 def measure(stage: Stage, services: Services) -> None:
@@ -176,8 +177,8 @@ def measure(stage: Stage, services: Services) -> None:
         stage.scale("reserved", 0)  # what it requests would count as load
     services.measure(stage)
     until("the regulator has measured", lambda: "load.cpu" in stage.levels())
-    what = "what is really used" if stage.measured else "what pods request, as nobody measures what they use,"
-    say(f"the regulator is there: {what} counts from here on, beside levels that it learns", "green")
+    what = "what pods really use" if stage.measured else "what pods request, as nothing measures what they use,"
+    say(f"the regulator runs: from here on {what} counts, and jobs start up to levels that it learns", "green")
 
 
 def reclaim(stage: Stage) -> bool:
@@ -186,8 +187,8 @@ def reclaim(stage: Stage) -> bool:
         say("reclaimed capacity is left out: what pods really use is not known here", "yellow")
         return False
     free = sum(stage.free().values())
-    say(f"[b]sweep[/b] is to run on reclaimed capacity: all but {free:.0f}m CPU are requested, and reserved is idle")
-    submit(stage, ADA, "sweep", Size.of(stage.unit), SWEEP, "--reclaimed")
+    say(f"all but {free:.0f}m CPU are requested. [b]sweep[/b] of team chemistry runs on what reserved leaves idle")
+    submit(stage, CHEM, "sweep", Size.of(stage.unit), SWEEP, "--reclaimed")
     return True
 
 
@@ -216,9 +217,9 @@ def finish(stage: Stage) -> None:
     until("all jobs are Completed", lambda: len(stage.in_phase("Completed")) == len(stage.jobs()), 240)
     table = Table("job", "pods", "interrupted", "CPU-seconds useful", "lost", "steps made again", "result")
     wrong, right_ones = [], 0
-    for user in (ADA, BEN):
-        for job in stage.items(f"/apis/scavenger.dev/v1alpha1/namespaces/{user}/scavengerjobs"):
-            row, right = line_of(stage, user, job)
+    for team in (CHEM, BIO):
+        for job in stage.items(f"/apis/scavenger.dev/v1alpha1/namespaces/{team}/scavengerjobs"):
+            row, right = line_of(stage, team, job)
             table.add_row(*row)
             wrong += [row[0]] if right is False else []
             right_ones += right is True
@@ -229,17 +230,17 @@ def finish(stage: Stage) -> None:
         raise DemoError("no job has left a result to be seen")
 
 
-def line_of(stage: Stage, user: str, job: dict[str, Any]) -> tuple[Sequence[str], bool | None]:
-    """A job's line of the table, and whether its result is right; None where nobody can tell any more."""
+def line_of(stage: Stage, team: str, job: dict[str, Any]) -> tuple[Sequence[str], bool | None]:
+    """A job's line of the table, and whether its result is right; None where its log is gone."""
     name, status = job["metadata"]["name"], job["status"]
     row = [name, str(job["spec"].get("parallelism", 1)), str(status.get("interruptedCount", 0))]
     row += [f"{status.get('usefulCPUSeconds', 0):.1f}", f"{status.get('lostCPUSeconds', 0):.1f}"]
     if not stage.real:
         return [*row, "-", "not computed"], True
-    left = stage.pods(user, f"{LABEL_JOB}={name}")
+    left = stage.pods(team, f"{LABEL_JOB}={name}")
     if not left:  # told to leave in the second in which it had come to its end: its log went with the pod
         return [*row, "-", "not to be seen"], None
-    ends = [ended(line) for line in stage.run("kubectl", "sj", "logs", name, "-n", user).splitlines()]
+    ends = [ended(line) for line in stage.run("kubectl", "sj", "logs", name, "-n", team).splitlines()]
     results = [end for end in ends if end.get("event") in ("complete", "already-complete")]
     right = len(results) == len(left) and all(end["result"] == end["expected"] for end in results)
     again = sum(int(end.get("recomputed", 0)) for end in results)

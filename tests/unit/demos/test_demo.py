@@ -132,7 +132,9 @@ def current(**more: Any) -> Pretended:
     return stage(objects, {"kubectl config current-context": "kind-kind\n"}, unit=400.0, **more)
 
 
-@pytest.mark.parametrize("there", ["namespace scavenger-system", "namespace demo-ada", "scavengerjobs.scavenger.dev"])
+@pytest.mark.parametrize(
+    "there", ["namespace scavenger-system", "namespace demo-chemistry", "scavengerjobs.scavenger.dev"]
+)
 def test_a_cluster_that_has_any_of_it_is_left_alone(there: str) -> None:
     name = there.rpartition(" ")[2]
     folder = "/api/v1/namespaces" if there.startswith("namespace") else demo_current.PATH_OF_DEFINITIONS
@@ -160,7 +162,7 @@ def test_what_will_happen_and_what_it_takes_is_said(
     monkeypatch.setitem(cluster.__dict__, "client", type("Client", (), {"endpoint": endpoint}))
     demo_current.explain(cluster, registry)
     said = capsys.readouterr().out
-    for words in ("context kind-kind", "1 node with 8 CPUs", "demo-shop, demo-ada, demo-ben"):
+    for words in ("context kind-kind", "1 node with 8 CPUs", "demo-shop, demo-chemistry, demo-biology"):
         assert words in said
     for name in ("admitter:0.1.0", "board:0.1.0", "counter:demo"):
         assert f"{registry or 'localhost'}/scavenger/{name}\n" in said
@@ -187,21 +189,21 @@ def test_nobody_who_cannot_be_asked_has_agreed(monkeypatch: pytest.MonkeyPatch) 
 # --- the story ---
 
 
-def test_the_cluster_is_full_when_who_does_not_run_waits_for_room_and_not_only_in_line() -> None:
+def test_the_cluster_is_full_when_who_does_not_run_waits_for_capacity_and_is_not_only_queued() -> None:
     def job(phase: str, reason: str) -> dict[str, Any]:
         return {"phase": phase, "conditions": [{"type": "Admitted", "reason": reason}]}
 
     def jobs(running: int, *reasons: str) -> dict[str, dict[str, Any]]:
         found = [*[job("Running", "Started")] * running, *(job("Waiting", reason) for reason in reasons)]
-        return {f"ben-{number}": status for number, status in enumerate(found)}
+        return {f"bio-{number}": status for number, status in enumerate(found)}
 
-    queued = [WaitReason.QUEUED.value] * demo_story.BENS
+    queued = [WaitReason.QUEUED.value] * demo_story.BIO_JOBS
     full = [WaitReason.ADMISSION_LEVEL.value, *queued]
     assert demo_story.filled({}) == []
     assert demo_story.filled(jobs(3, *queued[3:])) == [], "three start in a moment"
     assert demo_story.filled(jobs(5, *full[6:])) == [], "one is starting"
-    assert len(demo_story.filled(jobs(6, *full[: demo_story.BENS - 6]))) == 6
-    assert len(demo_story.filled(jobs(demo_story.BENS))) == demo_story.BENS
+    assert len(demo_story.filled(jobs(6, *full[: demo_story.BIO_JOBS - 6]))) == 6
+    assert len(demo_story.filled(jobs(demo_story.BIO_JOBS))) == demo_story.BIO_JOBS
 
 
 def test_names_are_told_as_in_a_sentence() -> None:
@@ -222,23 +224,23 @@ DONE = (
     ],
 )
 def test_a_result_is_held_against_the_expected_one(log: str, right: bool) -> None:
-    job = {"metadata": {"name": "ben-1"}, "spec": {}, "status": {"interruptedCount": 2, "lostCPUSeconds": 1.25}}
-    row, found = demo_story.line_of(ended(log, 1), "demo-ben", job)
+    job = {"metadata": {"name": "bio-1"}, "spec": {}, "status": {"interruptedCount": 2, "lostCPUSeconds": 1.25}}
+    row, found = demo_story.line_of(ended(log, 1), "demo-biology", job)
     assert found is right
-    assert row[:5] == ["ben-1", "1", "2", "0.0", "1.2"]
+    assert row[:5] == ["bio-1", "1", "2", "0.0", "1.2"]
     gang = {**job, "spec": {"parallelism": 2}}
-    assert demo_story.line_of(ended(log, 2), "demo-ben", gang)[1] is False, "one is missing"
+    assert demo_story.line_of(ended(log, 2), "demo-biology", gang)[1] is False, "one is missing"
 
 
 def ended(log: str, pods: int) -> Pretended:
     """A cluster with so many pods of a job, and what they have said."""
-    found = items(*(pod_dict(f"ben-1-{i}") for i in range(pods)))
-    return stage({"/api/v1/namespaces/demo-ben/pods": found}, {"kubectl sj logs ben-1": log})
+    found = items(*(pod_dict(f"bio-1-{i}") for i in range(pods)))
+    return stage({"/api/v1/namespaces/demo-biology/pods": found}, {"kubectl sj logs bio-1": log})
 
 
 def test_a_job_whose_pod_was_evicted_as_it_ended_has_no_log() -> None:
-    job = {"metadata": {"name": "ben-1"}, "spec": {}, "status": {"phase": "Completed"}}
-    row, right = demo_story.line_of(ended("", 0), "demo-ben", job)
+    job = {"metadata": {"name": "bio-1"}, "spec": {}, "status": {"phase": "Completed"}}
+    row, right = demo_story.line_of(ended("", 0), "demo-biology", job)
     assert (row[-1], right) == ("not to be seen", None)
 
 
@@ -260,7 +262,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class Rushed(Pretended):
-    """Ordinary workloads use 15 %, six jobs 30 %, and each pod of the rush so many points."""
+    """Regular workloads use 15 %, six jobs 30 %, and each pod of the rush so many points."""
 
     points: float = 5
 
@@ -279,7 +281,7 @@ class Rushed(Pretended):
         """One has left for as long as the load is above its upper level."""
         above = self.levels()["state"] == "Evicting"
         left = {"type": "Interrupted", "status": str(above), "reason": "AboveUpperLevel" if above else "Running"}
-        return {"ben-1": {"phase": "Interrupted" if above else "Running", "conditions": [left]}}
+        return {"bio-1": {"phase": "Interrupted" if above else "Running", "conditions": [left]}}
 
 
 def test_the_rush_grows_by_what_is_lacking_and_no_further_than_it_may() -> None:
@@ -293,8 +295,8 @@ def test_the_rush_grows_by_what_is_lacking_and_no_further_than_it_may() -> None:
     rush.peak()
     assert [words[-1] for words in found.commands if "scale" in words] == ["--replicas=5", "--replicas=11"]
     found.scale("rush", 0)
-    assert found.in_phase("Running") == ["ben-1"]
-    assert rush.left() == {"ben-1"}, "it is back, and had left"
+    assert found.in_phase("Running") == ["bio-1"]
+    assert rush.left() == {"bio-1"}, "it is back, and had left"
     for points, problem in ((1, "never made the regulator Evicting"), (0, "never made the regulator Evicting")):
         slow = Rushed(**given, points=points)
         watch = Looks(slow)
@@ -314,6 +316,35 @@ def test_a_load_that_passed_both_levels_at_once_has_a_smaller_rush_follow(points
         rush.see_speculative()
         rush.see_speculative()
     assert [words[-1] for words in found.commands].count("--replicas=0") == rushes
+
+
+@pytest.mark.parametrize(
+    ("load", "interrupted", "said"),
+    [
+        (
+            5,
+            False,
+            "██░░░░░░░░░░░░░░░░░░|░░|░|░░░░   5 %  jobs start. 1 job runs; 6 pods may be displaced, 0 are protected",
+        ),
+        (
+            90,
+            True,
+            "████████████████████|██|█|█░░░  90 %  jobs leave until the load is at the first mark. 0 jobs run; "
+            "6 pods may be displaced, 0 are protected. Interrupted: bio-1",
+        ),
+    ],
+)
+def test_what_happens_is_said_in_words_beside_a_bar(load: float, interrupted: bool, said: str) -> None:
+    class Seen(Rushed):
+        def scavenger_pods(self) -> list[dict[str, Any]]:
+            return [{"metadata": {"labels": {"scavenger.dev/preemption-class": "preemptible"}}}] * 6
+
+    found = Seen(environment={}, real=True, measured=True, unit=50.0, image=IMAGE, points=(load - 45) / 2)
+    found.scale("rush", 2)
+    row = demo_loop.row_of(found.levels(), found)
+    assert row is not None
+    assert demo_loop.sentence(row) == said
+    assert demo_loop.row_of({"state": "Blind"}, found) is None
 
 
 # --- the end ---
