@@ -11,7 +11,7 @@
 | `services/*/settings.py` | the settings in both: a misspelt one is refused by name |
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
-| the schemas, the rendered roles | the tables in `docs/install.md` |
+| the schemas, the rendered roles | `docs/charts.md` |
 """
 
 from __future__ import annotations
@@ -82,7 +82,22 @@ MANIFESTS_OF_A_SERVICE: Final = (
     "networkpolicy",
     "configurations",
 )
-TABLES: Final = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGE: Final = """\
+<!-- {header} -->
+# Values and rights of the charts
+
+## Values
+
+The charts of the components have the same values, beside the `settings` of each ([settings.md](settings.md)).
+[install.md](install.md#values-of-the-components) says more about them.
+
+{values}
+## Rights
+
+Each service account has the rights of this table and no others. The second scheduler also has Kubernetes' own roles
+`system:kube-scheduler` and `system:volume-scheduler`. The table is that of `manifests/`, and of the charts by default.
+
+{rights}"""
 
 Files = dict[Path, str]
 Schema = dict[str, Any]
@@ -256,11 +271,11 @@ def without_hooks(body: str) -> str:
 
 
 def documentation(manifests: Files) -> Files:
-    """docs/install.md with its tables."""
-    page = ROOT / "docs" / "install.md"
-    tables = {"values": values_table(), "rbac": rbac_table(manifests)}
-    text = TABLES.sub(lambda match: f"{match[1]}\n{tables[match[2]]}\n{match[3]}", page.read_text())
-    return {page: text}
+    """docs/charts.md."""
+    header = HEADER.format(source="tools/values and the roles of the charts")
+    return {
+        ROOT / "docs" / "charts.md": PAGE.format(header=header, values=values_table(), rights=rbac_table(manifests))
+    }
 
 
 def values_table() -> str:
