@@ -181,6 +181,11 @@ def _queue_share(facts: Facts) -> list[Finding]:
     return [Finding("queue's share", f"uses {', '.join(parts)}{over}")]
 
 
+def what_fits(facts: Facts) -> list[Finding]:
+    """What decides whether another pod of a job that runs can start: load, capacity and share."""
+    return [*_levels(facts), *_room(facts), *_queue_share(facts), *_unread(facts)]
+
+
 def _suffers(facts: Facts) -> list[Finding]:
     return [Finding("warning", facts.job.spec.suffers)] if facts.job.spec.suffers else []
 
@@ -197,7 +202,7 @@ def _starting(facts: Facts) -> Explanation:
     running = sum(pod.status.phase == "Running" for pod in pods)
     scheduled = sum(bool(pod.spec.node_name) for pod in pods)
     number = job.spec.parallelism
-    findings = [Finding("pods", f"{scheduled} of {number} placed on nodes, {running} running"), *_pod_troubles(pods)]
+    findings = [Finding("pods", f"{scheduled} of {number} placed on nodes, {running} running"), *pod_troubles(pods)]
     if job.status.message not in ("", "starting"):
         findings.append(Finding("admitter", job.status.message))
     return Explanation(
@@ -212,7 +217,7 @@ def _present(facts: Facts) -> list[Pod]:
     return [pod for pod in facts.pods if not pod.ended and pod.metadata.deletion_timestamp is None]
 
 
-def _pod_troubles(pods: list[Pod]) -> list[Finding]:
+def pod_troubles(pods: list[Pod]) -> list[Finding]:
     """What pods say of themselves while they do not run; each sentence once."""
     said: dict[str, str] = {}
     for pod in pods:
@@ -244,13 +249,18 @@ def _running(facts: Facts) -> Explanation:
     stalled = job.condition(ConditionType.STALLED)
     if stalled is not None and stalled.status == "True":
         findings.append(Finding("it seems to hang", f"{stalled.message}; {command(job, 'logs')} shows what it does"))
-    if job.status.interrupted_count:
-        last = age(job.status.interrupted_timestamps[-1], now) if job.status.interrupted_timestamps else "some time"
-        findings.append(Finding("interrupted", f"{plural(job.status.interrupted_count, 'time')}, last {last} ago"))
+    return Explanation(Cause.RUNNING, f"{job.name} has been running for {since}", (*findings, *under_way(facts)))
+
+
+def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:
+    """What is said of all that run: how often they were interrupted, and what the cluster does."""
+    status, findings = facts.job.status, []
+    if interruptions and status.interrupted_count:
+        last = age(status.interrupted_timestamps[-1], facts.now) if status.interrupted_timestamps else "some time"
+        findings.append(Finding("interrupted", f"{plural(status.interrupted_count, 'time')}, last {last} ago"))
     if facts.levels is not None and facts.levels.levels is not None:
         findings.append(Finding("cluster", f"{facts.levels.levels.state}; kubectl sj levels shows the load"))
-    findings += _suffers(facts)
-    return Explanation(Cause.RUNNING, f"{job.name} has been running for {since}", tuple(findings))
+    return [*findings, *_suffers(facts)]
 
 
 def _suspended(facts: Facts) -> Explanation:
@@ -264,10 +274,11 @@ def _suspended(facts: Facts) -> Explanation:
 def _completed(facts: Facts) -> Explanation:
     job = facts.job
     when = age(job.status.finished_timestamp, facts.now)
-    return Explanation(Cause.COMPLETED, f"{job.name} completed {when} ago", tuple(_account(facts)))
+    return Explanation(Cause.COMPLETED, f"{job.name} completed {when} ago", tuple(account(facts)))
 
 
-def _account(facts: Facts) -> list[Finding]:
+def account(facts: Facts) -> list[Finding]:
+    """What a job computed, and what of it was lost."""
     status = facts.job.status
     useful, lost = cpu_time(status.useful_cpu_seconds), cpu_time(status.lost_cpu_seconds)
     times = plural(status.interrupted_count, "interruption")
@@ -282,19 +293,20 @@ def _failed(facts: Facts) -> Explanation:
     message = job.status.message or "the admitter left no message"
     when = age(job.status.finished_timestamp, facts.now)
     code = _EXIT_CODE.search(message)
-    findings = tuple(_account(facts)) if job.status.running_timestamps else ()
+    findings = tuple(account(facts)) if job.status.running_timestamps else ()
     headline = f"{job.name} failed{f' {when} ago' if when else ''}: {message}"
     again = f"then `{command(job, 'delete')}` and submit it again: a failed job is never retried by itself"
     if code is None:
         return Explanation(Cause.FAILED_TO_START, headline, findings, (_missing_remedy(message), again))
     logs = "read what it said: " + command(job, "logs")
-    hint = _exit_hint(int(code[1]), message)
+    hint = exit_hint(int(code[1]), message)
     if hint:
         findings = (Finding(f"exit code {code[1]}", hint), *findings)
     return Explanation(Cause.FAILED_BY_EXIT, headline, findings, (logs, *_exit_remedy(message), again))
 
 
-def _exit_hint(code: int, message: str) -> str:
+def exit_hint(code: int, message: str) -> str:
+    """What an exit code says more than that a program failed; empty where it says nothing. message: of the failure."""
     if "OOMKilled" in message:
         return "it used more memory than it asked for"
     if code in EXIT_CODES:

@@ -33,6 +33,12 @@ class Cause(StrEnum):
     FAILED_BY_EXIT = "FailedByExit"
     FAILED_TO_START = "FailedToStart"
     DELETING = "Deleting"
+    # of arrays and tasks
+    TASKS_FAILED = "TasksFailed"
+    TASK_WAITS = "TaskWaits"
+    """A task waits while others of its array run."""
+    NOT_RUN = "NotRun"
+    """A task that had not ended when its array was over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 from scavenger_api.levels import LevelsView
-from scavenger_api.names import LABEL_JOB
+from scavenger_api.names import LABEL_JOB, LABEL_TASK
 from scavenger_api.times import parse_time
 from scavenger_kube.errors import Forbidden, NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
@@ -16,6 +16,7 @@ from scavenger_kube.resources import LIVING, Lease
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
+from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, decode, decode_items, place_in_line
 from scavenger_cli.room import Room, room_for
@@ -117,9 +118,10 @@ class Reader:
             "pods of other namespaces", lambda: decode_items(self.access.client.get(paths.PODS, params), Pod)
         )
 
-    def job_pods(self, job: Job) -> list[Pod]:
-        """The pods of one job."""
-        params = {"labelSelector": f"{LABEL_JOB}={job.name}"}
+    def job_pods(self, job: Job, task: int | None = None) -> list[Pod]:
+        """The pods of one job. task: only those of this task."""
+        of_task = f",{LABEL_TASK}={task}" if task is not None else ""
+        params = {"labelSelector": f"{LABEL_JOB}={job.name}{of_task}"}
         read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), Pod)  # noqa: E731
         return self.optional("the job's pods", read) or []
 
@@ -155,17 +157,29 @@ class Reader:
         return {use.metadata.name: dict(use.usage) for use in decode_items(body, NodeUse)}
 
 
-def gather(access: Access, name: str) -> Facts:
-    """Everything that is to be known about a job. Raises CliError for one that does not exist, ApiError."""
+def gather(access: Access, name: str, task: int | None = None) -> Facts:
+    """Everything that is to be known about a job, or a task of an array. Raises CliError for one that does not exist,
+    ApiError."""
     job = access.job(name)
+    if task is not None:
+        _check_task(job, task)
     now = access.now()
     reader = Reader(access)
     if job.phase in objects.FINISHED:
-        return Facts(job, now)
+        return Facts(job, now, pods=reader.job_pods(job, task) if task is not None else ())
     levels = reader.levels(now)
     pods = reader.job_pods(job)
     if job.phase not in ("", *objects.QUEUED):
-        return Facts(job, now, levels=levels, pods=pods, weights=access.weights)
+        return Facts(
+            job,
+            now,
+            levels=levels,
+            pods=pods,
+            weights=access.weights,
+            queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
+            room=_room(reader, job, levels) if job.spec.array is not None else None,  # its other tasks may wait
+            unreadable=tuple(reader.unreadable),
+        )
     queues = reader.optional("queues", access.queues)
     jobs = reader.all_jobs()
     line = place_in_line(job, jobs if jobs is not None else access.jobs(job.namespace))
@@ -182,6 +196,14 @@ def gather(access: Access, name: str) -> Facts:
         admitter_known=known,
         unreadable=tuple(reader.unreadable),
     )
+
+
+def _check_task(job: Job, task: int) -> None:
+    if job.spec.array is None:
+        raise CliError(f"{job.name} is no array", f"`kubectl sj why {job.name}` is about it as a whole")
+    if task >= job.spec.array.tasks:
+        last = job.spec.array.tasks - 1
+        raise CliError(f"{job.name} has no task {task}", f"its tasks are 0 to {last}", ExitCode.NOT_FOUND)
 
 
 def _room(reader: Reader, job: Job, levels: LevelsView | None) -> Room | None:

@@ -5,7 +5,7 @@ Of ScavengerJobs, what services read as well is in scavenger_kube.scavenger_kind
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -154,9 +154,19 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         safe, start = self.safe_until(now), self.started_at
         if start is None or safe is None or (self.spec.reclaimed and written is not None):
             return written or 0.0
-        interval = self._interval
-        lost = time_at_risk(micros(start), micros(safe), micros(now), STARTUP_COST, interval, TRUSTED)
-        return lost * weights.cost(self.spec.requests) * self.spec.parallelism / PER_CPU_SECOND
+        return self.lost_since(start, safe, now, weights) * self.spec.parallelism
+
+    def lost_since(self, start: datetime, safe: datetime, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
+        """Core-seconds that one pod would lose if it went now.
+
+        Args:
+            start: of its run.
+            safe: until when its work is safe.
+            now: the present.
+            weights: of resources.
+        """
+        lost = time_at_risk(micros(start), micros(safe), micros(now), STARTUP_COST, self._interval, TRUSTED)
+        return lost * weights.cost(self.spec.requests) / PER_CPU_SECOND
 
     @property
     def _interval(self) -> int:
@@ -173,6 +183,10 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
             self.status.priority_start_over_timestamp,
             self.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT),
         )
+        return self.safe_since(start, stamps, now)
+
+    def safe_since(self, start: datetime, stamps: Iterable[str | None], now: datetime) -> datetime:
+        """The last moment whose work is safe of a run. stamps: of the checkpoints that it reported."""
         reports = [micros(at) for text in stamps if (at := parse_time(text)) is not None]
         return moment(safe_until(micros(start), self._interval, reports, micros(now)))
 

@@ -449,7 +449,8 @@ def test_explanation(case: Case) -> None:
 
 
 def test_every_cause_has_a_case() -> None:
-    assert {*Cause} <= {case.cause for case in CASES.values()}
+    of_arrays = {Cause.TASKS_FAILED, Cause.TASK_WAITS, Cause.NOT_RUN}  # test_arrays.py
+    assert {*Cause} - of_arrays <= {case.cause for case in CASES.values()}
 
 
 @pytest.mark.parametrize("reason", WaitReason)

@@ -12,12 +12,14 @@ from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.objects import Job
 from scavenger_cli.options import JobName, NoHeadersOption
 from scavenger_cli.output import columns, note, say
-from scavenger_cli.words import age
+from scavenger_cli.words import age, cpu_time
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from scavenger_kube.kinds import Pod
+
+    from scavenger_cli.facts import Facts
 
 
 @namespaced_command
@@ -30,13 +32,16 @@ def tasks(access: Access, name: JobName, no_headers: NoHeadersOption = False) ->
     Example:
       kubectl sj tasks sweep
     """
+    from scavenger_cli.facts import Facts
     from scavenger_cli.logs import pods_of
+    from scavenger_cli.tasks import retries_of
 
     job = _array(access, name)
-    now = access.now()
-    rows = [_row(pod, now) for pod in pods_of(access, job) if not pod.ended]
+    facts, retries = Facts(job, access.now(), weights=access.weights), retries_of(job)
+    rows = [_row(facts, pod, retries) for pod in pods_of(access, job) if not pod.ended]
     if rows:
-        for line in columns(["TASK", "STATUS", "NODE", "AGE", "LAST-CHECKPOINT"], rows, headers=not no_headers):
+        header = ["TASK", "STATUS", "NODE", "AGE", "RETRIES", "AT-RISK", "LAST-CHECKPOINT"]
+        for line in columns(header, rows, headers=not no_headers):
             say(line)
     status = job.status.array
     for word, indexes in (
@@ -76,13 +81,17 @@ def _array(access: Access, name: str) -> Job:
     return job
 
 
-def _row(pod: Pod, now: datetime) -> list[str]:
-    meta = pod.metadata
-    phase = "Ending" if meta.deletion_timestamp is not None else pod.status.phase
+def _row(facts: Facts, pod: Pod, retries: Mapping[int, int]) -> list[str]:
+    from scavenger_cli import tasks
+
+    meta, task = pod.metadata, tasks.task_of(pod)
+    running = tasks.running_since(pod) is not None
     return [
-        meta.labels.get(names.LABEL_TASK, ""),
-        "Starting" if phase == "Pending" else phase,
+        "" if task is None else str(task),
+        tasks.state_of(pod),
         pod.spec.node_name or "<none>",
-        age(meta.creation_timestamp, now),
-        age(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT), now),
+        age(meta.creation_timestamp, facts.now),
+        str(retries.get(task, 0)) if task is not None else "",
+        cpu_time(tasks.unsaved(facts, pod)) if running else "",
+        age(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT), facts.now),
     ]

@@ -73,19 +73,25 @@ def why(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> N
     """Say why a job waits, or failed.
 
     In plain words, with the figures that led to it, and what would help: for jobs that wait, start, run, were
-    interrupted, are suspended, failed or are being deleted.
+    interrupted, are suspended, failed or are being deleted. Of an array, also for one of its tasks.
 
     \b
     Examples:
       kubectl sj why simulation
       kubectl sj why simulation -o json
+      kubectl sj why 'sweep[57]'
     """
-    from scavenger_cli import render
+    from scavenger_cli import render, tasks
     from scavenger_cli.explain import explain
     from scavenger_cli.gather import gather
 
     form = output_of(output, "why", DATA)
-    found = explain(gather(access, name))
+    name, task = task_of(name)
+    facts = gather(access, name, task)
+    if task is not None:
+        found = tasks.explain_task(facts, task)
+    else:
+        found = explain(facts) if facts.job.spec.array is None else tasks.explain_array(facts)
     if not form.table:
         print_data(render.explanation_data(found), form)
         return

@@ -48,6 +48,7 @@ class ArrayStatus(Struct, frozen=True, gc=False, rename="camel"):
     failed_indexes: str = ""
     running_indexes: str = ""
     interrupted_indexes: str = ""
+    retries_used: str = ""
 
 
 class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
