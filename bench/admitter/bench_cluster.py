@@ -2,7 +2,8 @@
 
 Both kinds run one after the other on the same control plane, so only their ratio means something on a noisy machine.
 The plain ones come first, when none of our services runs and the scheduler is the stock one; then, under the same
-conditions, the requests of 2,000 starts as we have them, sent by a client.
+conditions, the requests of 2,000 starts as we have them, sent by a client. Last come 2,000 jobs with pod templates of
+8 KiB, to compare with those in the short form.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from bench.services.harness import (
     plain_job,
     scavenger_job,
     start_ours,
+    templated_job,
 )
 
 JOB_COUNT = int(os.environ.get("BENCH_JOBS", "2000"))
@@ -60,12 +62,16 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         alone, alone_cpu = await _requests_alone(client, admitter, server)
         await asyncio.to_thread(start_ours, cluster)
         pid = cluster.service("admitter").pid
-        before = cpu_seconds(pid)
         async with LagWatch(cluster) as lag:
-            scavenger, scavenger_cpu = await _scavenger_jobs(client, server)
+            before = cpu_seconds(pid)
+            scavenger, scavenger_cpu = await _scavenger_jobs(client, server, scavenger_job)
             cpu = cpu_seconds(pid) - before
             await delete_all(client, SCAVENGERJOBS, "bench", JOB_COUNT)
             cancel = await _gang_cancellation(client)
+            before = cpu_seconds(pid)
+            templated, templated_server_cpu = await _scavenger_jobs(client, server, templated_job)
+            templated_cpu = cpu_seconds(pid) - before
+            await delete_all(client, SCAVENGERJOBS, "templated", JOB_COUNT)
         peak = peak_kb(pid) / 1024
     return [
         {"name": "jobs2000.plain.seconds", "value": plain, "unit": "s", "goal": None},
@@ -90,6 +96,9 @@ async def _measure(cluster: Cluster) -> list[Figure]:
             "unit": "ratio",
             "goal": None,
         },
+        _templated("jobs2000.templated_ratio_to_flat", templated, scavenger, None),
+        _templated("jobs2000.templated_apiserver_cpu_ratio_to_flat", templated_server_cpu, scavenger_cpu, None),
+        _templated("admitter.templated_cpu_ratio_to_flat", templated_cpu, cpu, "<= 1.1"),
         *lag.figures("jobs2000.event_loop_lag_ms"),
         {"name": "admitter.peak_rss_mb", "value": peak, "unit": "MB", "goal": None},
         {"name": "admitter.cpu_seconds", "value": cpu, "unit": "s", "goal": None},
@@ -97,6 +106,10 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         {"name": "gang.cancel.p50_seconds", "value": statistics.median(cancel), "unit": "s", "goal": None},
         {"name": "gang.cancel.p99_seconds", "value": percentile(cancel, 99), "unit": "s", "goal": "<= 1.0"},
     ]
+
+
+def _templated(name: str, templated: float, flat: float, goal: str | None) -> Figure:
+    return {"name": name, "value": ratio(templated, flat), "unit": "ratio", "goal": goal}
 
 
 # --- until all run --------------------------------------------------------------------------------------------------
@@ -131,7 +144,7 @@ async def _requests_alone(client: ApiClient, kubeconfig: str, server: int) -> tu
     return seconds, used
 
 
-async def _scavenger_jobs(client: ApiClient, server: int) -> tuple[float, float]:
+async def _scavenger_jobs(client: ApiClient, server: int, job: Callable[[int], dict[str, Any]]) -> tuple[float, float]:
     """Seconds from the first create until 2,000 ScavengerJobs are Running, and the API server's CPU seconds."""
     before = cpu_seconds(server)
     running: set[str] = set()
@@ -144,7 +157,7 @@ async def _scavenger_jobs(client: ApiClient, server: int) -> tuple[float, float]
                 everything.set()
 
     async with followed(Informer(client, SCAVENGERJOBS), seen):
-        seconds = await _timed(lambda n: client.create(SCAVENGERJOBS, "default", scavenger_job(n)), everything)
+        seconds = await _timed(lambda n: client.create(SCAVENGERJOBS, "default", job(n)), everything)
     return seconds, cpu_seconds(server) - before
 
 

@@ -17,6 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +41,7 @@ from bench.services.harness import (
     pod_runs,
     scavenger_job,
     start_ours,
+    templated_job,
 )
 
 JOB_COUNT: Final = int(os.environ.get("BENCH_WRITES_JOBS", "100"))
@@ -139,14 +141,16 @@ async def _measure(cluster: Cluster) -> list[Figure]:
             grew = grown(second.requests, first.requests, COUNTED)
             idle = {name: value / (second.at - first.at) for name, value in grew.items()}
 
-            before = await _count(client)
-            await _run_jobs(client, watch, "job")
-            await asyncio.sleep(RUN_SECONDS)
-            await _complete(client, watch)
-            await asyncio.sleep(SETTLE_SECONDS)
-            life = per_job(before, await _count(client), idle, JOB_COUNT)
+            lives: list[dict[str, float]] = []
+            for job in (scavenger_job, templated_job):
+                before = await _count(client)
+                await _run_jobs(client, job)
+                await asyncio.sleep(RUN_SECONDS)
+                await _complete(client, watch)
+                await asyncio.sleep(SETTLE_SECONDS)
+                lives.append(per_job(before, await _count(client), idle, JOB_COUNT))
 
-            await _run_jobs(client, watch, "again")
+            await _run_jobs(client, partial(scavenger_job, name="again"))
             interruptions: list[dict[str, float]] = []
             for running in (watch.preemptible, watch.running):
                 await asyncio.sleep(RUN_SECONDS)
@@ -156,7 +160,8 @@ async def _measure(cluster: Cluster) -> list[Figure]:
                 await asyncio.sleep(SETTLE_SECONDS)
                 interruptions.append(per_job(before, await _count(client), idle, len(victims)))
     return [
-        *figures("per_job", life, "<= 6"),
+        *figures("per_job", lives[0], "<= 6"),
+        *figures("per_templated_job", lives[1], None),
         *figures("per_interruption", interruptions[0], "<= 7"),
         *figures("per_interruption_of_all", interruptions[1], None),
         {"name": "writes.idle_per_second", "value": sum(idle.values()), "unit": "1/s", "goal": None},
@@ -204,8 +209,8 @@ class _Watch:
         return any(names.FINALIZER in pod.metadata.finalizers and not pod_runs(pod) for pod in self.pods.values())
 
 
-async def _run_jobs(client: ApiClient, watch: _Watch, name: str) -> None:
-    await each(JOB_COUNT, lambda n: client.create(SCAVENGERJOBS, "default", scavenger_job(n, name)), IN_FLIGHT)
+async def _run_jobs(client: ApiClient, job: Callable[[int], Object]) -> None:
+    await each(JOB_COUNT, lambda n: client.create(SCAVENGERJOBS, "default", job(n)), IN_FLIGHT)
     await _until(client, lambda phases: phases["Running"] == JOB_COUNT, "all jobs to run")
 
 

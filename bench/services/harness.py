@@ -26,6 +26,8 @@ from bench.figures import lags, worst_lag
 IN_FLIGHT: Final = 32
 TIMEOUT: Final = 400.0
 JOB_LABEL: Final = "batch.kubernetes.io/job-name"
+TEMPLATE_VARIABLES: Final = 73
+"""So many make it 8 KiB."""
 LOW_CLASS: Final = "bench-low"
 """PriorityClass of plain Jobs: any ordinary pod displaces them, as it does scavenger jobs."""
 
@@ -177,6 +179,27 @@ def scavenger_job(number: int, name: str = "bench", parallelism: int = 1) -> Obj
             "terminationGracePeriodSeconds": 1,
             "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
         },
+    }
+
+
+def templated_job(number: int, name: str = "templated") -> Object:
+    """The same job as a pod template of 8 KiB: an init container, volumes and much in the environment."""
+    requests = {"cpu": "1", "memory": "64Mi"}
+    resources = {"requests": requests, "limits": requests}
+    mount = {"name": "scratch", "mountPath": "/scratch"}
+    env = [{"name": f"PARAMETER_{n}", "value": "x" * 64} for n in range(TEMPLATE_VARIABLES)]
+    main = {"name": "main", "image": "none", "resources": resources, "env": env, "volumeMounts": [mount]}
+    pod = {
+        "terminationGracePeriodSeconds": 1,
+        "initContainers": [{"name": "prepare", "image": "none", "resources": resources, "volumeMounts": [mount]}],
+        "containers": [main],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ScavengerJob",
+        "metadata": {"name": f"{name}-{number}"},
+        "spec": {"template": {"metadata": {"labels": {"app": name}}, "spec": pod}},
     }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from scavenger_cluster import Cluster, stack
-from scavenger_testing.world import World
+from scavenger_testing.world import World, shared_folder
 
 pytestmark = pytest.mark.real
 
@@ -109,6 +111,25 @@ def test_members_of_a_gang_go_to_nodes_of_their_own(world: World) -> None:
     world.wait_phase("apart", "Completed")
 
     assert len(nodes) == 2
+
+
+def test_a_job_runs_on_the_node_that_has_its_local_volume(world: World, cluster: Cluster, tmp_path: Path) -> None:
+    nodes = [node["metadata"]["name"] for node in cluster.client.get("/api/v1/nodes")["items"]]
+    with ExitStack() as volumes:
+        for node in nodes:
+            volumes.enter_context(shared_folder(world, tmp_path / node, node, node))
+            main = python(
+                "sim", "open('/data/seen', 'w').write('x')", volumeMounts=[{"name": "d", "mountPath": "/data"}]
+            )
+            claim = {"name": "d", "persistentVolumeClaim": {"claimName": node}}
+            world.apply(templated(f"at-{node}", main, pod={"volumes": [claim]}))
+
+        for node in nodes:
+            world.wait_phase(f"at-{node}", "Completed")
+            (pod,) = world.pods(f"at-{node}")
+            assert pod["spec"]["nodeName"] == node
+            assert (tmp_path / node / "seen").read_text() == "x"
+    assert len(nodes) > 1
 
 
 INJECTS = "example.org/inject"

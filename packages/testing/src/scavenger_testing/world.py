@@ -127,15 +127,26 @@ class World:
 
 
 @contextmanager
-def shared_folder(world: World, folder: Path, claim: str) -> Iterator[None]:
+def shared_folder(world: World, folder: Path, claim: str, node: str = "") -> Iterator[None]:
     """A PersistentVolumeClaim on a new folder of this machine, which pods of every node can write to.
 
     That the folders above it may be closed to their users is no matter: in a container it is mounted without them.
+
+    Args:
+        world: the namespace of the claim.
+        folder: made here.
+        claim: its name.
+        node: the only node that can use it, as a local volume; empty: every node can.
     """
     folder.mkdir()
     folder.chmod(0o777)
-    volume = world.namespace
+    volume = f"{world.namespace}-{claim}"
     spec = {"storageClassName": volume, "accessModes": ["ReadWriteMany"]}
+    on_node = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]
+    local = {
+        "local": {"path": str(folder)},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": on_node}]}},
+    }
     world.cluster.apply(
         yaml.safe_dump(
             {
@@ -145,7 +156,7 @@ def shared_folder(world: World, folder: Path, claim: str) -> Iterator[None]:
                 "spec": {
                     **spec,
                     "capacity": {"storage": "1Gi"},
-                    "hostPath": {"path": str(folder), "type": "Directory"},
+                    **(local if node else {"hostPath": {"path": str(folder), "type": "Directory"}}),
                     "claimRef": {"namespace": world.namespace, "name": claim},
                 },
             }
