@@ -128,25 +128,27 @@ func runProgram(arguments []string) int {
 	messages := &keeper.Messages{}
 	options.Report = messages.Report
 	options.Say = func(format string, arguments ...any) {
-		line := "snap: " + fmt.Sprintf(format, arguments...)
-		fmt.Fprintln(os.Stderr, line)
-		messages.Say(line)
+		fmt.Fprintln(os.Stderr, "snap: "+fmt.Sprintf(format, arguments...))
+	}
+	options.Warn = func(format string, arguments ...any) {
+		options.Say(format, arguments...)
+		messages.Say("snap: " + fmt.Sprintf(format, arguments...))
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
 		syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 	options.Signals = signals
 	if err := complete(&options); err != nil {
-		options.Say("%v", err)
+		options.Warn("%v", err)
 		return keeper.ExitUntouched
 	}
 	if options.Program.Lock, err = lock(options.Dir); err != nil {
-		options.Say("cannot use --dir: %v", err)
+		options.Warn("cannot use --dir: %v", err)
 		return keeper.ExitUntouched
 	}
 	runs, err := keeper.New(engine.Engine{}, options)
 	if err != nil {
-		options.Say("cannot use --dir: %v", err)
+		options.Warn("cannot use --dir: %v", err)
 		return keeper.ExitUntouched
 	}
 	if runs.Ended() {
@@ -154,10 +156,10 @@ func runProgram(arguments []string) int {
 	}
 	if err := try(options.Program); err != nil {
 		if runs.HasSnapshot() {
-			options.Say("the engine cannot run here, and the program has a snapshot: start it on another node: %v", err)
+			options.Warn("the engine cannot run here, and the program has a snapshot: start it on another node: %v", err)
 			return keeper.ExitUntouched
 		}
-		options.Say("the engine cannot run here: the program runs plainly, without snapshots: %v", err)
+		options.Warn("the engine cannot run here: the program runs plainly, without snapshots: %v", err)
 		return runPlainly(options.Program.Command)
 	}
 	return runs.Run(context.Background())

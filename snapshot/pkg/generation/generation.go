@@ -52,19 +52,22 @@ type Host struct {
 	Features []string
 }
 
-// Unfit says why the program cannot go on from the generation on this host; empty when it can.
-func (m *Manifest) Unfit(host Host) string {
+// ErrFeatures says that another node may have a CPU that can continue the program.
+var ErrFeatures = errors.New("the CPU of this node lacks")
+
+// Unfit says why the program cannot go on from the generation on this host; nil when it can.
+func (m *Manifest) Unfit(host Host) error {
 	if m.Owner != "" && host.Owner != "" && m.Owner != host.Owner {
-		return fmt.Sprintf("it belongs to %s, and this is %s", m.Owner, host.Owner)
+		return fmt.Errorf("it belongs to %s, and this is %s", m.Owner, host.Owner)
 	}
 	if m.Image != "" && host.Image != "" && m.Image != host.Image {
-		return fmt.Sprintf("it was made with image %s, and this is %s", m.Image, host.Image)
+		return fmt.Errorf("it was made with image %s, and this is %s", m.Image, host.Image)
 	}
 	if !slices.Equal(m.Command, host.Command) {
-		return fmt.Sprintf("it is of the command %q", m.Command)
+		return fmt.Errorf("it is of the command %q", m.Command)
 	}
 	if m.Engine != host.Engine {
-		return fmt.Sprintf("it was made by %s, and this is %s", m.Engine, host.Engine)
+		return fmt.Errorf("it was made by %s, and this is %s", m.Engine, host.Engine)
 	}
 	var missing []string
 	for _, feature := range m.Features {
@@ -73,9 +76,9 @@ func (m *Manifest) Unfit(host Host) string {
 		}
 	}
 	if len(missing) > 0 {
-		return "the CPU of this node lacks " + strings.Join(missing, ", ")
+		return fmt.Errorf("%w %s", ErrFeatures, strings.Join(missing, ", "))
 	}
-	return ""
+	return nil
 }
 
 // Store is the folder with the generations of one program.

@@ -131,7 +131,11 @@ func TestAnotherHostIsRefusedWithTheReason(t *testing.T) {
 	} {
 		other := host
 		c.change(&other)
-		if found := manifest().Unfit(other); found != c.want {
+		found := ""
+		if err := manifest().Unfit(other); err != nil {
+			found = err.Error()
+		}
+		if found != c.want {
 			t.Errorf("found %q, want %q", found, c.want)
 		}
 	}

@@ -78,7 +78,7 @@ func (k *Keeper) take(ctx context.Context, box Sandbox, d *dump) error {
 	}
 	if took := time.Since(manifest.Moment); took > k.Grace && !k.warned {
 		k.warned = true
-		k.Say("a snapshot takes %.0f s, and the grace period is %.0f s: only the periodic ones count",
+		k.Warn("a snapshot takes %.0f s, and the grace period is %.0f s: only the periodic ones count",
 			took.Seconds(), k.Grace.Seconds())
 	}
 	return nil

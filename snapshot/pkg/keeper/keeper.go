@@ -16,7 +16,7 @@ import (
 const (
 	// ExitSaved is the convention for checkpointExitCode.
 	ExitSaved = 85
-	// ExitUntouched says that the snapshot failed, or cannot be used here; program and older snapshots are as they were.
+	// ExitUntouched says that the snapshot failed, or cannot be used on this node; all snapshots are as they were.
 	ExitUntouched = 86
 	// ExitEngine says that the engine failed while the program ran on it.
 	ExitEngine = 87
@@ -75,8 +75,10 @@ type Options struct {
 	ExitCode int
 	// Verbose tells of each snapshot.
 	Verbose bool
-	// Say tells the user.
+	// Say tells the user what happens.
 	Say func(format string, arguments ...any)
+	// Warn tells the user and the job what does not work.
+	Warn func(format string, arguments ...any)
 	// Report tells the job of a checkpoint.
 	Report func(moment time.Time)
 	// Signals are those that the keeper gets.
@@ -110,7 +112,7 @@ func New(engine Engine, options Options) (*Keeper, error) {
 func (k *Keeper) Ended() bool {
 	ended, err := k.store.End(k.host)
 	if err != nil {
-		k.Say("cannot read how the program ended before: %v", err)
+		k.Warn("cannot read how the program ended before: %v", err)
 	}
 	if ended != nil {
 		k.Say("the program ended with 0 at %s; nothing to do", ended.Moment.Format(time.RFC3339))
@@ -143,7 +145,7 @@ func (k *Keeper) Run(ctx context.Context) int {
 		case got := <-k.Signals:
 			if number := got.(syscall.Signal); number != syscall.SIGTERM {
 				if err := box.Signal(number); err != nil {
-					k.Say("cannot pass on %s: %v", number, err)
+					k.Warn("cannot pass on %s: %v", number, err)
 				}
 				continue
 			}
@@ -192,9 +194,10 @@ func (k *Keeper) launch(ctx context.Context) (box Sandbox, stopping bool, code i
 func (k *Keeper) restoreOrStart(ctx context.Context) (Sandbox, int) {
 	numbers, err := k.store.Numbers()
 	if err != nil {
-		k.Say("cannot list the snapshots: %v", err)
+		k.Warn("cannot list the snapshots: %v", err)
 		return nil, ExitUntouched
 	}
+	elsewhere := false
 	for _, number := range numbers {
 		box, err := k.restore(ctx, number)
 		if err == nil {
@@ -203,16 +206,21 @@ func (k *Keeper) restoreOrStart(ctx context.Context) (Sandbox, int) {
 		if ctx.Err() != nil {
 			return nil, ExitUntouched
 		}
-		k.Say("refused snapshot %d: %v", number, err)
+		elsewhere = elsewhere || errors.Is(err, generation.ErrFeatures)
+		k.Warn("refused snapshot %d: %v", number, err)
+	}
+	if elsewhere {
+		k.Warn("the program continues on a node whose CPU has these features")
+		return nil, ExitUntouched
 	}
 	if len(numbers) > 0 {
-		k.Say("no snapshot can be used: the program starts from its beginning")
+		k.Warn("no snapshot can be used: the program starts from its beginning")
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, k.Stall, errors.New("no answer in time"))
 	defer cancel()
 	box, err := k.engine.Start(limited, k.Program)
 	if err != nil {
-		k.Say("cannot run %s: %v", k.Program.Command[0], err)
+		k.Warn("cannot run %s: %v", k.Program.Command[0], err)
 		return nil, 127
 	}
 	return box, 0
@@ -223,8 +231,8 @@ func (k *Keeper) restore(ctx context.Context, number int) (Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := manifest.Unfit(k.host); why != "" {
-		return nil, errors.New(why)
+	if err := manifest.Unfit(k.host); err != nil {
+		return nil, err
 	}
 	for _, mark := range manifest.Written {
 		if err := mark.Unchanged(); err != nil {
@@ -258,13 +266,13 @@ func (k *Keeper) restore(ctx context.Context, number int) (Sandbox, error) {
 func (k *Keeper) finish(box Sandbox) int {
 	code, err := box.ExitCode()
 	if err != nil {
-		k.Say("%v", err)
+		k.Warn("%v", err)
 		return ExitEngine
 	}
 	if code == 0 {
 		ended := generation.Ended{Owner: k.Owner, Command: k.Program.Command, Moment: time.Now().UTC()}
 		if err := k.store.Finish(ended); err != nil {
-			k.Say("cannot remove the snapshots: %v", err)
+			k.Warn("cannot remove the snapshots: %v", err)
 		}
 	}
 	return code
@@ -281,9 +289,9 @@ func (k *Keeper) periodic(ctx context.Context, box Sandbox) (again bool, code in
 			if err == nil || errors.Is(err, errProgramEnded) {
 				return true, 0
 			}
-			k.Say("the snapshot failed, and the program goes on: %v", err)
+			k.Warn("the snapshot failed, and the program goes on: %v", err)
 			if errors.Is(err, errStuck) {
-				k.Say("the engine does not answer: the program ends here")
+				k.Warn("the engine does not answer: the program ends here")
 				return false, ExitEngine
 			}
 			return true, 0
@@ -322,7 +330,7 @@ func (k *Keeper) outcome(box Sandbox, err error) int {
 		return k.finish(box)
 	}
 	if err != nil {
-		k.Say("the snapshot failed; the one before counts: %v", err)
+		k.Warn("the snapshot failed; the one before counts: %v", err)
 		return ExitUntouched
 	}
 	return k.ExitCode

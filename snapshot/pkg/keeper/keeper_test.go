@@ -17,6 +17,7 @@ import (
 
 // standIn is an engine whose program is a number that its test sets: what fails or hangs is what the test says.
 type standIn struct {
+	features          []string
 	started, restored []*program
 	boxes             chan *program
 	restore           func() error
@@ -38,7 +39,7 @@ type program struct {
 }
 
 func (e *standIn) Version() string    { return "stand-in 1" }
-func (e *standIn) Features() []string { return []string{"sse"} }
+func (e *standIn) Features() []string { return append([]string{"sse"}, e.features...) }
 
 func (e *standIn) open(state string) *program {
 	b := &program{state: state, done: make(chan struct{})}
@@ -135,6 +136,7 @@ func newRun(t *testing.T, every time.Duration) *run {
 			r.said = append(r.said, fmt.Sprintf(format, arguments...))
 			r.told <- struct{}{}
 		},
+		Warn: func(format string, arguments ...any) { r.options.Say("warning: "+format, arguments...) },
 	}
 	return r
 }
@@ -253,6 +255,26 @@ func TestAFailedSnapshotLeavesTheProgramAndTheOneBefore(t *testing.T) {
 	}
 	if len(r.reports) > 0 {
 		t.Error("a snapshot that failed was reported")
+	}
+}
+
+func TestANodeWithoutTheFeaturesOfTheCPULeavesTheSnapshotToOthers(t *testing.T) {
+	r := newRun(t, time.Hour)
+	r.engine.features = []string{"avx512"}
+	_, code := r.start()
+	r.signals <- syscall.SIGTERM
+	r.expect(code, keeper.ExitSaved)
+	r.engine.features = nil
+	kept, err := keeper.New(r.engine, r.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := kept.Run(context.Background()); code != keeper.ExitUntouched {
+		t.Errorf("ended with %d", code)
+	}
+	r.hasSaid("warning: refused snapshot 1: the CPU of this node lacks avx512")
+	if !kept.HasSnapshot() || len(r.engine.started) != 1 {
+		t.Errorf("started %d times, has a snapshot: %t", len(r.engine.started), kept.HasSnapshot())
 	}
 }
 

@@ -172,6 +172,14 @@ def test_a_task_that_never_ran_goes_back_without_an_interruption() -> None:
     assert sets(outcome).interrupted_indexes == ""
 
 
+def test_a_task_whose_node_cannot_continue_its_snapshot_starts_again_without_a_retry() -> None:
+    claims = [{"name": "work", "mountPath": "/data"}]
+    spec = {"command": ["a"], "persistentVolumeClaims": claims, "snapshot": {"volume": "work"}}
+    outcome = decide(see(array(spec=spec), task(5, ended=200, code=86), now=201))
+    assert (sets(outcome).failed, sets(outcome).retries_used) == (0, "")
+    assert outcome.unfit_node == "node-1"
+
+
 def test_a_failed_task_starts_again_while_it_may() -> None:
     job = array(spec={"backoffLimit": 2}, retries_used="5:1")
     outcome = decide(see(job, task(5, ended=200, code=1), now=201))

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob
-from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Outcome
 from scavenger_api.job import ConditionType, Phase, ScavengerJob
 from scavenger_kube import kinds
+from scavenger_kube.resources import PERSISTENTVOLUMECLAIMS
 
 from . import builders as b
-from .harness import Harness, harness, runs
+from .harness import NS, Harness, harness, runs
 
 RUNNING, WAITING, FAILED = Phase.RUNNING, Phase.WAITING, Phase.FAILED
 
@@ -124,6 +125,47 @@ def test_a_gang_that_fails_before_it_ran_together_waits_as_after_a_failed_start(
     outcome = b.decide(b.seen(job, 200, b.batch(), failed, b.pod(1, started=None)))
     assert (outcome.status.phase, outcome.status.retries, outcome.status.short_runs) == (WAITING, 1, None)
     assert outcome.start_failed
+
+
+SNAPSHOTS = {
+    "command": ["./simulate"],
+    "persistentVolumeClaims": [{"name": "work", "mountPath": "/data"}],
+    "snapshot": {"volume": "work"},
+}
+
+
+def test_a_node_that_cannot_continue_a_snapshot_is_not_the_fault_of_the_job() -> None:
+    pod = b.pod(ended=20, code=86, exit_reason="Error", message="snap: the CPU of this node lacks avx512")
+    job, settings = b.job(RUNNING, running=(10,), spec=SNAPSHOTS), LifecycleSettings(snapshots=True)
+    outcome = b.decide(b.seen(job, 20, b.batch(), pod, settings=settings))
+    status = outcome.status
+    assert (status.phase, status.retries, status.interrupted_count, status.short_runs) == (WAITING, None, 0, 1)
+    assert outcome.unfit_node == "node-1"
+    assert "lacks avx512" in (status.message or "")
+    assert "on another node" in (status.message or "")
+    assert b.decide(b.seen(b.written(job, status), 70, None, settings=settings)).candidate
+
+
+def test_86_is_a_failure_as_any_other_without_snapshots() -> None:
+    pod = b.pod(ended=500, code=86, exit_reason="Error")
+    assert failing({}, 500, pod)[1].status.phase is FAILED
+
+
+async def test_the_next_start_prefers_other_nodes_and_the_warnings_of_snap_are_an_event() -> None:
+    async with harness(snapshot_image="registry.example.com/snap:1") as c:
+        c.api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": "work", "namespace": NS}})
+        c.submit("a", **SNAPSHOTS)
+        await runs(c, "a")
+        (pod,) = c.pods("a")
+        c.last_words = "snap: the volume is full\ncheckpoint={now}"
+        c.end(pod, code=86)
+        await c.until(lambda: c.phase("a") != "Running")
+        await runs(c, "a", limit=200)
+        (again,) = [one for one in c.pods("a") if one["metadata"]["uid"] != pod["metadata"]["uid"]]
+        (wish,) = again["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        (field,) = wish["preference"]["matchFields"]
+        assert (field["operator"], field["values"]) == ("NotIn", [pod["spec"]["nodeName"]])
+        assert [event["message"] for event in c.events("SnapshotWarning")] == ["the volume is full"]
 
 
 def test_an_interruption_is_no_retry() -> None:

@@ -30,6 +30,7 @@ class EventKind:
 
 
 _NORMAL, _WARNING = False, True
+SNAPSHOT_WARNING: Final = "SnapshotWarning"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
@@ -40,6 +41,11 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
             "Retrying",
             _WARNING,
             "A container failed by itself; the job starts again, as its backoffLimit or podFailurePolicy allows.",
+        ),
+        (
+            SNAPSHOT_WARNING,
+            _WARNING,
+            "What `snap` said of the last run of a program: a snapshot that failed or was refused, and why.",
         ),
         ("TaskFailed", _WARNING, "A task of an array failed for good; the other tasks go on, unless failFast is set."),
         ("StartFailed", _WARNING, "A start did not come off; the job is in line again."),

@@ -11,6 +11,8 @@ from scavenger_api.model import DnsLabel, Model, cel
 
 EXIT_CODE: Final = 85
 """With which `snap run` ends after SIGTERM, where spec.checkpointExitCode says no other."""
+UNTOUCHED_CODE: Final = 86
+"""With which `snap run` ends where it cannot save the program or continue it: the snapshots are as they were."""
 
 
 class SnapshotSpec(Model):

@@ -126,6 +126,8 @@ class AdmissionFeed:
     def _update_array(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         record, now = self._records[key], self._clock.monotonic()
         attempt = record.attempt
+        if outcome.unfit_node:
+            attempt.avoid(outcome.unfit_node)
         if outcome.start_failed and attempt.starts_from(now) == 0:
             self._start_failed(key, job, late=outcome.retry_late)
         elif attempt.failures and outcome.last_start is not None and micros(outcome.last_start) >= attempt.not_before:
@@ -174,6 +176,8 @@ class AdmissionFeed:
         if outcome.start_failed:
             self._start_failed(key, job, late=outcome.retry_late)
             attempt.pulls_on = outcome.pulls_on
+        if outcome.unfit_node:
+            attempt.avoid(outcome.unfit_node)
         if outcome.figures.waited_seconds is not None:
             attempt.failures, attempt.pulls_on = 0, ""
             self._state.futile.came_off(key)

@@ -41,6 +41,8 @@ class Stage(enum.Enum):
     """It was not created. The room is given back, and the lifecycle is to be told why."""
 
 
+MOST_UNFIT_NODES: Final = 8
+"""A start avoids no more nodes than this: each is a line in its pod."""
 _UNDER_WAY: Final = (Stage.GRANTED, Stage.POSTING, Stage.POSTED)
 
 
@@ -61,6 +63,9 @@ class Attempt:
     """Starts in a row that did not come off."""
     pulls_on: str = ""
     """The node that has most of the image: the next start goes there if it can."""
+    unfit_nodes: tuple[str, ...] = ()
+    """Nodes on which the program could not be continued from its snapshot, the last ones: starts go to others if they
+    can."""
     retry_at: float = 0.0
     """The next start is not before this, on the monotonic clock."""
     not_before: int = 0
@@ -131,6 +136,11 @@ class Attempt:
         return True
 
     # --- failures ---
+
+    def avoid(self, node: str) -> None:
+        """The program could not be continued from its snapshot on this node."""
+        known = (*(one for one in self.unfit_nodes if one != node), node)
+        self.unfit_nodes = known[-MOST_UNFIT_NODES:]
 
     def failed(self, clock: Clock, first: float, most: float, *, late: bool) -> None:
         """The start did not come off: the next one waits `first` seconds, doubled with each failure up to `most`, or

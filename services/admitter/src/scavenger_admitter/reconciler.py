@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.indexes import set_of
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
@@ -29,13 +30,21 @@ from scavenger_admitter.attempt import Attempt, Stage
 from scavenger_admitter.core.admission.cycle.plan import Start
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods, StartTasks
+from scavenger_admitter.core.lifecycle.actions import (
+    Cleanup,
+    CreateJob,
+    CreatePods,
+    EventNote,
+    ReleasePod,
+    StartTasks,
+)
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
+from scavenger_admitter.core.snapshots import warnings_of
 from scavenger_admitter.core.volume_topology import VolumeTopology
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
@@ -186,10 +195,19 @@ class Reconciler:
             await self._create(job, seen)
         asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
+        self._tell_snapshot_warnings(job, seen.pods, clears.value)
         self._records[key].done.update(clears.value)
         # Another record by now where the job went meanwhile and another one has its name.
         look = self._looks_in(key, job)
         return _soonest(left_out, outcome.requeue_after, look, asks_in, *self._records[key].attempt.waits(self._clock))
+
+    def _tell_snapshot_warnings(self, job: ScavengerJob, pods: Iterable[Pod], cleared: Iterable[Cleanup]) -> None:
+        """The kubelet has reported the termination message of a pod by the time it is released, which is once."""
+        if job.spec.snapshot is None:
+            return
+        released = {action.uid for action in cleared if isinstance(action, ReleasePod)}
+        if warnings := warnings_of(pod for pod in pods if pod.metadata.uid in released):
+            self._writer.record(job, [EventNote("Warning", SNAPSHOT_WARNING, warnings[:1024])])
 
     def _pods_sent(self, job: ScavengerJob, create: CreateJob | StartTasks | None, *, lacking: bool) -> int:
         """How many pods are about to be created."""
@@ -457,7 +475,7 @@ def _refusal(error: ApiError, *, of_pod: bool = False) -> Refusal:
 def _target(job: ScavengerJob, attempt: Attempt) -> Target:
     """Where the pods of the start that was granted may go."""
     target = ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
-    return replace(target, rather=attempt.pulls_on)
+    return replace(target, rather=attempt.pulls_on, rather_not=attempt.unfit_nodes)
 
 
 def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:

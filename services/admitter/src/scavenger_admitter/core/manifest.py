@@ -171,7 +171,11 @@ def _affinity(target: Target) -> dict[str, Any]:
     terms = [{"matchFields": [field("In", node)]} for node in target.only]
     if not terms and target.never:
         terms = [{"matchFields": [field("NotIn", node) for node in target.never]}]
-    rather = [{"weight": 100, "preference": {"matchFields": [field("In", target.rather)]}}] if target.rather else []
+    wishes = (
+        [field("In", target.rather)] if target.rather else [],
+        [field("NotIn", node) for node in target.rather_not],
+    )
+    rather = [{"weight": 100, "preference": {"matchFields": fields}} for fields in wishes if fields]
     affinity = _given(
         **{REQUIRED: {"nodeSelectorTerms": terms} if terms else {}, PREFERRED: rather},
     )

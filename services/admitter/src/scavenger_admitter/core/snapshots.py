@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
+from scavenger_kube.kinds import Pod
+
+from scavenger_admitter.core.lifecycle.pods import main_status
 
 NAME: Final = "scavenger-snapshot"
 """Of the init container and of the volume that `snap` is copied into."""
 FOLDER: Final = "/.scavenger"
+
+_SAYS: Final = "snap: "
 
 
 def with_snapshots(pod: dict[str, Any], job: ScavengerJob, image: str, grace_seconds: int) -> dict[str, Any]:
@@ -69,3 +75,11 @@ def _bring(resources: Any, image: str, mount: dict[str, Any]) -> dict[str, Any]:
         "volumeMounts": [mount],
         **({"resources": resources} if resources else {}),
     }
+
+
+def warnings_of(pods: Iterable[Pod]) -> str:
+    """What `snap` warned of in the termination messages of these pods, one sentence for each kind of warning."""
+    statuses = (main_status(pod) for pod in pods)
+    ended = (status.state.terminated for status in statuses if status is not None)
+    lines = (line for one in ended if one is not None for line in one.message.splitlines())
+    return "; ".join(dict.fromkeys(line.removeprefix(_SAYS) for line in lines if line.startswith(_SAYS)))

@@ -40,6 +40,8 @@ class Draft:
     retry_late: bool = False
     pulls_on: str = ""
     """The node that was pulling the image when the start was taken back."""
+    unfit_node: str = ""
+    """The node on which the program could not be continued from its snapshot."""
     cause: InterruptionReason | None = None
     stalled: str | None = None
     """Since when the run has reported no checkpoint, in words; None while nothing is wrong with it."""

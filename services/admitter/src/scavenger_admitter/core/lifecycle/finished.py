@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
-from scavenger_api.job import Phase
+from scavenger_api.job import Phase, ScavengerJobSpec
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
+from scavenger_api.snapshot import UNTOUCHED_CODE
 from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_kube import kinds
 
@@ -17,6 +19,8 @@ from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.failure_policy import matching_rule
 from scavenger_admitter.core.lifecycle.pods import Exit, deleting, over, started_at
 from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
+
+ELSEWHERE: Final = "on another node where one has capacity"
 
 
 def end(draft: Draft, found: Completed | Failed) -> None:
@@ -45,6 +49,9 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     elif matched is not None and matched[1].action == "Ignore":
         draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
         _try_again(draft, at, message, f"rules[{matched[0]}] of podFailurePolicy does not count it; in line to go on")
+    elif pod is not None and snapshots_untouched(spec, found.exit):
+        draft.unfit_node = pod.spec.node_name
+        _try_again(draft, at, message, f"its snapshots are as they were; queued to continue, {ELSEWHERE}")
     elif retries < limit:
         draft.set(retries=retries + 1)
         _try_again(draft, at, message, f"in line for retry {retries + 1} of {limit}")
@@ -55,6 +62,11 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
 def _try_again(draft: Draft, at: datetime, message: str, follows: str) -> None:
     checkpointed.keep_place(draft, at, WaitReason.RETRYING, f"{message}; {follows}")
     draft.note("Retrying", message, warning=True)
+
+
+def snapshots_untouched(spec: ScavengerJobSpec, ended: Exit) -> bool:
+    """Whether `snap` says that this node or volume is at fault, and not the program: that counts as no failure."""
+    return spec.snapshot is not None and ended.main and ended.code == UNTOUCHED_CODE
 
 
 def words_of(ended: Exit) -> str:

@@ -234,6 +234,7 @@ def outcome_of(
         start_failed=draft.start_failed,
         retry_late=draft.retry_late,
         pulls_on=draft.pulls_on,
+        unfit_node=draft.unfit_node,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         unsettled=draft.unsettled,
         counted=counted,

@@ -168,6 +168,8 @@ class Outcome:
     """That delay is the longest there is at once: nothing will have changed any sooner."""
     pulls_on: str = ""
     """The node that was pulling the image when the start was taken back."""
+    unfit_node: str = ""
+    """The node on which the program could not be continued from its snapshot."""
     requeue_after: float | None = None
     """Seconds until time alone changes the outcome; None when only an event can."""
     unsettled: bool = False

@@ -102,11 +102,13 @@ class Target:
         only: the nodes that were granted; empty where any will do, or they are too many to name.
         never: nodes that have no room, whatever they show; empty where they are too many to name.
         rather: a node to be taken before others; empty where none is.
+        rather_not: nodes to be taken after all others.
     """
 
     only: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     rather: str = ""
+    rather_not: tuple[str, ...] = ()
 
     def unpinned(self) -> Target:
         """The same for a start that may have to go elsewhere than was granted."""

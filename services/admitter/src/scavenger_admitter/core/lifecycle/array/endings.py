@@ -98,12 +98,14 @@ class Endings:
             self.short = True
         else:
             self.long = True
-        if used < limit:
+        untouched = finished.snapshots_untouched(self.draft.seen.job.spec, ended)
+        if untouched:
+            self.draft.unfit_node = pod.spec.node_name
+        elif used < limit:
             self.tasks.retries[index] = used + 1
-            self.retried.append(ended)
-        else:
-            self.failures.append(ended)
-        self.tasks.end(index, failed=used >= limit)
+        again = untouched or used < limit
+        (self.retried if again else self.failures).append(ended)
+        self.tasks.end(index, failed=not again)
 
     def _interrupted(self, index: int, pod: kinds.Pod, found: Removed) -> None:
         draft, removal = self.draft, found.removal
