@@ -166,7 +166,7 @@ bench: sync ## Print a table of figures and write bench.json; ONLY="informer que
 	$(RUN) python -m bench $(ONLY)
 
 .PHONY: simulate-table
-simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces, TABLE="--check --only openb"
+simulate-table: sync ## Write the table of all policies on every trace into docs/designs/0027; TRACES=DIR of the public traces, TABLE="--check --only openb"
 	$(RUN) python -m docs.simulate_table $(if $(TRACES),--traces "$(TRACES)") $(TABLE)
 
 .PHONY: gain

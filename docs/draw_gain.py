@@ -1,4 +1,4 @@
-"""Draws docs/gain.svg, and the table beside it in docs/simulator.md: what scavenging adds to days, and what it loses.
+"""Draws docs/gain.svg, and the tables of docs/simulator.md and docs/designs/0027: what a day gains and loses.
 
 python -m docs.draw_gain             write the picture, from docs/gain.json, and print the table
 python -m docs.draw_gain --check     exit 1 where the picture is not what the data says
@@ -114,10 +114,10 @@ def picture(data: dict[str, Any]) -> str:
     return svg.framed(width, height, [*_day(data), *_lost(data)])
 
 
-def table(data: dict[str, Any]) -> str:
-    """Every run, in Markdown."""
+def table(data: dict[str, Any], day: str = "") -> str:
+    """Every run, or every run of a day, in Markdown."""
     lines = ["| day | | " + " | ".join(title for _, title, _ in COLUMNS) + " |", "|---|---|" + "---:|" * len(COLUMNS)]
-    for run in data["runs"]:
+    for run in (run for run in data["runs"] if day in ("", run["day"])):
         values = {**run, "badput": 100 * run["lost"] / run["harvested"] if run["harvested"] else None}
         cells = ["-" if values[key] is None else form.format(values[key]) for key, _, form in COLUMNS]
         lines.append(f"| {run['day']} | {NAMES[run['policy']]} | " + " | ".join(cells) + " |")

@@ -1,4 +1,4 @@
-"""Writes the table of all policies on every public trace into docs/simulator.md, between its markers.
+"""Writes the table of all policies on every public trace into docs/designs/0027, between its markers.
 
 python -m docs.simulate_table --traces DIR                       all traces
 python -m docs.simulate_table --traces DIR --processes 2         the same, two policies at a time
@@ -6,7 +6,7 @@ python -m docs.simulate_table --traces DIR --only openb          one of them; th
 python -m docs.simulate_table --traces DIR --check --policy ours --policy none
                                                                  writes nothing: are these rows still what they say?
 
-docs/simulator.md says how long it takes.
+That page says how long it takes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scavenger_simulator.simulation import simulate
 
 from bench.traces.catalog import TRACES, scenario_of
 
-PAGE = Path(__file__).with_name("simulator.md")
+PAGE = Path(__file__).parent / "designs" / "0027-policies-compared.md"
 
 
 def markers(name: str) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def main(words: list[str]) -> int:
             if not arguments.check:
                 PAGE.write_text(replaced(PAGE.read_text(), name, table))
             elif others := differing(PAGE.read_text(), name, table):
-                _say("not in docs/simulator.md:", *others)
+                _say(f"not in {PAGE.name}:", *others)
                 same = False
     except InputError as error:
         return progress.refused(error)
@@ -101,7 +101,9 @@ def _say(*lines: str) -> None:
 
 
 def _parsed(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Write the tables of docs/simulator.md, or check them.")
+    parser = argparse.ArgumentParser(
+        description="Write the tables of docs/designs/0027-policies-compared.md, or check them."
+    )
     parser.add_argument("--traces", type=Path, default=os.environ.get("BENCH_TRACE_DIR") or None)
     parser.add_argument("--only", action="append", choices=[*TRACES], help="leave the others as they are")
     parser.add_argument("--processes", type=int, default=1, help="so many policies at a time, 200 MB each")

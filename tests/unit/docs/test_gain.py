@@ -32,8 +32,10 @@ DATA: dict[str, Any] = {
 }
 
 
-def test_the_page_has_the_table_of_the_data() -> None:
-    assert draw_gain.table(json.loads(draw_gain.DATA.read_text())) in (ROOT / "docs" / "simulator.md").read_text()
+def test_the_pages_have_the_tables_of_the_data() -> None:
+    data = json.loads(draw_gain.DATA.read_text())
+    assert f"\n\n{draw_gain.table(data)}\n" in (ROOT / "docs" / "designs" / "0027-policies-compared.md").read_text()
+    assert f"\n\n{draw_gain.table(data, SHOWN_DAY)}\n" in (ROOT / "docs" / "simulator.md").read_text()
 
 
 def test_the_data_has_every_policy_on_every_day() -> None:

@@ -1,4 +1,4 @@
-"""docs/simulator.md says what the simulator prints and takes, and has a place for the tables."""
+"""docs/simulator.md says what the simulator prints and takes, and a design note has a place for the tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from docs.simulate_table import PAGE, differing, main, markers, replaced, study_
 
 pytestmark = pytest.mark.slow
 
-TEXT = PAGE.read_text()
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+TEXT, TABLES = (DOCS / "simulator.md").read_text(), PAGE.read_text()
 KEYS = {field.name for kind in (Figures, SizeFigures) for field in fields(kind)}
 
 
@@ -56,24 +57,24 @@ def test_the_example_of_own_demand_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TRACES)
 def test_there_is_a_place_for_every_table(name: str) -> None:
     begin, end = markers(name)
-    changed = replaced(TEXT, name, "### new \\1\n")
+    changed = replaced(TABLES, name, "### new \\1\n")
     assert changed.count(f"{begin}### new \\1\n{end}") == 1
-    assert replaced(changed, name, "x") == replaced(TEXT, name, "x")
+    assert replaced(changed, name, "x") == replaced(TABLES, name, "x")
     with pytest.raises(ValueError, match="no markers"):
-        replaced(TEXT, "elsewhere", "")
+        replaced(TABLES, "elsewhere", "")
 
 
 @pytest.mark.parametrize("name", TRACES)
 def test_a_check_names_the_lines_that_are_others(name: str) -> None:
     begin, end = markers(name)
-    table = TEXT.partition(begin)[2].partition(end)[0]
+    table = TABLES.partition(begin)[2].partition(end)[0]
     rows = [line for line in table.splitlines() if line.startswith("| none |")]
     assert len(rows) == 1
-    assert differing(TEXT, name, table) == []
-    assert differing(TEXT, name, rows[0]) == []
-    assert differing(TEXT, name, table.replace(rows[0], "| none | 1 |")) == ["| none | 1 |"]
+    assert differing(TABLES, name, table) == []
+    assert differing(TABLES, name, rows[0]) == []
+    assert differing(TABLES, name, table.replace(rows[0], "| none | 1 |")) == ["| none | 1 |"]
     with pytest.raises(ValueError, match="no markers"):
-        differing(TEXT, "elsewhere", table)
+        differing(TABLES, "elsewhere", table)
 
 
 def test_policies_beside_each_other_give_the_figures_of_policies_in_turn() -> None:
@@ -88,7 +89,7 @@ def test_policies_beside_each_other_give_the_figures_of_policies_in_turn() -> No
 def test_what_would_spoil_the_page_is_refused(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         main(words)
-    assert PAGE.read_text() == TEXT
+    assert PAGE.read_text() == TABLES
 
 
 def test_without_the_folder_nothing_is_written(
@@ -97,9 +98,9 @@ def test_without_the_folder_nothing_is_written(
     monkeypatch.delenv("BENCH_TRACE_DIR", raising=False)
     assert main([]) == 1
     assert "--traces" in capsys.readouterr().err
-    assert PAGE.read_text() == TEXT
+    assert PAGE.read_text() == TABLES
 
 
 def test_links_lead_somewhere() -> None:
     for link in re.findall(r"\]\(([^)#]+)", TEXT):
-        assert (PAGE.parent / link).is_file()
+        assert (DOCS / link).is_file()
