@@ -254,8 +254,13 @@ def _of_runs(facts: Facts, index: int, pod: Pod | None) -> list[Finding]:
     found = []
     if pod is not None and pod.spec.node_name:
         found.append(Finding("node", pod.spec.node_name))
+    runs = []
     if again := retries_of(facts.job).get(index, 0):
-        found.append(Finding("runs", f"started again {plural(again, 'time')}, as its program failed"))
+        runs.append(f"started again {plural(again, 'time')}, as its program failed")
+    if pod is not None and names.ANNOTATION_INTERRUPTED in pod.metadata.annotations:
+        runs.append("the last run was interrupted")
+    if runs:
+        found.append(Finding("runs", "; ".join(runs)))
     return found
 
 

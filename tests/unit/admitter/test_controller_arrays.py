@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_kube.resources import JOBS, PODS
+from scavenger_api.times import format_time
+from scavenger_kube.errors import Forbidden
+from scavenger_kube.resources import JOBS, NODES, PODS
 
 from .harness import NS, Harness, empty_harness
 from .test_managed_jobs import pods_stop
+from .test_queue_controller import queue
 
 pytestmark = pytest.mark.slow
 
@@ -166,11 +172,204 @@ async def test_a_pod_of_others_with_the_name_of_a_task_holds_only_that_back() ->
         assert sets(c)["completedIndexes"] == "0,2"
 
 
-async def test_deleted_while_it_runs() -> None:
+def to_running(c: Harness) -> None:
+    c.node()
+
+
+def to_waiting(c: Harness) -> None:
+    """There is no node."""
+
+
+def to_starting(c: Harness) -> None:
+    c.kubelet = False
+    c.node()
+
+
+def to_suspended(c: Harness) -> None:
+    c.node()
+    c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda body: body["spec"].update(suspend=True))
+
+
+def to_completed(c: Harness) -> None:
+    c.node()
+    tick = c.tick
+
+    def ticked() -> None:
+        tick()
+        c.succeed("sweep")
+
+    c.tick = ticked  # type: ignore[method-assign]
+
+
+def to_failed(c: Harness) -> None:
+    c.node()
+    tick = c.tick
+
+    def ticked() -> None:
+        tick()
+        for pod in c.pods("sweep"):
+            if pod["status"].get("phase") == "Running":
+                c.end(pod, 1)
+
+    c.tick = ticked  # type: ignore[method-assign]
+
+
+def to_interrupted(c: Harness) -> None:
+    """All tasks run, and then their node goes away with them."""
+    c.node()
+    tick = c.tick
+
+    def ticked() -> None:
+        tick()
+        if len(alive(c)) == 3 and c.phase("sweep") == "Running":
+            c.api.edit(NODES, None, "n1", lambda body: body["spec"].update(unschedulable=True))
+            for pod in c.pods("sweep"):
+                c.delete_pod(pod)
+
+    c.tick = ticked  # type: ignore[method-assign]
+
+
+PHASES = [to_waiting, to_starting, to_running, to_interrupted, to_suspended, to_completed, to_failed]
+
+
+@pytest.mark.parametrize("way", PHASES)
+async def test_deleted_in_every_phase(way: Callable[[Harness], None]) -> None:
+    phase = way.__name__.removeprefix("to_").capitalize()
+    async with empty_harness() as c:
+        c.admitter()
+        c.submit("sweep", array={"tasks": 3})
+        way(c)
+        await c.until(lambda: c.phase("sweep") == phase)
+        await c.pass_time(5)
+        await c.user().delete(SCAVENGERJOBS, NS, "sweep")
+        await c.until(lambda: not c.held())
+        before = tasks_ever(c)
+        await c.pass_time(20)
+        assert tasks_ever(c) == before, "nothing starts any more"
+
+
+@pytest.mark.parametrize("way", [to_waiting, to_starting, to_running, to_interrupted])
+async def test_suspended_in_every_phase(way: Callable[[Harness], None]) -> None:
+    phase = way.__name__.removeprefix("to_").capitalize()
+    async with empty_harness() as c:
+        c.admitter()
+        c.submit("sweep", array={"tasks": 3})
+        way(c)
+        await c.until(lambda: c.phase("sweep") == phase)
+        before = c.status("sweep").get("interruptedCount", 0)
+        c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda body: body["spec"].update(suspend=True))
+        await c.until(lambda: c.phase("sweep") == "Suspended" and not c.pods("sweep"))
+        assert c.status("sweep").get("interruptedCount", 0) == before
+
+
+@pytest.mark.parametrize("way", PHASES)
+async def test_another_admitter_takes_over_in_every_phase(way: Callable[[Harness], None]) -> None:
+    phase = way.__name__.removeprefix("to_").capitalize()
+    async with empty_harness() as c:
+        first = c.admitter()
+        c.submit("sweep", array={"tasks": 3})
+        way(c)
+        await c.until(lambda: c.phase("sweep") == phase)
+        tasks, count = tasks_ever(c), c.status("sweep").get("interruptedCount", 0)
+        await first.kill()
+        c.admitter()
+        await c.pass_time(30)
+        assert c.phase("sweep") == phase
+        assert (tasks_ever(c), c.status("sweep").get("interruptedCount", 0)) == (tasks, count)
+
+
+# --- how many run ---
+
+
+async def test_the_most_that_run_at_a_time_grows_and_shrinks() -> None:
     async with empty_harness() as c:
         c.node()
         c.admitter()
-        c.submit("sweep", array={"tasks": 3})
-        await c.until(lambda: len(alive(c)) == 3 and c.phase("sweep") == "Running")
-        await c.user().delete(SCAVENGERJOBS, NS, "sweep")
-        await c.until(lambda: not c.held())
+        c.submit("sweep", array={"tasks": 10, "maxRunning": 4})
+        await c.until(lambda: len(alive(c)) == 4)
+
+        def most(number: int) -> None:
+            c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda body: body["spec"]["array"].update(maxRunning=number))
+
+        await c.pass_time(100)
+        most(7)
+        await c.until(lambda: len(alive(c)) == 7)
+        await c.pass_time(100)
+        for name, seconds in {"sweep-1": 90, "sweep-2": 5, "sweep-5": 10}.items():
+            checkpoint(c, name, seconds)
+        await c.pass_time(1)
+        most(5)
+        await c.until(lambda: len(alive(c)) == 5)
+        await c.pass_time(30)
+        left = {f"sweep-{index}" for index in range(7)}
+        assert set(alive(c)) == left - {"sweep-2", "sweep-5"}, "those that saved their work last went"
+        assert c.status("sweep")["interruptedCount"] == 2
+        most(7)
+        await c.until(lambda: set(alive(c)) == left)
+        assert c.most_at_once("sweep") == 7
+
+
+def checkpoint(c: Harness, pod: str, seconds: float) -> None:
+    """A task reports that it saved its work so many seconds ago."""
+    at = format_time(c.clock.now() - timedelta(seconds=seconds))
+    c.api.edit(
+        PODS, NS, pod, lambda body: body["metadata"]["annotations"].update({names.ANNOTATION_LAST_CHECKPOINT: at})
+    )
+
+
+async def test_a_quota_is_used_up_and_asked_for_less_and_less() -> None:
+    async with empty_harness() as c:
+        c.node()
+        left = 5
+
+        def admission(body: dict[str, Any]) -> None:
+            nonlocal left
+            if body["kind"] == "Pod":
+                if not left:
+                    said = f'pods "{body["metadata"]["name"]}" is forbidden: exceeded quota: small, limited: pods=5'
+                    raise Forbidden(HTTPStatus.FORBIDDEN, "Forbidden", said)
+                left -= 1
+
+        c.admission = admission
+        instance = c.admitter()
+        c.submit("sweep", array={"tasks": 60})
+        await c.until(lambda: len(alive(c)) == 5)
+        attempt = instance.admitter._records[f"{NS}/sweep"].attempt
+        asked: list[int] = []
+
+        def ask() -> bool:
+            if attempt.most is not None and asked[-1:] != [attempt.most]:
+                asked.append(attempt.most)
+            return attempt.most == 1
+
+        await c.until(ask, limit=3000)
+        assert asked == [30, 15, 7, 3, 1]
+        assert len(alive(c)) == 5
+        assert c.events("StartFailed")
+        left = 100
+        await c.until(lambda: len(alive(c)) == 60, limit=2000)
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("sweep") == "Completed")
+        assert tasks_ever(c) == sorted(f"sweep-{index}" for index in range(60)), "no task ran twice"
+
+
+async def test_a_task_that_came_back_is_not_the_next_to_go_for_another_queue() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="10.1")
+        queue(c, "a")
+        queue(c, "b")
+        c.admitter(fallback_admission_percent=100)
+        c.submit("sweep", queue="a", cpu="1", array={"tasks": 10}, interruptionAfter="1h")
+        await c.until(lambda: len(alive(c)) == 10)
+        await c.pass_time(300)
+        (victim,) = [pod for pod in c.pods("sweep") if pod["metadata"]["name"] == "sweep-4"]
+        c.api.edit(NODES, None, "n1", lambda body: body["spec"].update(unschedulable=True))  # as a drain does
+        c.delete_pod(victim)
+        await c.until(lambda: sets(c)["interruptedIndexes"] == "4")
+        c.api.edit(NODES, None, "n1", lambda body: body["spec"].update(unschedulable=False))
+        await c.until(lambda: len(alive(c)) == 10)
+        await c.pass_time(15)
+        c.submit("other", queue="b", cpu="1")
+        await c.until(lambda: c.phase("other") == "Running")
+        assert len(alive(c)) == 9
+        assert "sweep-4" in alive(c), "it had the least to lose"

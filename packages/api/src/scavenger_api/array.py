@@ -42,8 +42,8 @@ class ArraySpec(Model):
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS, **_COUNT)]
     """Tasks of the array. Each has an index, from 0 on, as SCAVENGER_TASK."""
     max_running: Annotated[int | None, Field(ge=1, le=MAX_TASKS, **_COUNT)] = None
-    """At most so many tasks run at a time; by default as many as there is capacity for. May change at any time. Tasks
-    that run already go on."""
+    """At most so many tasks run at a time; by default as many as there is capacity for. May change at any time. A
+    smaller number stops the tasks with the least unsaved work."""
     fail_fast: bool = False
     """The first task that fails makes the array Failed, and the others are stopped. By default they go on."""
     retry: Annotated[int, Field(ge=0, le=2**31 - 1, **_COUNT)] = 0

@@ -58,6 +58,8 @@ MANAGED_BY: Final = "scavenger.dev/admitter"
 """spec.managedBy of the Jobs whose pods the admitter creates."""
 ANNOTATION_RUN: Final = f"{GROUP}/run"
 ANNOTATION_RESTARTS: Final = f"{GROUP}/restarts"
+ANNOTATION_INTERRUPTED: Final = f"{GROUP}/interrupted"
+"""On the pod of a task whose last run others interrupted."""
 
 SERVICE_PREFIX: Final = "sj-"
 """Before the name of a gang, the name of the headless Service of its pods. That must begin with a letter

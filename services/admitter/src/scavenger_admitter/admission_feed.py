@@ -141,7 +141,8 @@ class AdmissionFeed:
             self._release(key)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
             not_before, first = attempt.starts_from(now), outcome.interrupted_waits
-            self._state.apply_candidate(self._candidate(job, not_before, tasks=outcome.startable, interrupted=first))
+            tasks = min(outcome.startable, attempt.most or outcome.startable)
+            self._state.apply_candidate(self._candidate(job, not_before, tasks=tasks, interrupted=first))
             self._wakeups.admit()
         else:
             self._state.delete_candidate(key)
@@ -163,6 +164,8 @@ class AdmissionFeed:
         attempt = self._records[key].attempt
         if refusal is not None:
             attempt.refuse(refusal, self._clock.monotonic())
+        elif complete:
+            attempt.accept()
         else:
             attempt.reset()
         if not complete or refusal is not None:

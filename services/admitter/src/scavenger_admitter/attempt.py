@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.indexes import MAX_TASKS
 from scavenger_api.times import micros
 from scavenger_kube.kinds import Job
 from scavenger_runtime.clock import Clock
@@ -70,6 +71,8 @@ class Attempt:
     """The next start is not before this, on the monotonic clock."""
     not_before: int = 0
     """The same as the wall clock had it, microseconds since the epoch."""
+    most: int | None = None
+    """The next start of an array is of no more tasks than this: capacity that is granted and not used is for nobody."""
 
     @property
     def under_way(self) -> bool:
@@ -98,8 +101,16 @@ class Attempt:
         self.observe(shown)
 
     def refuse(self, refusal: Refusal, now: float) -> None:
-        """The API server did not take the pods of tasks."""
+        """The API server did not take the pods of tasks: half as many are tried next."""
+        if self.start is not None:
+            self.most = max(1, len(self.start.nodes) // 2)
         self.stage, self.since, self.refusal = Stage.REFUSED, now, refusal
+
+    def accept(self) -> None:
+        """The API server has taken the pods of tasks: twice as many may be tried next, up to all of them."""
+        if self.most is not None:
+            self.most = 2 * self.most if self.most < MAX_TASKS else None
+        self.reset()
 
     def observe(self, shown: Job | None) -> None:
         """The informer shows this Job. One of another run, or of somebody else, is in the way of ours."""

@@ -244,6 +244,8 @@ def running_task(job: ScavengerJob, pod: Pod) -> RunningJob | None:
         since=micros(checkpoint if checkpoint is not None else started),
         started=micros(started),
         interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
+        # When others interrupted a task is kept nowhere: not after this run of it began.
+        interrupted_at=micros(started) if names.ANNOTATION_INTERRUPTED in meta.annotations else 0,
         computes_with=tuple(sorted(job.spec.requests.items())),
     )
 

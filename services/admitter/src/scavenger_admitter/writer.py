@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
+from scavenger_api.indexes import parse_indexes
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.times import format_time
@@ -300,10 +301,15 @@ class Writer:
         """
         action = confirmed.value
         batch = await self._job_of_array(job, action.job)
-        affinity = task_affinity(batch["spec"]["template"], target)
+        affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
+        interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
+
+        def made(index: int) -> dict[str, Any]:
+            back = bool(interrupted >> index & 1)
+            return pod_of_task(batch, index, queue=job.spec.queue, affinity=affinity, interrupted=back)
+
         for indexes in _waves(action.indexes):
-            pods = ((one, pod_of_task(batch, one, queue=job.spec.queue, affinity=affinity)) for one in indexes)
-            await _all(self._create_task(batch, index, pod, answered) for index, pod in pods)
+            await _all(self._create_task(batch, index, made(index), answered) for index in indexes)
 
     async def _job_of_array(self, job: ScavengerJob, action: CreateJob) -> dict[str, Any]:
         namespace = job.metadata.namespace

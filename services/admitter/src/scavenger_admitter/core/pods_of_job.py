@@ -29,7 +29,9 @@ def pods_of_job(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_pod(batch, index) for index in range(batch["spec"].get("parallelism", 1))]
 
 
-def pod_of_task(batch: Mapping[str, Any], index: int, *, queue: str, affinity: Mapping[str, Any]) -> dict[str, Any]:
+def pod_of_task(
+    batch: Mapping[str, Any], index: int, *, queue: str, affinity: Mapping[str, Any], interrupted: bool = False
+) -> dict[str, Any]:
     """The pod of a task. Its name has no suffix: the API server refuses a second one, whoever tries
     (docs/designs/0023-arrays.md).
 
@@ -38,11 +40,14 @@ def pod_of_task(batch: Mapping[str, Any], index: int, *, queue: str, affinity: M
         index: of the task.
         queue: that its array is in now; the template names the one that it was in when its Job was created.
         affinity: of the pod, in place of what the template has.
+        interrupted: whether others interrupted the last run of the task; its pod says so.
     """
     pod = _pod(batch, index)
     meta, spec = pod["metadata"], pod["spec"]
     meta["name"] = f"{batch['metadata']['name']}-{index}"
     meta["labels"] |= {names.LABEL_TASK: str(index), names.LABEL_QUEUE: queue}
+    if interrupted:
+        meta["annotations"][names.ANNOTATION_INTERRUPTED] = "true"
     own = {
         names.ENV_TASK: str(index),
         names.ENV_TASKS: str(batch["spec"]["completions"]),
