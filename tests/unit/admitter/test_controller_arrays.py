@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_api.times import format_time
+from scavenger_api.times import format_time, parse_time
 from scavenger_kube.errors import Forbidden
 from scavenger_kube.resources import JOBS, NODES, PODS
 
@@ -373,3 +376,88 @@ async def test_a_task_that_came_back_is_not_the_next_to_go_for_another_queue() -
         await c.until(lambda: c.phase("other") == "Running")
         assert len(alive(c)) == 9
         assert "sweep-4" in alive(c), "it had the least to lose"
+
+
+# --- killed at random ---
+
+
+@dataclass
+class Life:
+    """A pod of a task, as the history of the API server has it: moments in seconds, `saved` of its last checkpoint."""
+
+    task: str
+    started: float
+    ended: float
+    saved: float
+    code: int
+
+    @property
+    def useful(self) -> float:
+        """Seconds that were not computed in vain."""
+        if self.code == 0:
+            return self.ended - self.started
+        return self.saved - self.started if self.started < self.saved <= self.ended else 0.0
+
+
+def lives(c: Harness) -> list[Life]:
+    """Of all pods there have ever been of which a container ran."""
+    last = {}
+    for entry in c.api.store.history:
+        obj = entry.new or entry.old
+        if entry.kind.plural == "pods" and obj is not None:
+            last[obj["metadata"]["uid"]] = obj
+    return [_life(pod) for pod in last.values() if pod["status"].get("containerStatuses")]
+
+
+def _life(pod: dict[str, Any]) -> Life:
+    meta, state = pod["metadata"], pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    asked = _seconds(meta.get("deletionTimestamp")) if state["exitCode"] else 0.0
+    ended = _seconds(state["finishedAt"])
+    saved = _seconds(meta.get("annotations", {}).get(names.ANNOTATION_LAST_CHECKPOINT))
+    ended = min(asked, ended) if asked else ended
+    return Life(meta["labels"][names.LABEL_TASK], _seconds(state["startedAt"]), ended, saved, state["exitCode"])
+
+
+def _seconds(stamp: str | None) -> float:
+    at = parse_time(stamp)
+    return at.timestamp() if at is not None else 0.0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_whatever_is_killed_each_task_is_done_once_and_the_books_are_true(seed: int) -> None:
+    chosen = random.Random(seed)
+    async with empty_harness() as c:
+        c.node()
+        admitter = c.admitter()
+        c.submit("sweep", cpu="1", array={"tasks": 120, "maxRunning": 40}, interruptionAfter="2h")
+        killed, restarts = 0, 0
+        for _ in range(400):
+            if c.phase("sweep") == "Completed":
+                break
+            await c.pass_time(chosen.uniform(0.1, 8))
+            for pod in c.pods("sweep"):
+                if pod["status"].get("phase") != "Running" or "deletionTimestamp" in pod["metadata"]:
+                    continue
+                match chosen.random():
+                    case luck if luck < 0.05:
+                        c.delete_pod(pod)
+                        killed += 1
+                    case luck if luck < 0.3:
+                        checkpoint(c, pod["metadata"]["name"], 0)
+                    case luck if luck < 0.5:
+                        c.end(pod)
+            if chosen.random() < 0.4:
+                await admitter.kill()
+                admitter = c.admitter()
+                restarts += 1
+        await c.until(lambda: c.phase("sweep") == "Completed" and not c.held())
+        assert killed > 5
+        assert restarts > 2
+        ran = lives(c)
+        assert Counter(one.task for one in ran if one.code == 0) == Counter(str(index) for index in range(120))
+        status = c.status("sweep")
+        assert sets(c)["completedIndexes"] == "0-119"
+        assert status["interruptedCount"] == sum(one.code != 0 for one in ran) >= killed
+        computed = sum(one.ended - one.started for one in ran)
+        assert status["usefulCPUSeconds"] + status["lostCPUSeconds"] == pytest.approx(computed)
+        assert status["usefulCPUSeconds"] == pytest.approx(sum(one.useful for one in ran))
