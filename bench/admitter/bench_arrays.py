@@ -5,11 +5,16 @@
 - arrays.100000_cycle_seconds: a cycle that starts as many as one may (5,000 pods); processor time, the least of five.
 - arrays.100000_full_cycle_seconds: a cycle that finds no room.
 - arrays.cycle_ratio_to_jobs: the first cycle ÷ the same with 100,000 jobs of one pod in the place of the array.
+- arrays.100000_mb: what the admitter allocates for an array whose status is as large as one can be, from its bytes to
+  its next status; without pods, which cost what the pods of jobs do.
 """
 
 from __future__ import annotations
 
+import json
+import random
 import time
+import tracemalloc
 from typing import Any, Final
 
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
@@ -17,7 +22,14 @@ from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle.array.tasks import Tasks
+from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_api.indexes import all_of
+from scavenger_api.job import ScavengerJob
 from scavenger_testing import builders
+from scavenger_testing.builders import scavengerjob_dict
+from scavenger_testing.clock import START
 
 NODES: Final = 2_000
 CORES: Final = 50
@@ -37,6 +49,7 @@ def run() -> list[dict[str, Any]]:
     return [
         {"name": "arrays.100000_cycle_seconds", "value": seconds, "unit": "s", "goal": "<= 0.5"},
         {"name": "arrays.100000_full_cycle_seconds", "value": full, "unit": "s", "goal": "<= 0.5"},
+        {"name": "arrays.100000_mb", "value": _megabytes(), "unit": "MB", "goal": "<= 100"},
         {"name": "arrays.cycle_ratio_to_jobs", "value": seconds / jobs, "unit": "ratio", "goal": None},
     ]
 
@@ -66,3 +79,23 @@ def _cycle(*, array: bool, full: bool = False) -> tuple[float, AdmissionPlan]:
 def _job(queue: str, number: int, tasks: int = 0) -> Candidate:
     uid = f"{queue}{number:06}"
     return Candidate(f"ns/{queue}-{number}", uid, queue, ONE, queued_at=number + 1, tasks=tasks)
+
+
+def _megabytes() -> float:
+    """The most that is allocated at a time."""
+    rng = random.Random(1)
+    completed = rng.getrandbits(TASKS)
+    failed = all_of(TASKS) & ~completed & rng.getrandbits(TASKS)
+    retries = {index: rng.randrange(1, 16) for index in range(TASKS)}
+    array = Tasks(TASKS, completed, failed, retries=retries).status(0)
+    fields = scavengerjob_dict("a", array={"tasks": TASKS}, phase="Running", status={"array": array.to_dict()})
+    body = json.dumps(fields)
+    tracemalloc.start()
+    seen = Observation(
+        job=ScavengerJob.model_validate_json(body), batch=None, pods=(), nodes={}, now=START, name_used=False
+    )
+    made = plan_array(seen)
+    assert made.startable
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most / 2**20
