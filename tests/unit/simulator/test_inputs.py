@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,22 @@ def test_own_demand_is_written_as_in_kubernetes(tmp_path: Path) -> None:
     )
 
 
+def test_an_array_is_as_many_jobs(tmp_path: Path) -> None:
+    header = "name,submitted,work,cpu,memory,tasks"
+    path = written(tmp_path / "jobs.csv", [header, "sweep,1h,90m,2,1Gi,3", "one,1h,90m,2,1Gi,", "late,2d,90m,2,1Gi,9"])
+    found = read_demand(path, DAY)
+    assert [job.name for job in found] == ["sweep[0]", "sweep[1]", "sweep[2]", "one"]
+    assert {(job.submitted, job.work_seconds, job.pods, job.cpu_milli) for job in found} == {(3600, 5400, 1, 2000)}
+    assert len({replace(job, name="") for job in found[:3]}) == 1, "what the line leaves open is drawn for all tasks"
+
+
 @pytest.mark.parametrize(
     ("header", "line", "field"),
     [
+        ("name,submitted,work,cpu,memory,tasks", "a,0,600,2,1Gi,0", "tasks"),
+        ("name,submitted,work,cpu,memory,tasks", "a,0,600,2,1Gi,100001", "tasks"),
+        ("name,submitted,work,cpu,memory,pods,tasks", "a,0,600,2,1Gi,2,3", "tasks"),
+        ("name,submitted,work,cpu,memory,tasks", "a,0,600,2,1Gi,2\na[1],0,600,2,1Gi,", "name"),
         ("name,submitted,work,cpu", "", "memory"),
         ("name,submitted,work,cpu,memory,colour", "", "colour"),
         ("name,submitted,work,cpu,memory", "a,0,600,two,1Gi", "cpu"),

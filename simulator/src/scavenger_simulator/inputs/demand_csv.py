@@ -1,13 +1,19 @@
-"""Demand of one's own, as CSV: a line for each job, quantities and durations written as in Kubernetes."""
+"""Demand of one's own, as CSV: a line for each job, quantities and durations written as in Kubernetes.
+
+A line with `tasks` is an array. Admission gives an array what it would give as many jobs of one pod
+(docs/designs/0023-arrays.md), so its tasks are such jobs here: NAME[0], NAME[1] and so on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from scavenger_api.indexes import MAX_TASKS
 from scavenger_api.quantity import QuantityError, millis, units
+from scavenger_domain.gang import task_unit
 
 from scavenger_simulator.inputs.distributions import parse_value
 from scavenger_simulator.inputs.habits import LONGEST_INTERVAL, Habits
@@ -21,7 +27,8 @@ MOST_PODS: Final = 10_000
 """Of a job."""
 
 REQUIRED: Final = ("name", "submitted", "work", "cpu", "memory")
-OPTIONAL: Final = ("queue", "pods", "interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
+OF_A_RUN: Final = ("interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
+OPTIONAL: Final = ("queue", "pods", "tasks", *OF_A_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +51,23 @@ def read_demand(
     found: dict[str, ScavengerDemand] = {}
     for row in rows(path, REQUIRED, OPTIONAL):
         name = row.text("name")
-        if name in found:
-            raise row.error("name", f"{name!r} is there twice", "give each job a name of its own")
         submitted = _of(row, "submitted", parse_value, "write seconds, or a duration such as 90m")
         job = _job(row, name, submitted - window.start, seed, habits or Habits())
-        if window.start <= submitted < window.end:
-            found[name] = job
+        for one in _names(row, name):
+            if one in found:
+                raise row.error("name", f"{name!r} is there twice", "give each job a name of its own")
+            if window.start <= submitted < window.end:
+                found[one] = replace(job, name=one)
     return tuple(found.values())
+
+
+def _names(row: Row, name: str) -> list[str]:
+    """Of the jobs that a line is."""
+    if not row.text("tasks", ""):
+        return [name]
+    if row.text("pods", "1") != "1":
+        raise row.error("tasks", "a job of several pods has no tasks", "leave pods or tasks out")
+    return [task_unit(name, str(task)) for task in range(round(row.number("tasks", least=1, most=MAX_TASKS)))]
 
 
 def _job(row: Row, name: str, submitted: float, seed: int, habits: Habits) -> ScavengerDemand:
@@ -61,11 +78,7 @@ def _job(row: Row, name: str, submitted: float, seed: int, habits: Habits) -> Sc
     for field, value in (("work", work), ("cpu", cpu), ("memory", memory)):
         if value <= 0:
             raise row.error(field, f"{row.text(field)!r} is nothing", "write a value above 0")
-    given = {
-        field: _of(row, field, parse_value, duration)
-        for field in ("interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
-        if row.text(field, "")
-    }
+    given = {field: _of(row, field, parse_value, duration) for field in OF_A_RUN if row.text(field, "")}
     for field in ("interruption_after", "checkpoint_every"):
         if field in given and not 1 <= given[field] <= LONGEST_INTERVAL:
             raise row.error(field, f"{row.text(field)!r} is out of range", "write a duration from 1s to 7d")
