@@ -160,7 +160,7 @@ def cpu_account(job: Job, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> 
     useful, lost = job.status.useful_cpu_seconds, job.status.lost_cpu_seconds
     share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
     parts = [f"{cpu_time(useful)} useful", f"{cpu_time(lost)} lost{share}"]
-    if job.phase == Phase.RUNNING:
+    if job.has_risk:
         # Without the prioritizer nobody here knows what was really used.
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
         parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now, weights))} at risk")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from scavenger_api.quantity import QuantityError, readable_amounts
-from scavenger_api.states import Phase
 
 from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.words import age, cpu_time, short_amount
@@ -36,12 +35,12 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
     ]
     if wide:
         row += [
-            str(job.spec.parallelism),
+            str(job.pods),
             status.array.progress,
             *gang_amounts(job),
             job.spec.capacity,
             job.preemption_class,
-            cpu_time(job.at_risk(now)) if job.phase == Phase.RUNNING else "",
+            cpu_time(job.at_risk(now)) if job.has_risk else "",
             age(status.last_checkpoint_timestamp, now),
             status.message.replace("\n", " "),
         ]
@@ -56,12 +55,12 @@ def displayed_phase(job: Job) -> str:
 
 
 def gang_amounts(job: Job) -> tuple[str, str]:
-    """CPU and memory of the whole gang."""
+    """CPU and memory of the whole gang, or of all tasks that run."""
     try:
         asked = job.spec.requests
     except QuantityError:
         return "?", "?"
-    count = job.spec.parallelism
+    count = job.pods
     return short_amount("cpu", asked.get("cpu", 0) * count), short_amount("memory", asked.get("memory", 0) * count)
 
 

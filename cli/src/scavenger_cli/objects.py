@@ -141,14 +141,24 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     def preemption_class(self) -> str:
         """Whether ordinary pods take it first, while it runs. Its pods are born preemptible, and the prioritizer writes
         what differs from that."""
-        return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.phase == Phase.RUNNING else ""
+        return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.has_risk else ""
+
+    @property
+    def has_risk(self) -> bool:
+        """Whether it has a figure of what it would lose: an array has one for each task."""
+        return self.phase == Phase.RUNNING and self.spec.array is None
+
+    @property
+    def pods(self) -> int:
+        """The pods that it is for; of an array that runs, those that run."""
+        return max(1, self.status.array.running) if self.spec.array is not None else self.spec.parallelism
 
     def at_risk(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
         """Core-seconds lost if the job went now, where an accelerator counts as so many cores: by the rule of the
         prioritizer, with the start-up cost and the trusted interval that the services have unless told otherwise. What
         the prioritizer wrote is minutes old. It stands for jobs on reclaimed capacity, whose real use it alone knows.
         """
-        if self.phase != Phase.RUNNING:
+        if not self.has_risk:
             return 0.0
         written = self.status.preemption.running_priority
         safe, start = self.safe_until(now), self.started_at

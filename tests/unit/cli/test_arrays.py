@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from scavenger_api import names
 from scavenger_api.times import format_time
+from scavenger_cli.details import cpu_account
 from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause, Explanation, Facts
+from scavenger_cli.lists import job_header, job_row
 from scavenger_cli.tasks import explain_array, explain_task
 from scavenger_kube.kinds import Pod
 from scavenger_testing.builders import condition, pod_dict, running, scavengerjob_dict, terminated
@@ -77,6 +79,18 @@ def test_logs_of_a_task(server: Server, sj: Run) -> None:
     server.on(f"{PODS}/sweep-7/log", Answer(lines=[b"2026-01-05T12:00:00.000000000Z step 12"]))
     assert sj("logs", "sweep[7]")[:2] == (0, "step 12\n")
     assert sj("logs", "sweep[x]")[0] == 2
+
+
+def test_a_list_has_what_all_tasks_take_and_no_figure_of_one() -> None:
+    status = {"array": {"progress": "40/100", "completed": 40, "running": 30}, "runningTimestamps": [ago(9000)]}
+    job = cases.job("sweep", phase="Running", status=status, array={"tasks": 100}, cpu="2", memory="1Gi")
+    header, cells = job_header(wide=True, namespaces=False), job_row(job, cases.NOW, wide=True, namespaces=False)
+    row = dict(zip(header, cells, strict=True))
+    assert (row["PODS"], row["TASKS"], row["CPU"], row["MEMORY"]) == ("30", "40/100", "60", "30Gi")
+    assert (row["AT-RISK"], row["CLASS"]) == ("", "")
+    assert "at risk" not in cpu_account(job, cases.NOW)
+    waiting = cases.job("sweep", array={"tasks": 100}, cpu="2")
+    assert waiting.pods == 1, "what its next task asks for"
 
 
 # --- why ---
