@@ -55,7 +55,7 @@ API_HEADER: Final = f"""\
 
 Every field of `{names.API_VERSION}`, with its type, its default, and what the API server accepts. A dot leads into an
 object, `[]` into the entries of a list. Fields of a ScavengerJob's spec that are not called changeable stay as they
-were created; `kubectl explain sj.spec` says the same of the definitions of a cluster.
+were created; `kubectl explain sj.spec` says the same of the CRDs of a cluster.
 """
 KINDS: Final = (("ScavengerJob", "sj", crd.job_crd), ("ScavengerQueue", "sq", crd.queue_crd))
 LIMITS: Final = (
@@ -239,9 +239,9 @@ def words_of(settings: type[ServiceSettings], name: str, schema: Schema) -> str:
 EVENTS_HEADER: Final = f"""\
 {MARK}# Events
 
-What the services tell a person about an object, in `kubectl describe` and `kubectl get events`. Repetitions within ten
+What the components tell about an object, in `kubectl describe` and `kubectl get events`. Repetitions within ten
 minutes are a count on the Event that is there, and about one object no more than {BURST} are written at once. The API
-server forgets them after an hour, unless it is told otherwise (`--event-ttl`); nothing of ours decides by them.
+server forgets them after an hour, unless it is told otherwise (`--event-ttl`); no component decides by them.
 
     kubectl get events -A --field-selector reason=Interrupted
 

@@ -34,7 +34,7 @@ SNAPSHOT_WARNING: Final = "SnapshotWarning"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
-        ("CannotStart", _WARNING, "The job does not start before somebody changes it, its queue or the cluster."),
+        ("CannotStart", _WARNING, "The job does not start before it, its queue or the cluster is changed."),
         ("Unreadable", _WARNING, "The admitter cannot read the job, and leaves it and its pods alone."),
         ("Interrupted", _NORMAL, "A run was ended from outside: by what, on which pod, and how much CPU time is lost."),
         (
@@ -48,7 +48,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
             "What `snap` said of the last run of a program: a snapshot that failed or was refused, and why.",
         ),
         ("TaskFailed", _WARNING, "A task of an array failed for good; the other tasks go on, unless failFast is set."),
-        ("StartFailed", _WARNING, "A start did not come off; the job is in line again."),
+        ("StartFailed", _WARNING, "A start did not come off; the job is queued again."),
         ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
         ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),
     ),
@@ -56,26 +56,38 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
         ("Releasing", _NORMAL, "The queue is being deleted: its jobs go first, and then the queue."),
     ),
     (names.REGULATOR, JOB): (
-        (EvictionReason.ABOVE_UPPER, _NORMAL, "It is taken off its nodes, as the load has reached the upper level."),
+        (
+            EvictionReason.ABOVE_UPPER,
+            _NORMAL,
+            "It is taken off its nodes, as the load has reached the eviction threshold.",
+        ),
         (EvictionReason.YIELD, _NORMAL, "It has just written a checkpoint, and is taken off while that costs nothing."),
         (EvictionReason.NODE_MEMORY, _NORMAL, "It is taken off a node that is about to run out of memory."),
         ("BudgetOverridden", _WARNING, "A PodDisruptionBudget refused its eviction; its pod was deleted all the same."),
     ),
     (names.REGULATOR, LEVELS): (
-        (LevelsState.FILLING, _NORMAL, "The load is below the lower level: jobs start."),
+        (LevelsState.FILLING, _NORMAL, "The load is below the low watermark: jobs start."),
         (LevelsState.SPECULATIVE, _NORMAL, "The load is between the levels: more and more jobs may be displaced."),
-        (LevelsState.EVICTING, _NORMAL, "The load has reached the upper level: jobs leave until it is at the lower."),
-        (LevelsState.BLIND, _WARNING, "The load is not known: nothing starts, and nobody is evicted."),
+        (
+            LevelsState.EVICTING,
+            _NORMAL,
+            "The load has reached the eviction threshold: jobs leave until it is at the low watermark.",
+        ),
+        (LevelsState.BLIND, _WARNING, "The load is not known: no job starts, and none is evicted."),
     ),
     (names.REGULATOR, NODE): (
-        ("NodeMemoryShort", _WARNING, "The node is short of memory, and there is nobody whom the regulator may take."),
+        ("NodeMemoryShort", _WARNING, "The node is short of memory, and there is no job that the regulator may take."),
     ),
     (names.PRIORITIZER, LEVELS): (
         ("ClassesKept", _WARNING, "The levels are stale, or cannot be read: running jobs keep their classes."),
         ("ClassesFollow", _NORMAL, "The levels can be read again, and the classes follow them."),
     ),
     (names.SCHEDULER, POD): (
-        ("PreemptedBy", _NORMAL, "The scheduler has made room: for which pod, where, and what its job had at risk."),
+        (
+            "PreemptedBy",
+            _NORMAL,
+            "The scheduler has freed capacity: for which pod, where, and the unsaved work of the job.",
+        ),
     ),
 }
 

@@ -156,7 +156,7 @@ class ScavengerJobSpec(Model):
     """Fields of which only these parts, and that they are there, stay as they were."""
 
     queue: DnsLabel = names.DEFAULT_QUEUE
-    """The ScavengerQueue this job stands in line in. May change while no pod of the job exists."""
+    """The ScavengerQueue of the job. May change while no pod of the job exists."""
     priority: Annotated[int, Field(ge=-10, le=10, json_schema_extra={"format": "int32"})] = 0
     """Among the jobs of its namespace in its queue, the highest goes first. It moves no job of another namespace, and
     has nothing to do with PriorityClasses. May change at any time."""
@@ -240,9 +240,9 @@ class ScavengerJobSpec(Model):
     termination_grace_period_seconds: Annotated[
         int, Field(ge=0, le=MAX_GRACE_SECONDS, json_schema_extra={"format": "int64"})
     ] = names.DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
-    """Seconds between SIGTERM and SIGKILL. An ordinary pod may have to wait this long."""
+    """Seconds between SIGTERM and SIGKILL. A regular pod may have to wait this long."""
     checkpoint_exit_code: Annotated[int | None, Field(ge=1, le=255, json_schema_extra={"format": "int32"})] = None
-    """A container that ends with this code has saved its state and is not done: the job goes back in line, at its old
+    """A container that ends with this code has saved its state and is not done: the job is queued again, at its old
     place, and goes on from there. HTCondor's convention is 85."""
     progress_deadline_intervals: Annotated[int | None, Field(ge=1, le=1000, json_schema_extra={"format": "int32"})] = (
         None
@@ -257,8 +257,8 @@ class ScavengerJobSpec(Model):
     active_deadline_seconds: Annotated[int | None, Field(ge=1, le=2**31 - 1, json_schema_extra={"format": "int64"})] = (
         None
     )
-    """Makes the job Failed when its runs have taken so many seconds together; by default never. Time in line does not
-    count."""
+    """Makes the job Failed when its runs have taken so many seconds together; by default never. Time in the queue does
+    not count."""
     suspend: bool = False
     """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
     ttl_seconds_after_finished: Annotated[
@@ -266,7 +266,7 @@ class ScavengerJobSpec(Model):
     ] = None
     """Deletes the job and all it owns this many seconds after it completed or failed. May change any time."""
     capacity: Capacity = Capacity.GUARANTEED
-    """Guaranteed runs on room nobody has requested; Reclaimed on what others requested and do not use."""
+    """Guaranteed runs on capacity that no pod has requested; Reclaimed on what others requested and do not use."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -472,15 +472,15 @@ class ScavengerJobStatus(Model):
     ] = ()
     interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
     own_interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
-    """How many of the interruptions give no place in line: the job's own user may have caused them, or the job had not
-    computed for a reclaim period since the last one that did."""
+    """How many of the interruptions give no place in the queue: the job's own user may have caused them, or the job had
+    not computed for a reclaim period since the last one that did."""
     earned_queue: Annotated[str | None, Field(max_length=253)] = None
-    """The queue in which the other interruptions give a place in line; in another one they give none."""
+    """The queue in which the other interruptions give a place in the queue; in another one they give none."""
     earned_cpu_seconds: Annotated[Seconds | None, Field(ge=0, alias="earnedCPUSeconds")] = None
-    """Useful and lost CPU time when an interruption last gave a place in line, in core-seconds."""
+    """Useful and lost CPU time when an interruption last gave a place in the queue, in core-seconds."""
     queued_timestamp: MicroTimestamp | None = None
-    """The place in line; moves to now with every interruption and every start that did not come off. A run that ends
-    with checkpointExitCode keeps it, but for a microsecond."""
+    """The place in the queue; moves to now with every interruption and every start that did not come off. A run that
+    ends with checkpointExitCode keeps it, but for a microsecond."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when all pods of the gang were running."""
     interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
@@ -500,7 +500,7 @@ class ScavengerJobStatus(Model):
     active_seconds: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int64"})] = None
     """How long its runs that are over have taken together, where it has activeDeadlineSeconds."""
     priority_start_over_timestamp: Timestamp | None = None
-    """The last moment at which a checkpoint was due; CPU time at risk counts from here."""
+    """The last moment at which a checkpoint was due; unsaved work counts from here."""
     last_checkpoint_timestamp: Timestamp | None = None
     """The last checkpoint the application reported."""
     useful_cpu_seconds: Annotated[Seconds, Field(ge=0, alias="usefulCPUSeconds")] = 0.0
@@ -526,7 +526,7 @@ class ScavengerJobStatus(Model):
 
 
 class ScavengerJob(Model):
-    """A low-priority batch job that runs on idle resources and leaves when an ordinary workload needs them.
+    """A low-priority batch job that runs on idle resources and leaves when a regular workload needs them.
 
     The application writes checkpoints and continues from the last one when it is started again.
     """

@@ -37,7 +37,7 @@ ROOM_MADE: Final = timedelta(minutes=10)
 PHRASES: Final = {
     InterruptionReason.PREEMPTED: "was preempted",
     InterruptionReason.EVICTED: "was evicted",
-    InterruptionReason.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
+    InterruptionReason.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the eviction threshold",
     InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
     InterruptionReason.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
     InterruptionReason.KUBELET_EVICTED: "was evicted by its node",

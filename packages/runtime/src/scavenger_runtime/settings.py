@@ -80,14 +80,14 @@ def option(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
 
 STARTUP_COST: Any = option(
     DEFAULT_STARTUP_COST_SECONDS,
-    "added per core to the time at risk until the first checkpoint after a start",
+    "added per core to the unsaved work until the first checkpoint after a start",
     unit="seconds",
     ge=0,
 )
 MINIMUM_RUN: Any = option(
     False,
     "a job that was interrupted runs for its interruptionAfter, trusted-interval at most, before it is taken again,"
-    " unless ordinary pods need the capacity and no other job makes it; admitter and regulator each have this setting",
+    " unless regular pods need the capacity and no other job makes it; admitter and regulator each have this setting",
 )
 TRUSTED_INTERVAL: Any = option(
     DEFAULT_TRUSTED_INTERVAL_SECONDS,
@@ -99,13 +99,13 @@ TRUSTED_INTERVAL: Any = option(
 RESOURCE_WEIGHTS: Any = option(
     ",".join(f"{name}={weight:g}" for name, weight in DEFAULT_RESOURCE_WEIGHTS.items()),
     "how many cores a core, a GiB or a device is worth where it is said what a job would lose; the largest of a pod "
-    "counts. Set it in the chart scavenger-base, for all services",
+    "counts. Set it in the chart scavenger-base, for all components",
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)
 PRESSED_WRITE_RATE: Any = option(
     4.0,
-    "the same while ordinary pods wait for room, or victims are leaving: then what can wait does",
+    "the same while regular pods wait for capacity, or victims are leaving: then what can wait does",
     unit="requests per second",
     gt=0,
 )

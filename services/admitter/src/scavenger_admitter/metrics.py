@@ -18,10 +18,10 @@ JOBS: Final = gauge("jobs", "ScavengerJobs by phase and queue.", ("phase", "queu
 TASKS: Final = gauge(
     "tasks", "Tasks of arrays by queue and state: waiting, running, completed or failed.", ("queue", "state")
 )
-LINE: Final = gauge("queue_depth", "ScavengerJobs in line for admission.", ("queue",))
+LINE: Final = gauge("queue_depth", "ScavengerJobs queued for admission.", ("queue",))
 WAIT_SECONDS: Final = histogram(
     "waiting_seconds",
-    "Until all pods run: for the First start since the job was created, for a Restart since it is in line again.",
+    "Until all pods run: for the First start since the job was created, for a Restart since it is queued again.",
     ("queue", "start"),
     buckets=WAIT_BUCKETS,
 )
@@ -55,10 +55,10 @@ QUEUE_DESERVED: Final = gauge("queue_deserved", "What a queue deserves.", ("queu
 CYCLE_SECONDS: Final = histogram(
     "admission_cycle_seconds", "Snapshot and plan of one admission cycle.", buckets=LATENCY_BUCKETS
 )
-ORDINARY_WAITING: Final = gauge("ordinary_pods_waiting", "Ordinary pods without a node that wait for room.")
+ORDINARY_WAITING: Final = gauge("ordinary_pods_waiting", "Regular pods without a node that wait for capacity.")
 ORDINARY_WAIT_SECONDS: Final = histogram(
     "ordinary_pod_wait_seconds",
-    "From the creation of an ordinary pod until it has a node; whole seconds.",
+    "From the creation of a regular pod until it has a node; whole seconds.",
     buckets=(0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0),
 )
 HELD: Final = gauge("held_jobs", "Jobs that wait, by the reason the last admission cycle gave.", ("reason",))

@@ -37,7 +37,7 @@ class AdmitterSettings(ServiceSettings):
 
     fallback_admission_percent: float = option(
         FALLBACK_ADMISSION_PERCENT,
-        "admission level on requests where no regulator publishes levels",
+        "admission threshold on requests where no regulator publishes levels",
         unit="percent",
         ge=0,
         le=100,
@@ -46,7 +46,7 @@ class AdmitterSettings(ServiceSettings):
     tolerated_taints: Names = TOLERATED_TAINTS
     keep_scale_down: Literal["auto", "always", "never"] = option(
         "auto",
-        "start jobs on nodes that ordinary pods hold anyway, and on nearly empty ones last; auto: where a node of"
+        "start jobs on nodes that regular pods hold anyway, and on nearly empty ones last; auto: where a node of"
         " Karpenter, or a taint of Cluster Autoscaler, has been seen",
     )
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
@@ -63,7 +63,7 @@ class AdmitterSettings(ServiceSettings):
     qos_class: Literal["Burstable", "Guaranteed"] = option(
         "Burstable",
         "of pods on guaranteed capacity. Burstable: a CPU limit is a millicore above its request, so that a node out of"
-        " memory does not kill ordinary Burstable pods first; Guaranteed: for exclusive CPUs (static CPU manager)",
+        " memory does not kill regular Burstable pods first; Guaranteed: for exclusive CPUs (static CPU manager)",
     )
     snapshot_image: str = option(
         "",
@@ -85,13 +85,13 @@ class AdmitterSettings(ServiceSettings):
     reclaim_period: Seconds = option(
         600.0,
         "a job is not interrupted for another queue's share within this time of its last interruption, and an "
-        "interruption gives a place in line when the job has computed for this time since the last one that did",
+        "interruption gives a place in the queue when the job has computed for this time since the last one that did",
         unit="seconds",
         ge=0,
     )
     keep_turn_after: Seconds = option(
         PATIENCE / SECOND,
-        "a job that has waited this long, while others start where it does not fit, has its room kept; 0: never",
+        "a job that has waited this long, while others start where it does not fit, has its capacity kept; 0: never",
         unit="seconds",
         ge=0,
     )
@@ -121,7 +121,7 @@ class AdmitterSettings(ServiceSettings):
     starved_after: Seconds = option(600.0, "time over which that use is looked at", unit="seconds", gt=0)
     starved_patience: float = option(
         6.0,
-        "a starved job is interrupted when there is room for it elsewhere, or after this many times starved-after",
+        "a starved job is interrupted when it fits elsewhere, or after this many times starved-after",
         ge=1,
     )
 
@@ -140,7 +140,7 @@ class AdmitterSettings(ServiceSettings):
     start_backoff_max: Seconds = option(300.0, "the most that this wait grows to", unit="seconds", gt=0)
     max_termination_grace_period_seconds: int = option(
         300,
-        "no pod gets a longer grace period: an ordinary pod may have to wait this long",
+        "no pod gets a longer grace period: a regular pod may have to wait this long",
         unit="seconds",
         ge=0,
     )

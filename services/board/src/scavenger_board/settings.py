@@ -9,12 +9,12 @@ from scavenger_runtime.settings import Seconds, ServiceSettings, option
 
 
 class BoardSettings(ServiceSettings):
-    """One page for who runs the cluster: load, nodes, queues, why jobs wait, who left and for whom. Writes nothing."""
+    """One page for cluster administrators: load, nodes, queues, why jobs wait, who left for what. Writes nothing."""
 
     access: Literal["loopback", "token"] = option(
         "loopback",
-        "loopback: only 127.0.0.1 of the pod, for who may forward a port to it; token: all addresses, over TLS, for "
-        "who shows a token with which the API server lets them get the nonResourceURL /scavenger/board",
+        "loopback: only 127.0.0.1 of the pod, for users who may forward a port to it; token: all addresses, over TLS, "
+        "for clients that show a token with which the API server lets them get the nonResourceURL /scavenger/board",
     )
     port: int = option(8090, "port of the page; 0 takes a free one", ge=0, le=65535)
     tls_folder: str = option(

@@ -16,7 +16,7 @@ JOBS: Final = gauge("preemption_jobs", "Running jobs by class.", ("class",))
 WRITES: Final = counter("preemption_writes", "Writes by kind and outcome.", ("kind", "outcome"))
 PASSES: Final = counter("preemption_passes", "Passes by outcome.", ("outcome",))
 MEASURED: Final = gauge(
-    "preemption_measured_pods", "Pods on reclaimed capacity whose CPU time at risk is measured, not estimated."
+    "preemption_measured_pods", "Pods on reclaimed capacity whose unsaved work is measured, not estimated."
 )
 PASS_SECONDS: Final = histogram("preemption_pass_seconds", "One pass with its writes.")
 

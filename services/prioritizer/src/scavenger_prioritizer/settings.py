@@ -25,7 +25,7 @@ from scavenger_prioritizer.core.snapshot import Rules
 
 
 class PrioritizerSettings(ServiceSettings):
-    """Sorts running ScavengerJobs by CPU time at risk and makes the first X percent preemptible."""
+    """Sorts running ScavengerJobs by unsaved work and makes the first X percent preemptible."""
 
     period: Seconds = option(10.0, "between two passes when nothing happens", unit="seconds", gt=0)
     debounce: Seconds = option(
@@ -70,15 +70,15 @@ class PrioritizerSettings(ServiceSettings):
     )
     keep_scale_down: Literal["auto", "always", "never"] = option(
         "auto",
-        "leave non-preemptible pods on nodes without an ordinary pod out of the budgets, so that Karpenter removes such"
+        "leave non-preemptible pods on nodes without a regular pod out of the budgets, so that Karpenter removes such"
         " nodes; auto: where a node of Karpenter has been seen",
     )
     lone_after: Seconds = option(
-        120.0, "a node counts as without ordinary pods once there has been none on it for so long", unit="seconds", ge=0
+        120.0, "a node counts as without regular pods once there has been none on it for so long", unit="seconds", ge=0
     )
-    max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
+    max_writes: int = option(1000, "most writes of one pass; the rest is planned again", ge=1)
     concurrent_writes: int = option(
-        8, "writes under way at once, where somebody waits for them; the others are made one by one", ge=1, le=1000
+        8, "writes under way at once, where a user waits for them; the others are made one by one", ge=1, le=1000
     )
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE

@@ -1,1 +1,1 @@
-"""Draws the water levels, publishes the preemptible percentage, evicts exactly as much as needed."""
+"""Draws the levels, publishes the preemptible percentage, evicts exactly as much as needed."""

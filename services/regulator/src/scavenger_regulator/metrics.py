@@ -24,19 +24,19 @@ ORDINARY: Final = gauge(
     "The same without scavenger pods; NaN where it is not known.",
     ("scope", "resource"),
 )
-LEVEL: Final = gauge("regulator_level_ratio", "The water levels.", ("scope", "resource", "level"))
+LEVEL: Final = gauge("regulator_level_ratio", "The levels.", ("scope", "resource", "level"))
 STATE: Final = gauge("regulator_state", "1 for the state the regulator is in.", ("state",))
 PERCENTAGE: Final = gauge("regulator_preemptible_ratio", "Share of the running jobs, as published; NaN while Blind.")
 ADMIT: Final = gauge("regulator_admit", "1 while anything new may start.")
 OBSERVED: Final = gauge(
     "regulator_observation_timestamp_seconds", "Unix time of the oldest sample used; NaN while Blind."
 )
-SHORT: Final = gauge("regulator_short_ratio", "Load that stays too high, as nobody is left to evict.", ("resource",))
+SHORT: Final = gauge("regulator_short_ratio", "Load that stays too high, as no job is left to evict.", ("resource",))
 EVICTIONS: Final = counter("regulator_evictions", "Jobs by reason and what became of it.", ("reason", "outcome"))
 OFFERED: Final = gauge("regulator_reclaimed_offered", "Offered by all nodes, in cores and bytes.", ("resource", "unit"))
 IDLE: Final = gauge(
     "regulator_reclaimed_idle",
-    "Under the admission level and neither used by ordinary pods nor set aside for jobs, in cores and bytes.",
+    "Under the admission threshold and neither used by regular pods nor set aside for jobs, in cores and bytes.",
     ("resource", "unit"),
 )
 HARVESTED: Final = gauge(

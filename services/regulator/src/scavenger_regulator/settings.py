@@ -46,10 +46,10 @@ _RULES: Final = Rules()
 
 
 class RegulatorSettings(ServiceSettings):
-    """Draws the water levels, publishes the preemptible percentage, evicts exactly as much as needed."""
+    """Draws the levels, publishes the preemptible percentage, evicts exactly as much as needed."""
 
     period: Seconds = option(_RULES.period, "between two measurements", unit="seconds", ge=1, le=3600)
-    dry_run: bool = option(False, "only say who would be evicted, evict nobody")
+    dry_run: bool = option(False, "only say which jobs would be evicted, evict none")
     per_node: bool = option(
         _RULES.per_node, "levels and evictions for each node as well, so that big and small nodes balance"
     )
@@ -64,7 +64,9 @@ class RegulatorSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
-    coverage: float = option(_RULES.trust.coverage, "least share of the nodes' room that must have figures", ge=0, le=1)
+    coverage: float = option(
+        _RULES.trust.coverage, "least share of the nodes' capacity that must have figures", ge=0, le=1
+    )
 
     prometheus_url: str = option("", "of Prometheus, without /api; needed for source prometheus")
     prometheus_token_file: str | None = option(None, "file with a bearer token")
@@ -79,9 +81,9 @@ class RegulatorSettings(ServiceSettings):
     )
     prometheus_node_label: str = option("node", "label with the node's name")
     prometheus_history_cpu: str = option(
-        "", "PromQL: ordinary CPU load in percent, to take mean and deviation from; without, own history"
+        "", "PromQL: regular CPU load in percent, to take mean and deviation from; without, own history"
     )
-    prometheus_history_memory: str = option("", "PromQL: ordinary memory load in percent, as for CPU")
+    prometheus_history_memory: str = option("", "PromQL: regular memory load in percent, as for CPU")
     added_metrics: str = option(
         "", "metrics beside CPU and memory, as a JSON list of what the chart's value addedMetrics has as YAML"
     )
@@ -91,15 +93,15 @@ class RegulatorSettings(ServiceSettings):
     )
 
     history_window: Seconds = option(
-        DEFAULT_WINDOW, "over which mean and deviation of the ordinary load are taken", unit="seconds", ge=60
+        DEFAULT_WINDOW, "over which mean and deviation of the regular load are taken", unit="seconds", ge=60
     )
     history_min_samples: int = option(_RULES.min_samples, "measurements before the history is used", ge=2)
 
     policy: LevelPolicy = option(_RULES.policy, "how levels and percentage follow the load")
-    reserve: float = option(_RULES.reserve, "margin kept for ordinary workloads", unit="percent", ge=0, le=100)
+    reserve: float = option(_RULES.reserve, "margin kept for regular workloads", unit="percent", ge=0, le=100)
     admission_margin: float = option(
         _RULES.admission_margin,
-        "kept between the admission level and the upper one; 0 is the bare formula",
+        "kept between the admission threshold and the eviction threshold; 0 is the bare formula",
         unit="points",
         ge=0,
         le=100,
@@ -108,17 +110,20 @@ class RegulatorSettings(ServiceSettings):
         _RULES.floor, "share of the running jobs that is always preemptible", unit="percent", ge=0, le=100
     )
     initial_lower: float = option(
-        _RULES.initial.lower, "lower level until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.lower, "low watermark until there is history", unit="percent", ge=0, le=100
     )
     initial_admission: float = option(
-        _RULES.initial.admission, "admission level until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.admission, "admission threshold until there is history", unit="percent", ge=0, le=100
     )
     initial_upper: float = option(
-        _RULES.initial.upper, "upper level until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.upper, "eviction threshold until there is history", unit="percent", ge=0, le=100
     )
     level_step: float = option(_RULES.step, "most that a level moves in a period; 0 is no limit", unit="points", ge=0)
     cpu_samples: int = option(
-        _RULES.cpu_samples, "samples of the CPU in a row at the upper level before jobs are evicted for it", ge=1, le=10
+        _RULES.cpu_samples,
+        "samples of the CPU in a row at the eviction threshold before jobs are evicted for it",
+        ge=1,
+        le=10,
     )
     cooldown: Seconds = option(_RULES.cooldown, "nothing is admitted after an eviction for", unit="seconds", ge=0)
 
@@ -128,10 +133,10 @@ class RegulatorSettings(ServiceSettings):
         _RULES.eviction.hard_ceiling, "load from which no checkpoint is waited for", unit="percent", ge=0, le=100
     )
     checkpoint_wait: Seconds = option(
-        _RULES.eviction.checkpoint_wait, "wait at most for jobs that have much at risk", unit="seconds", ge=0
+        _RULES.eviction.checkpoint_wait, "wait at most for jobs with much unsaved work", unit="seconds", ge=0
     )
     much_at_risk: Seconds = option(
-        _RULES.eviction.much_at_risk, "much is at risk this long after a checkpoint", unit="seconds", ge=0
+        _RULES.eviction.much_at_risk, "there is much unsaved work this long after a checkpoint", unit="seconds", ge=0
     )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
@@ -148,15 +153,18 @@ class RegulatorSettings(ServiceSettings):
     )
 
     yield_at_checkpoint: bool = option(
-        _RULES.yield_at_checkpoint, "well above the admission level, interrupt jobs right after a checkpoint"
+        _RULES.yield_at_checkpoint, "well above the admission threshold, interrupt jobs right after a checkpoint"
     )
     yield_from: float = option(
-        _RULES.yield_from, "where between the admission level (0) and the upper one (1) jobs begin to yield", ge=0, le=1
+        _RULES.yield_from,
+        "where between the admission threshold (0) and the eviction threshold (1) jobs begin to yield",
+        ge=0,
+        le=1,
     )
     yield_within: Seconds = option(0.0, "a job may yield after its checkpoint for; 0 is one and a half periods", ge=0)
 
     throttle: bool = option(
-        _RULES.throttle.enabled, "well above the admission level, shrink the CPU of preemptible jobs in place"
+        _RULES.throttle.enabled, "well above the admission threshold, shrink the CPU of preemptible jobs in place"
     )
     throttle_share: float = option(_RULES.throttle.share, "of its CPU that a throttled job keeps at least", gt=0, le=1)
 
@@ -166,14 +174,14 @@ class RegulatorSettings(ServiceSettings):
     )
     reclaimed_percentile: float = option(
         _RULES.offers.percentile,
-        "of the ordinary use of a node that is kept free, beside its deviation",
+        "of the regular use of a node that is kept free, beside its deviation",
         unit="percent",
         ge=0,
         le=100,
     )
     reclaimed_half_life: Seconds = option(
         _RULES.offers.half_life,
-        "after which a measurement of the ordinary use of a node counts half",
+        "after which a measurement of the regular use of a node counts half",
         unit="seconds",
         ge=60,
     )

@@ -22,7 +22,7 @@ var (
 	attempts = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "preemption_attempts_total",
-		Help:           "Attempts to make room for a pending pod, by result.",
+		Help:           "Attempts to free capacity for a pending pod, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	victimsTotal = metrics.NewCounterVec(&metrics.CounterOpts{

@@ -17,17 +17,17 @@ ALL: Final = "*"
 
 
 class WebhookSettings(ServiceSettings):
-    """Gives ordinary pods their rank, and refuses ScavengerJobs that could never run. All replicas serve."""
+    """Gives regular pods their rank, and refuses ScavengerJobs that could never run. All replicas serve."""
 
     address: str = option("0.0.0.0", "address for admission requests")
     port: int = option(9443, "port for admission requests; 0 takes a free one", ge=0, le=65535)
     service: str = option(f"{names.WEBHOOK}-admission", "Service by which the API server finds this one", min_length=1)
 
     ordinary_class: str = option(
-        names.PRIORITY_CLASS_ORDINARY, "PriorityClass of ordinary pods that name none", min_length=1
+        names.PRIORITY_CLASS_ORDINARY, "PriorityClass of regular pods that name none", min_length=1
     )
     low_priority: LowPriority = option(
-        LowPriority.RAISE, "what becomes of an ordinary pod whose own class does not outrank scavenger jobs"
+        LowPriority.RAISE, "what becomes of a regular pod whose own class does not outrank scavenger jobs"
     )
     max_termination_grace_period_seconds: int = option(
         300, "no job may ask for a longer grace period; the admitter's setting of this name", unit="seconds", ge=0
@@ -41,12 +41,12 @@ class WebhookSettings(ServiceSettings):
     )
 
     certificates: Literal["authority", "mounted"] = option(
-        "authority", "signed by the authority of the chart, or files that somebody else renews"
+        "authority", "signed by the authority of the chart, or files that another program renews"
     )
     certificate_folder: str = option("/etc/scavenger/tls", "folder of tls.crt and tls.key, where they are mounted")
     tls_names: Names = option((), "further DNS names and IP addresses for the serving certificate")
     client_authority: str = option(
-        "", "file (PEM) of the authority of the API servers' client certificates; without it anybody may ask"
+        "", "file (PEM) of the authority of the API servers' client certificates; without it every client may ask"
     )
     serving_validity: Seconds = option(90 * DAY, "life of the serving certificate", unit="seconds", ge=60)
 
