@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.simulation.system.history import STEPS, History, simulate
+from tests.simulation.system.history import History, simulate
 from tests.simulation.system.system import System
 
 FAILURES = (AssertionError, TimeoutError)
@@ -21,11 +21,11 @@ FAILURES = (AssertionError, TimeoutError)
 
 def shrink(seed: int, kind: type[History]) -> list[int]:
     """The steps that are left when as many as possible are left out, and the history still fails."""
-    left, size = list(range(STEPS)), STEPS // 2
+    left, size = list(range(kind.steps)), kind.steps // 2
     while size:
         for start in range(0, len(left), size):
             fewer = [step for step in left if step not in left[start : start + size]]
-            if fails(seed, kind, set(range(STEPS)).difference(fewer)):
+            if fails(seed, kind, set(range(kind.steps)).difference(fewer)):
                 left = fewer
                 break
         else:
@@ -46,10 +46,9 @@ def tell(seed: int, kind: type[History]) -> None:
     """Print the shortest form of a history that fails."""
     left = shrink(seed, kind)
     names = [kind.name_of(seed, step) for step in left]
-    skipped = set(range(STEPS)).difference(left)
-    print(
-        f"  of {STEPS} steps it takes {list(zip(left, names, strict=True))}: {fails(seed, kind, skipped)!r}", flush=True
-    )
+    skipped = set(range(kind.steps)).difference(left)
+    why = fails(seed, kind, skipped)
+    print(f"  of {kind.steps} steps it takes {list(zip(left, names, strict=True))}: {why!r}", flush=True)
 
 
 def table(met: Counter[tuple[str, str]]) -> str:

@@ -13,16 +13,19 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Set
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import orjson
 import structlog
+from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_api.times import parse_time
 from scavenger_kube.resources import JOBS, NODES, PODS
 from scavenger_testing import FakeApi
+from scavenger_testing.clock import START
 from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, run_virtually
 
@@ -30,7 +33,6 @@ from tests.unit.admitter.harness import NS, Harness, Instance, Object
 from tests.unit.admitter.test_stale_caches import completes
 
 JOBS_AT_MOST = 4
-STEPS = 40
 WATCHED = (PODS, JOBS, SCAVENGERJOBS)
 OTHER = "other"
 HANGS = 0.02
@@ -51,6 +53,19 @@ class Stop:
     code: int
 
 
+@dataclass(frozen=True)
+class Life:
+    """A pod that may compute: of which run it is, since when, and when it was told to stop."""
+
+    run: str
+    begun: datetime
+    told: datetime | None
+
+    def abandoned(self, now: datetime) -> bool:
+        """Whether a job without volumes starts again all the same, as the node of the pod stays lost."""
+        return self.told is not None and now - self.told >= ABANDONED_AFTER - timedelta(seconds=1)
+
+
 @dataclass
 class Trouble:
     """What has been done to the pods, by uid.
@@ -67,6 +82,8 @@ class Trouble:
 class History(Harness):
     """A cluster in which everything goes wrong that a seed says."""
 
+    steps = 40
+    """How often something happens."""
     rests = 60
     """Seconds after which nothing changes any more once all jobs are Completed."""
 
@@ -334,17 +351,20 @@ class History(Harness):
         return [(method, path) for method, path in writes if "/leases" not in path]
 
     def lives(self) -> Iterator[tuple[str, set[str]]]:
-        """At every moment and for each name, the Jobs with pods that may compute."""
-        alive: dict[str, dict[str, str]] = {}
+        """At every moment and for each name, the Jobs with pods that may compute. Of a task of an array: the pods."""
+        alive: dict[str, dict[str, Life]] = {}
         for entry in self.api.store.history:
             obj = entry.new or entry.old
             if _is_pod(entry) and obj is not None and names.LABEL_JOB in obj["metadata"].get("labels", {}):
-                name, uid = obj["metadata"]["labels"][names.LABEL_JOB], obj["metadata"]["uid"]
-                mine = alive.setdefault(name, {})
+                labels, uid = obj["metadata"]["labels"], obj["metadata"]["uid"]
+                name, task = labels[names.LABEL_JOB], labels.get(names.LABEL_TASK)
+                mine = alive.setdefault(name if task is None else f"{name}[{task}]", {})
                 mine.pop(uid, None)
                 if entry.new is not None and _computes(entry.new):
-                    mine[uid] = obj["metadata"]["annotations"][names.ANNOTATION_RUN]
-                yield name, set(mine.values())
+                    run = obj["metadata"]["annotations"][names.ANNOTATION_RUN] if task is None else uid
+                    mine[uid] = Life(run, _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp"))
+                last = max((life.begun for life in mine.values()), default=START)
+                yield name, {life.run for life in mine.values() if not life.abandoned(last)}
 
     def runs_of(self, job: Object) -> dict[str, list[Object]]:
         """The last states of the pods of each run of a job that ran together, by the uid of its Job."""
@@ -365,9 +385,24 @@ class History(Harness):
                 runs.setdefault(_owner(pod), []).append(pod)
         return {uid: pods for uid, pods in runs.items() if len(pods) >= job["spec"]["parallelism"]}
 
+    def check_tasks(self, job: Object, tasks: int) -> None:
+        """Each task of an array that is Completed succeeded in some pod, and no interruption was counted twice."""
+        ran: dict[str, set[str]] = {}
+        for pods in self.runs_of(job).values():
+            for pod in pods:
+                ran.setdefault(pod["metadata"]["labels"][names.LABEL_TASK], set()).add(pod["metadata"]["uid"])
+        where = f"{job['metadata']['name']}: {job['status']}: {ran}"
+        assert len(ran) == tasks, where
+        assert all(pods & self.trouble.succeeded for pods in ran.values()), where
+        assert job["status"]["interruptedCount"] <= sum(map(len, ran.values())) - tasks, where
+
 
 def _owner(pod: Object) -> str:
     return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences", ())), "")
+
+
+def _time(obj: Object, field: str) -> datetime | None:
+    return parse_time(obj["metadata"].get(field))
 
 
 def _deleting(pod: Object) -> bool:
@@ -386,7 +421,7 @@ async def play(c: History, skip: Set[int]) -> None:
     """The history, and then peace until every job is Completed."""
     c.set_up()
     await c.pass_time(5)
-    for number in range(STEPS):
+    for number in range(c.steps):
         act = c.step(number)
         if number not in skip and (done := act()) is not None:
             await done
@@ -427,6 +462,9 @@ async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int])
     for name, living in c.lives():
         assert len(living) <= 1, f"{name} lives twice: {living}"
     for job in api.list(SCAVENGERJOBS):
+        if (tasks := job["spec"].get("array", {}).get("tasks")) is not None:
+            c.check_tasks(job, tasks)
+            continue
         runs = c.runs_of(job)
         where = f"{job['metadata']['name']}: {job['status']}"
         assert job["status"]["interruptedCount"] <= len(runs) - 1, where

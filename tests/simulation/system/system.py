@@ -5,6 +5,7 @@ Three nodes of a few cores, ordinary pods that come, go and pre-empt, and metric
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -13,17 +14,19 @@ from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time
 from scavenger_domain.node_affinity import REQUIRED
-from scavenger_kube.resources import NODES, PODS, Resource
+from scavenger_kube.errors import error_for_status
+from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.controller import main as regulator_main
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.service import ServiceContext
 from scavenger_testing import FakeApi, pod_dict
+from scavenger_testing.store import Collection
 from scavenger_testing.virtual_loop import LoopClock
 
-from tests.simulation.system.history import History, _deleting
-from tests.unit.admitter.harness import Object, Process, _context, _ended
+from tests.simulation.system.history import JOBS_AT_MOST, History, _deleting
+from tests.unit.admitter.harness import NS, Object, Process, _context, _ended
 
 NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, object)
 POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
@@ -34,6 +37,20 @@ SHOP: Final = "shop"
 """The namespace of ordinary pods."""
 FRESH: Final = 90.0
 """Seconds: no eviction follows from older figures. Those of two periods are believed, and evictions take a moment."""
+NO_QUOTA: Final = 1000
+HELD_BY_OTHERS: Final = "example.org/held"
+"""A finalizer of somebody else's."""
+NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
+"""Fields of the status that an older CRD does not have, and drops."""
+LOST: Final = 255
+"""The exit code of a container that was gone when its kubelet came back."""
+BUDGET: Final[Object] = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "of-others", "namespace": NS},
+    "spec": {"selector": {"matchLabels": {}}, "minAvailable": NO_QUOTA},
+}
+"""Of a user who lets nobody evict anything."""
 UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io")
 
 Main = Callable[[ServiceContext[Any]], Coroutine[Any, Any, None]]
@@ -51,6 +68,7 @@ class Replica(Process):
 class System(History):
     """A cluster with all services in which everything goes wrong that a seed says."""
 
+    steps = 60
     rests = 300
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
@@ -60,6 +78,11 @@ class System(History):
         self.metrics = "fine"
         self.measured = 0.0
         self.ends: dict[str, float] = {}
+        self.most_pods = NO_QUOTA
+        self.admission = self._within_quota
+        self.pods_of = lambda job: self._left_of_quota() >= job["spec"]["parallelism"]
+        self.api.store.prune = self._pruned
+        self.old_crd = False
         self._looked_at = 0
 
     def set_up(self) -> None:
@@ -111,6 +134,32 @@ class System(History):
         if self.metrics == "fine" and self.clock.monotonic() - self.measured >= SCRAPED_EVERY:
             self.measured = self.clock.monotonic()
             self._scrape()
+
+    def _within_quota(self, body: Object) -> None:
+        """What the API server says to a pod over the ResourceQuota. Raises ApiError."""
+        if body["kind"] == "Pod" and self._left_of_quota() < 1:
+            said = f"exceeded quota: pods, requested: pods=1, limited: pods={self.most_pods}"
+            raise error_for_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
+
+    def _left_of_quota(self) -> int:
+        return self.most_pods - sum(not _ended(pod) for pod in self.api.stored(PODS, NS))
+
+    def _pruned(self, where: Collection, obj: Object) -> Object:
+        """What is left of an object where the CRD is older than the services."""
+        if not self.old_crd or where.plural != "scavengerjobs":
+            return obj
+        return {**obj, "status": {key: value for key, value in obj["status"].items() if key not in NEW_FIELDS}}
+
+    def _remove_job(self, job: Object) -> None:
+        """The garbage collector waits for the end of a Job that somebody holds before it deletes the Job's pods."""
+        if HELD_BY_OTHERS not in job["metadata"].get("finalizers", ()):
+            super()._remove_job(job)
+        elif "deletionTimestamp" not in job["metadata"]:
+            self._mark(JOBS, job)
+
+    def _mark(self, resource: Resource[Any], obj: Object) -> None:
+        meta = obj["metadata"]
+        self.api.edit(resource, NS, meta["name"], lambda one: one["metadata"].update(deletionTimestamp=self.stamp()))
 
     def run(self, pod: Object) -> None:
         node = pod["spec"].get("nodeName") or self._place(pod)
@@ -193,7 +242,8 @@ class System(History):
 
     def acts(self) -> list[Callable[[], Any]]:
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
-        return [*super().acts(), *more]
+        strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
+        return [*super().acts(), *more, *strangers, self.reboot, self.submit_array, self.change_crd]
 
     def requests(self) -> list[tuple[str, str]]:
         more = [("POST", "/eviction"), ("PATCH", "/configmaps"), ("PATCH", "/pods"), ("GET", "/metrics.k8s.io")]
@@ -206,6 +256,63 @@ class System(History):
         made = pod_dict(name, namespace=SHOP, uid=uid, cpu=cpu, priority=0, created=self.stamp())
         self.ends[uid] = self.clock.monotonic() + self.random.uniform(10, 120)
         self.api.put(PODS, made)
+
+    def submit_array(self) -> None:
+        """An array, where all replicas can start one."""
+        if self.always_managed and len(self.phases()) < JOBS_AT_MOST:
+            at_most = {"maxRunning": 2} if self.random.random() < 0.5 else {}
+            self.submit(f"j{len(self.happened)}", array={"tasks": self.random.choice((2, 3, 5)), **at_most})
+
+    def limit(self) -> None:
+        """A ResourceQuota of the tenant's allows few pods."""
+        self.most_pods = self.random.choice((0, 1, 3))
+
+    def lift_limit(self) -> None:
+        self.most_pods = NO_QUOTA
+
+    def hold(self) -> None:
+        """Somebody puts a finalizer on a pod, or on a Job."""
+        resource = self.random.choice((PODS, JOBS))
+        free = [one for one in self.api.list(resource, NS) if "deletionTimestamp" not in one["metadata"]]
+        if free:
+            name = self.random.choice(free)["metadata"]["name"]
+            self.api.edit(resource, NS, name, _held_by_others)
+
+    def let_go(self) -> None:
+        """Whoever put finalizers there takes them away, and what was to be deleted goes."""
+        for resource in (PODS, JOBS):
+            for one in self.api.list(resource, NS):
+                meta = one["metadata"]
+                if HELD_BY_OTHERS not in meta.get("finalizers", ()):
+                    continue
+                self.api.edit(resource, NS, meta["name"], _let_go)
+                if "deletionTimestamp" in meta and meta["finalizers"] == [HELD_BY_OTHERS]:
+                    self.api.remove(resource, NS, meta["name"])
+
+    def forbid_evictions(self) -> None:
+        """Somebody's budget covers all pods of the namespace."""
+        self.api.put(PODDISRUPTIONBUDGETS, copy.deepcopy(BUDGET))
+
+    def allow_evictions(self) -> None:
+        if self.api.get(PODDISRUPTIONBUDGETS, NS, BUDGET["metadata"]["name"]) is not None:
+            self.api.remove(PODDISRUPTIONBUDGETS, NS, BUDGET["metadata"]["name"])
+
+    def reboot(self) -> None:
+        """A machine starts again, and its kubelet finds that no container is there any more."""
+        name = self.random.choice(NODE_NAMES)
+        if name in self.silent:
+            return
+        boot = str(uuid.uuid4())
+        self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
+        for pod in self._on(name):
+            if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
+                state = {"exitCode": LOST, "reason": "Unknown", "finishedAt": self.stamp()}
+                ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
+                self._status(pod, phase="Failed", containerStatuses=[ended])
+
+    def change_crd(self) -> None:
+        """In a rolling upgrade the CRD is older than the services for a while."""
+        self.old_crd = not self.old_crd
 
     def spoil_metrics(self) -> None:
         """Metrics are missing, old, or nonsense."""
@@ -254,6 +361,10 @@ class System(History):
     def calm(self) -> None:
         super().calm()
         self.mend_metrics()
+        self.lift_limit()
+        self.let_go()
+        self.allow_evictions()
+        self.old_crd = False
         for node in NODE_NAMES:
             self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False))
 
@@ -261,6 +372,16 @@ class System(History):
 
     def nobody_s(self, writes: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(method, path) for method, path in writes if not any(word in path for word in UNNEEDED)]
+
+
+def _held_by_others(obj: Object) -> None:
+    finalizers = obj["metadata"].setdefault("finalizers", [])
+    if HELD_BY_OTHERS not in finalizers:
+        finalizers.append(HELD_BY_OTHERS)
+
+
+def _let_go(obj: Object) -> None:
+    obj["metadata"]["finalizers"].remove(HELD_BY_OTHERS)
 
 
 def _cores(pod: Object) -> float:

@@ -83,6 +83,8 @@ class Store:
         self.history: list[Entry] = []
         self.version = 1
         self.oldest = 0
+        self.prune: Callable[[Collection, Object], Object] = lambda _where, obj: obj
+        """What is stored of a changed object, as with a CRD that does not know all fields."""
         self.graceful_pods = False
         """Whether a pod on a node stays, with a deletionTimestamp, until it is deleted with grace 0, as with a kubelet.
         """
@@ -157,7 +159,7 @@ class Store:
                 f'Operation cannot be fulfilled on {where.plural} "{name}": the object has been modified; '
                 "please apply your changes to the latest version and try again",
             )
-        new = self._allowed(where, old, new, subresource)
+        new = self.prune(where, self._allowed(where, old, new, subresource))
         if _same(old, new):
             return old
         stored = self._write(where, old, new)
