@@ -13,7 +13,7 @@ from scavenger_cli.figures import loads
 from scavenger_cli.objects import Job
 from scavenger_cli.words import age, short_amount, spell
 
-_PASSES: Final = "wait: it starts when ordinary workloads or other jobs have freed enough"
+_PASSES: Final = "wait: it starts when regular workloads or other jobs have freed enough"
 _PAUSED: Final = "wait: it starts again by itself, after a delay that grows with every start or run that ends too soon"
 _RETRIED: Final = "wait: it is tried again by itself, after a delay that grows with every failed start"
 _TURN: Final = "wait: {wait}"

@@ -136,7 +136,7 @@ def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:
         yield Ailment(
             "BudgetsKeepNodes",
             f"Karpenter looks after {plural(len(made), 'node')} and does not remove nodes with non-preemptible jobs "
-            f"beside ordinary pods: these jobs have a PodDisruptionBudget in {some(cluster.budgets)}",
+            f"beside regular pods: these jobs have a PodDisruptionBudget in {some(cluster.budgets)}",
             "with scavenger-scheduler for all pods: helm upgrade scavenger-prioritizer … --reuse-values --set "
             "settings.budgets=false; else docs/faq.md says what is left",
         )

@@ -63,7 +63,7 @@ def _queued(facts: Facts) -> Explanation:
     queued = job.in_line_since or parse_time(job.metadata.creation_timestamp)
     since = f" for {span((facts.now - queued).total_seconds())}" if queued is not None else ""
     interrupted = job.phase == Phase.INTERRUPTED
-    state = "was interrupted and has been in line again" if interrupted else "has been waiting"
+    state = "was interrupted and has been queued again" if interrupted else "has been waiting"
     findings = [*_interruption(facts), *_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts)]
     if cause == Cause.ADMITTER_SILENT and job.status.message:
         findings.append(Finding("it last said", job.status.message))
@@ -95,7 +95,7 @@ def _published(facts: Facts) -> tuple[str, str, tuple[str, ...]]:
     if admitted is None:
         return Cause.NOT_SAID, job.status.message or "the admitter has not said why", wait
     if admitted.reason == WaitReason.QUEUED:
-        return admitted.reason, f"it is in line{_place(facts)}", remedies(admitted.reason, facts)
+        return admitted.reason, f"it is queued{_place(facts)}", remedies(admitted.reason, facts)
     # An admitter before this version wrote no message into the condition.
     text = admitted.message or job.status.message or admitted.reason
     return admitted.reason, text, remedies(admitted.reason, facts)
@@ -239,7 +239,9 @@ def _running(facts: Facts) -> Explanation:
     if job.spec.reclaimed:
         findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))
     if job.preemption_class == names.PREEMPTIBLE:
-        findings.append(Finding("class", "preemptible: among those that go first when an ordinary pod needs the room"))
+        findings.append(
+            Finding("class", "preemptible: among those that go first when a regular pod needs the capacity")
+        )
     else:
         findings.append(Finding("class", "non-preemptible: others go first"))
     if (safe := job.safe_until(now)) is not None:
@@ -265,7 +267,7 @@ def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:
 
 def _suspended(facts: Facts) -> Explanation:
     job = facts.job
-    name = f"{job.name} is suspended, by spec.suspend: it is not in line and uses nothing"
+    name = f"{job.name} is suspended, by spec.suspend: it is not queued and uses nothing"
     if not job.spec.suspend:
         return Explanation(Cause.SUSPENDED, f"{job.name} was suspended and is about to line up again")
     return Explanation(Cause.SUSPENDED, name, (), (command(job, "resume"),))

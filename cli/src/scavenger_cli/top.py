@@ -213,7 +213,7 @@ def job_section(view: View, namespace: str | None) -> list[RenderableType]:
         )
     where = f" in namespace {namespace}" if namespace else ""
     return [
-        Text(f"Jobs{where}  {len(active)} on nodes, {waiting} in line", style="bold"),
+        Text(f"Jobs{where}  {len(active)} on nodes, {waiting} queued", style="bold"),
         *([table] if active else []),
         *_more(len(active) - view.limit, "job"),
     ]
@@ -323,6 +323,6 @@ def _scale(name: str, levels: PublishedLevels, width: int) -> list[Text]:
     words = f"lower {percent(found.lower)}, admission {percent(found.admission)}, upper {percent(found.upper)}"
     lines = [first, Text(" " * 8 + words, style="bright_black")]
     if found.mean is not None and found.stdev is not None:
-        text = f"ordinary load {percent(found.mean)} on average, standard deviation {percent(found.stdev)}"
+        text = f"regular load {percent(found.mean)} on average, standard deviation {percent(found.stdev)}"
         lines.append(Text(" " * 8 + text, style="bright_black"))
     return lines

@@ -182,7 +182,7 @@ def test_why(sj: Sj) -> None:
         "  place in line  4th of 4 in queue default",
         "",
         "What helps:",
-        "  - wait: it starts when ordinary workloads or other jobs have freed enough",
+        "  - wait: it starts when regular workloads or other jobs have freed enough",
         "  - a job of less than 22.4 cpu in all would be under the level",
     ]
     causes = {
@@ -351,7 +351,7 @@ def test_levels_and_top_at_80_columns(sj: Sj, levels: dict[str, str]) -> None:
         "",
         "cpu     ██████████████████████████████████████████┃██░┃░░░┃░░░░░░░     78 %",
         "        lower 73.8 %, admission 81 %, upper 87.1 %",
-        "        ordinary load 41.3 % on average, standard deviation 6.2 %",
+        "        regular load 41.3 % on average, standard deviation 6.2 %",
         "",
         "memory  ██████████████████░░░░░░░░░░░░░░░░░░░░░░░░░┃░┃░░░░┃░░░░░░░     31 %",
         "        lower 75 %, admission 80 %, upper 88.3 %",
@@ -366,7 +366,7 @@ def test_levels_and_top_at_80_columns(sj: Sj, levels: dict[str, str]) -> None:
         "  memory █████████░░░░░░░░░░░░░░┃░┃░░░░    31 %  start < 80 %, evict > 88.3 %",
     ]
     assert top[4].split() == ["NODE", "CPU", "(requests)", "MEMORY", "PODS", "SCAVENGER"]
-    assert sj("top", "jobs")[-1].endswith("  0 on nodes, 0 in line")
+    assert sj("top", "jobs")[-1].endswith("  0 on nodes, 0 queued")
     nodes = sj("top", "nodes")
     assert nodes[4].split() == ["NODE", "LOAD", "(requests)", "RESERVED", "USED", "RECLAIMED", "FREE"]
     assert len(nodes) == 5 + 2 * NODES

@@ -272,7 +272,7 @@ CASES = {
     "in line": Case(
         facts(told("Queued", "in line for admission"), line=(3, 7)),
         WaitReason.QUEUED,
-        "it is in line, 3rd of 7 in queue default",
+        "it is queued, 3rd of 7 in queue default",
         "kubectl sj wait sim --for=running",
         ("3rd of 7 in queue default",),
     ),
@@ -309,7 +309,7 @@ CASES = {
             others=full(),
         ),
         WaitReason.NO_PLACE,
-        "was interrupted and has been in line again for 5m",
+        "was interrupted and has been queued again for 5m",
         "",
         (
             "5m ago, for the 2nd time: the scheduler gave its capacity to a regular pod",
@@ -506,7 +506,7 @@ def test_rendering() -> None:
         "  place in line       1st of 1 in queue default",
         "",
         "What helps:",
-        "  - wait: it starts when ordinary workloads or other jobs have freed enough",
+        "  - wait: it starts when regular workloads or other jobs have freed enough",
         "  - pods of 1 cpu, 31Gi memory or less would fit now",
     ]
 

@@ -286,7 +286,7 @@ def test_top() -> None:
         "default  Open         1  █████░   80 %     8/10        0        0",
         "night    Closed       3  -                   45        4        3",
         "",
-        "Jobs in namespace demo  1 on nodes, 1 in line",
+        "Jobs in namespace demo  1 on nodes, 1 queued",
         "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  AT RISK  CLASS",
         "protein-folding  default  Running    8    16Gi      20m    2.8 h  non-preempt.",
     ]
@@ -413,7 +413,7 @@ def test_levels() -> None:
         "",
         "cpu     ███████████████████████████████████████████┃█┃█░░░┃░░░░░░░     81 %",
         "        lower 75 %, admission 80 %, upper 88 %",
-        "        ordinary load 40 % on average, standard deviation 5 %",
+        "        regular load 40 % on average, standard deviation 5 %",
     ]
 
 

@@ -37,7 +37,7 @@ def width() -> int:
 def get(access: Access, name: JobName, output: ObjectOutput = Format.TABLE) -> None:
     """Show one job, run by run.
 
-    What it asked for, its runs and interruptions, CPU time useful, lost and at risk, its place in line.
+    What it asked for, its runs and interruptions, CPU time useful, lost and unsaved, its place in the queue.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ class BoardSettings(ServiceSettings):
     )
     cluster_name: str = option("", "name of the cluster in the title of the page")
     docs_url: str = option("", "https URL of the folder docs/ of this version, wherever you serve it, for links to it")
-    history: int = option(8640, "levels that are remembered; a regulator publishes every ten seconds", ge=1, le=1000000)
+    history: int = option(8640, "levels that are remembered; a regulator publishes every 30 seconds", ge=1, le=1000000)
     prometheus_url: str = option("", "of Prometheus, without /api, for moments that are over; without, none is asked")
     prometheus_token_file: str | None = option(None, "file with a bearer token")
     prometheus_ca_file: str | None = option(None, "file with the certificate authority of its certificate")
