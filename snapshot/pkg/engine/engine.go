@@ -357,6 +357,9 @@ func (s *sandbox) WrittenFiles() ([]string, error) { return writtenFiles(s.volum
 // MemoryBytes is what the program and the kernel hold in memory.
 func (s *sandbox) MemoryBytes() int64 { return residentMemory(s.process.Pid) }
 
+// CPUTimes is implemented by cpuTimes.
+func (s *sandbox) CPUTimes() (engine, program time.Duration) { return cpuTimes(s.process.Pid) }
+
 // Signal sends a signal to the program.
 func (s *sandbox) Signal(number syscall.Signal) error {
 	arguments := boot.SignalArgs{CID: sandboxID, Signo: int32(number), Mode: boot.DeliverToProcess}

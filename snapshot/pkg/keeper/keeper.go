@@ -55,6 +55,8 @@ type Sandbox interface {
 	Resume(ctx context.Context) error
 	WrittenFiles() ([]string, error)
 	MemoryBytes() int64
+	// CPUTimes are those of the engine and of the program on it, since it started or was restored.
+	CPUTimes() (engine, program time.Duration)
 	Signal(number syscall.Signal) error
 	Kill()
 }
@@ -92,8 +94,16 @@ type Keeper struct {
 	store   *generation.Store
 	written []generation.Mark
 	host    generation.Host
-	warned  bool
+	// warned of a snapshot that takes longer than the grace period, and of a program that the engine makes slow.
+	warned, warnedOfEngine bool
 }
+
+const (
+	// engineShare is how much CPU time the engine may use for that of the program before the keeper warns.
+	engineShare = 0.2
+	// engineJudged is the least CPU time of both that says something: starts of programs make many system calls.
+	engineJudged = 30 * time.Second
+)
 
 // New opens the folder of the generations.
 func New(engine Engine, options Options) (*Keeper, error) {
@@ -151,6 +161,7 @@ func (k *Keeper) Run(ctx context.Context) int {
 			}
 			return k.last(ctx, box)
 		case <-clock.C:
+			k.judgeEngine(box)
 			again, code := k.periodic(ctx, box)
 			if !again {
 				return code
@@ -276,6 +287,17 @@ func (k *Keeper) finish(box Sandbox) int {
 		}
 	}
 	return code
+}
+
+// judgeEngine warns once of a program that the engine makes slow.
+func (k *Keeper) judgeEngine(box Sandbox) {
+	engine, program := box.CPUTimes()
+	if k.warnedOfEngine || engine+program < engineJudged || engine.Seconds() <= engineShare*program.Seconds() {
+		return
+	}
+	k.warnedOfEngine = true
+	k.Warn("the engine has used %.0f s of CPU time for %.0f s of the program, which makes many system calls: "+
+		"larger reads and writes make it faster", engine.Seconds(), program.Seconds())
 }
 
 // periodic takes a snapshot while the program runs, until SIGTERM asks for the last one.

@@ -25,17 +25,18 @@ type standIn struct {
 }
 
 type program struct {
-	state   string
-	pausing func(ctx context.Context) error
-	saving  func(ctx context.Context, folder string) error
-	done    chan struct{}
-	code    int
-	err     error
-	mu      sync.Mutex
-	paused  bool
-	killed  bool
-	memory  int64
-	files   []string
+	state               string
+	pausing             func(ctx context.Context) error
+	saving              func(ctx context.Context, folder string) error
+	done                chan struct{}
+	code                int
+	err                 error
+	mu                  sync.Mutex
+	paused              bool
+	killed              bool
+	memory              int64
+	engineTime, ownTime time.Duration
+	files               []string
 }
 
 func (e *standIn) Version() string    { return "stand-in 1" }
@@ -100,10 +101,11 @@ func (b *program) Save(ctx context.Context, folder string) error {
 	return os.WriteFile(filepath.Join(folder, "state"), []byte(b.state), 0o600)
 }
 
-func (b *program) WrittenFiles() ([]string, error) { return b.files, nil }
-func (b *program) MemoryBytes() int64              { return b.memory }
-func (b *program) Signal(syscall.Signal) error     { return nil }
-func (b *program) Kill()                           { b.killed = true }
+func (b *program) WrittenFiles() ([]string, error)       { return b.files, nil }
+func (b *program) MemoryBytes() int64                    { return b.memory }
+func (b *program) CPUTimes() (engine, own time.Duration) { return b.engineTime, b.ownTime }
+func (b *program) Signal(syscall.Signal) error           { return nil }
+func (b *program) Kill()                                 { b.killed = true }
 
 func (b *program) end(code int) {
 	b.code = code
@@ -314,6 +316,30 @@ func TestAnEngineThatHangsIsGivenUp(t *testing.T) {
 				t.Error("the engine was left behind")
 			}
 		})
+	}
+}
+
+func TestAProgramThatTheEngineMakesSlowIsToldOnce(t *testing.T) {
+	for _, c := range []struct {
+		engine, program time.Duration
+		told            int
+	}{
+		{19 * time.Second, 100 * time.Second, 0},
+		{21 * time.Second, 100 * time.Second, 1},
+		{14 * time.Second, 15 * time.Second, 0},
+		{0, 0, 0},
+	} {
+		r := newRun(t, time.Millisecond)
+		r.engine.prepare = func(b *program) { b.engineTime, b.ownTime = c.engine, c.program }
+		box, code := r.start()
+		for range 5 {
+			<-r.reports
+		}
+		box.end(1)
+		r.expect(code, 1)
+		if told := strings.Count(strings.Join(r.said, "\n"), "warning: the engine has used"); told != c.told {
+			t.Errorf("%v: told %d times, want %d: %q", c, told, c.told, r.said)
+		}
 	}
 }
 
