@@ -181,6 +181,10 @@ release: sync ## All of a release, the same each time: dist/; PARTS="wheels imag
 	$(RUN) --group release python -m tools.release $(if $(PARTS),--only $(PARTS)) $(if $(BASE),--base "$(BASE)") \
 	  $(if $(BASE_URL),--base-url "$(BASE_URL)") $(if $(KEY),--key "$(KEY)")
 
+.PHONY: publish
+publish: sync ## Push the images and charts of `make release`: REGISTRY=registry.example.com/team
+	$(RUN) --group release python -m tools.publish "$(REGISTRY)"
+
 .PHONY: version
 version: sync ## Write another version wherever it stands: VERSION=0.2.0
 	$(RUN) python -m tools.version --set "$(VERSION)"

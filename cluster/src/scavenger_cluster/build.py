@@ -108,8 +108,11 @@ EXTRA_TOOLS = (
         stamp=(("helm.sh/helm/v4/internal/version.version", HELM_VERSION),),
     ),
 )
-TEST_TOOLS = (Tool("kube-state-metrics", "k8s.io/kube-state-metrics/v2", "tests"),)
-"""What tests run beside a cluster; of a module of its own, as it needs other versions of Kubernetes' libraries."""
+TEST_TOOLS = (
+    Tool("kube-state-metrics", "k8s.io/kube-state-metrics/v2", "tests"),
+    Tool("registry", "github.com/distribution/distribution/v3/cmd/registry", "registry"),
+)
+"""What tests run beside a cluster; of modules of their own, as they need other versions of libraries."""
 TOOLS = {tool.name: tool for tool in (*CLUSTER_TOOLS, *EXTRA_TOOLS, *TEST_TOOLS)}
 SNAPSHOT: Final = Tool("scavenger-snapshot", "./cmd/scavenger-snapshot", "snapshot")
 """For programs and not for clusters, so it is built where somebody asks for it by name."""

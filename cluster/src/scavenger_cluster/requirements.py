@@ -30,7 +30,7 @@ NODE_PACKAGES = {
 CNI_PACKAGE = "containernetworking-plugins"
 DPKG_SECONDS = 300
 """For how long somebody else's dpkg is waited for, each time: a test on a cluster has three times as long."""
-IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
+IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap", "skopeo": "skopeo"}
 
 
 def cni_plugin_dir() -> str | None:
@@ -47,7 +47,7 @@ def missing_node_packages() -> list[str]:
 
 
 def missing_image_packages() -> list[str]:
-    """Return the Debian packages that building images needs and this machine lacks."""
+    """Return the Debian packages that building and pushing images need and this machine lacks."""
     return sorted({package for program, package in IMAGE_PACKAGES.items() if find_program(program) is None})
 
 

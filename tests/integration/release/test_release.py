@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tarfile
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from packaging.version import Version
 from scavenger_cluster import requirements
 from scavenger_cluster.build import ensure_tools
+from scavenger_testing.waiting import wait
 
 pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]
 
@@ -139,3 +142,78 @@ def test_an_image_is_the_same_from_two_clones(clones: list[Path]) -> None:
         (manifest,) = json.load(index)["manifests"]
     tag = f"localhost/scavenger/admitter:{version(clones[0])}"
     assert manifest["annotations"]["org.opencontainers.image.ref.name"] == tag
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    """The address of a registry on this machine, without TLS."""
+    program = ensure_tools(["registry"], print)["registry"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = {
+        "version": 0.1,
+        "log": {"level": "error", "accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+        "http": {"addr": address},
+    }
+    (tmp_path / "registry.yaml").write_text(json.dumps(settings))
+    process = subprocess.Popen([program, "serve", tmp_path / "registry.yaml"], env={"OTEL_TRACES_EXPORTER": "none"})
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{address}/v2/", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    try:
+        wait("the registry to answer", answers)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="images are built as root")
+def test_a_release_is_published_and_found_in_the_registry(clones: list[Path], registry: str, tmp_path: Path) -> None:
+    lacking = [name for name in ("buildah", "debootstrap", "skopeo") if shutil.which(name) is None]
+    if lacking:
+        pytest.skip(f"{' and '.join(lacking)} missing: apt-get install {' '.join(lacking)}")
+    clone, where = clones[0], f"{registry}/team"
+    for part in ("charts", "images/admitter"):
+        if not list((clone / "dist" / part.partition("/")[0]).glob("*")):
+            release(clone, part, 0o022)
+    for _ in ("new", "known"):
+        done = subprocess.run(
+            ["make", "--no-print-directory", "publish", f"REGISTRY={where}"], cwd=clone, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert f"oci://{where}/charts/scavenger" in done.stdout
+
+    (archive,) = (clone / "dist" / "images").iterdir()
+    with tarfile.open(archive) as tar:
+        index = tar.extractfile("index.json")
+        assert index is not None
+        (manifest,) = json.load(index)["manifests"]
+    image = f"docker://{where}/scavenger/admitter:{version(clone)}"
+    inspected = subprocess.run(
+        ["skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", image],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert inspected.stdout.strip() == manifest["digest"]
+    helm = ensure_tools(["helm"], print)["helm"]
+    chart = f"oci://{where}/charts/scavenger-admitter"
+    words = [
+        "template",
+        "a",
+        chart,
+        f"--version={version(clone)}",
+        "--plain-http",
+        f"--set=global.image.registry={where}",
+    ]
+    rendered = subprocess.run([helm, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert rendered.returncode == 0, rendered.stderr
+    assert f"image: {where}/scavenger/admitter:{version(clone)}" in rendered.stdout.replace('"', "")
