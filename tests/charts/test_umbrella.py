@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from scavenger_api.job import ScavengerJob
+from scavenger_api.rules.job import problems_of_its_own
 from scavenger_testing import pages
 
 from .test_charts import AUTHORITY, ROOT, UMBRELLA, Chart
@@ -72,6 +75,9 @@ def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
     assert done.returncode == 0, done.stderr
     notes = done.stdout.partition("NOTES:")[2]
     assert "The board: " in notes
+    assert not re.search(r"(charts|demo-apps)/", notes), "who installs from a registry has no checkout"
+    first = ScavengerJob.model_validate(yaml.safe_load(notes.partition("<<END")[2].partition("END")[0]))
+    assert not list(problems_of_its_own(first.spec))
     assert ("--set scavenger-webhook.admission.quotas=true" in notes) == asked
 
 
