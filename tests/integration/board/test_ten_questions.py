@@ -9,8 +9,12 @@ from datetime import timedelta
 
 import pytest
 from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
+from scavenger_api import names
 from scavenger_api.times import format_time, parse_time
+from scavenger_board.facts import JOBS
+from scavenger_kube.resources import PODS
 from scavenger_testing.browser import PATIENCE
+from scavenger_testing.builders import pod_dict, scavengerjob_dict
 
 from .conftest import Board
 from .incident import FULLEST, PREEMPTOR, SILENT
@@ -273,3 +277,26 @@ async def test_a_thousand_nodes_and_two_thousand_jobs(reader: Reader) -> None:
     await expect(reader.page.locator("#jobs [data-key]")).to_have_count(1)
     await reader.row("jobs", "lab/many-1999").click()
     await reader.says("detail", "Job lab/many-1999", "AdmitFalse")
+
+
+async def test_how_far_an_array_is_and_where_its_tasks_run(reader: Reader) -> None:
+    incident, tasks = reader.board.incident, 1000
+    status = {"completed": 500, "failed": 2, "running": 120, "completedIndexes": "0-499", "failedIndexes": "998,999"}
+    made = scavengerjob_dict(
+        "sweep", namespace="lab", uid="uid-sweep", phase="Running", array={"tasks": tasks}, status={"array": status}
+    )
+    incident.api.put(JOBS, made)
+    for index in range(500, 620):
+        labels = {names.LABEL_JOB: "sweep", names.LABEL_TASK: str(index)}
+        pod = pod_dict(f"sweep-{index}", namespace="lab", labels=labels, node=FULLEST, phase="Running")
+        incident.api.put(PODS, pod)
+    await expect(reader.row("jobs", "lab/sweep")).to_contain_text("500 of 1,000 tasks, 2 failed")
+    await reader.click(reader.row("jobs", "lab/sweep"))
+    await reader.says("detail", "1,000: 500 completed, 2 failed, 120 running", "a cell is 3 tasks", "task 500:")
+    await reader.says("detail", "and 20 tasks that are not shown")
+    cells = reader.page.locator("#detail .tasks i")
+    assert await cells.count() == 334
+    assert await cells.nth(0).get_attribute("title") == "tasks 0 to 2: completed"
+    assert await cells.nth(166).get_attribute("title") == "tasks 498 to 500: some completed"
+    assert await cells.nth(333).get_attribute("title") == "task 999: failed"
+    assert await reader.page.locator("#detail .list button").count() == 100

@@ -7,10 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_api import names
+from scavenger_api.indexes import all_of, parse_indexes
+from scavenger_board.core.snapshot import ArrayFacts
 from scavenger_board.facts import (
+    MOST_CELLS,
+    STATES,
     BoardEvent,
     Job,
     Queue,
+    cells,
     event_facts,
     job_facts,
     node_facts,
@@ -108,6 +113,36 @@ def test_what_a_node_offers_of_reclaimed_capacity_counts_as_cpu_and_memory() -> 
     found = node_facts(node("n", allocatable=allocatable))
 
     assert found.offered == {"cpu": 1500, "memory": 2 * 2**20}
+
+
+def test_an_array_by_its_status() -> None:
+    array = {"completed": 4, "failed": 1, "running": 2, "completedIndexes": "0-3", "failedIndexes": "5"}
+    array |= {"runningIndexes": "6,7", "interruptedIndexes": "7,8"}
+    found = job_facts(job(phase="Running", status={"array": array}, array={"tasks": 10})).array
+    assert found == ArrayFacts(10, 4, 1, 2, "cccc.frri.")
+    unreadable = job_facts(job(phase="Running", status={"array": {"completedIndexes": "soon"}}, array={"tasks": 10}))
+    assert unreadable.array == ArrayFacts(10, 0, 0, 0, "")
+    assert job_facts(job()).array is None
+
+
+@pytest.mark.parametrize("tasks", [1, 399, 400, 401, 1000, 99_999, 100_000])
+def test_an_array_of_any_size_has_a_bounded_number_of_cells(tasks: int) -> None:
+    sets = {name: parse_indexes("") for name in STATES}
+    sets["c"], sets["f"] = all_of(tasks // 2), 1 << (tasks - 1)
+    found = cells(tasks, sets)
+    assert 0 < len(found) <= MOST_CELLS
+    assert -(-tasks // len(found)) <= 2 * max(1, tasks // MOST_CELLS)
+    assert found[-1] == "f"
+    assert found.count("c") == tasks // 2 // -(-tasks // MOST_CELLS)
+
+
+def test_a_task_has_its_index_its_start_and_its_checkpoint() -> None:
+    labels = {names.LABEL_JOB: "a", names.LABEL_TASK: "7"}
+    note = {names.ANNOTATION_LAST_CHECKPOINT: "1970-01-01T00:00:09Z"}
+    made = pod("a-7", namespace="lab", labels=labels, annotations=note, phase="Running", started="1970-01-01T00:00:05Z")
+    found = pod_facts(made, SYSTEM)
+    assert (found.task, found.started, found.checkpoint) == (7, 5_000_000, 9_000_000)
+    assert pod_facts(pod("o", labels={names.LABEL_TASK: "7"}), SYSTEM).task is None
 
 
 def test_a_queue_as_it_is_asked_for_and_not_as_its_status_lags() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scavenger_api import names
 from scavenger_api.levels import LevelsState
+from scavenger_api.times import micros
+from scavenger_board.core.jobs import MOST_TASKS
 from scavenger_board.core.nodes import fullness
-from scavenger_board.core.snapshot import SERVICES, NodeFacts, QueueFacts
+from scavenger_board.core.snapshot import SERVICES, ArrayFacts, NodeFacts, QueueFacts
 
 from .builders import NOW, ago, job, pod, published, shown
 
@@ -209,3 +212,23 @@ def test_what_a_running_job_has_and_would_lose() -> None:
 
 def test_ordinary_pods_that_wait_are_counted() -> None:
     assert shown(pods=[pod("a", "", waits=True), pod("b")]).waiting_pods == 1
+
+
+def test_an_array_and_its_tasks() -> None:
+    tasks = ArrayFacts(1000, 400, 3, 150, "c" * 160 + "." * 240)
+    sweep = job("sweep", "Running", array=tasks, cpu=2000, interval=3600 * 10**6, runs=(ago(hours=2),))
+    at = micros(NOW)
+    pods = [
+        pod(f"sweep-{index}", f"n{index % 3}", "sweep", task=index, started=at - 600 * 10**6) for index in range(150)
+    ]
+    pods[0] = replace(pods[0], checkpoint=at - 300 * 10**6)
+    (row,) = shown(jobs=[sweep], pods=pods).jobs
+
+    assert row.array is not None
+    assert (row.array.completed, row.array.failed, row.array.pods, row.array.cells) == (400, 3, 150, tasks.cells)
+    assert len(row.array.shown) == MOST_TASKS
+    assert row.array.shown[:2] == [(0, "n0"), (1, "n1")]
+    assert (row.pods, row.cpu, row.nodes) == (150, 300_000, ["n0", "n1", "n2"])
+    assert row.safe_until == at // 10**6 - 598, "150 of them ten minutes each, but for one that saved five of them"
+    waiting = job("sweep", "Waiting", array=tasks)
+    assert shown(jobs=[waiting]).jobs[0].safe_until is None

@@ -10,6 +10,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.indexes import IndexesError, all_of, parse_indexes
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
@@ -22,7 +23,7 @@ from scavenger_kube.kinds import Condition, Event, Node, ObjectMeta, ObjectRefer
 from scavenger_kube.resources import Lease, Resource, scavenger_jobs, scavenger_queues
 from scavenger_kube.scavenger_kinds import ScavengerJob, ShownStatus
 
-from scavenger_board.core.snapshot import EventFacts, JobFacts, NodeFacts, PodFacts, QueueFacts
+from scavenger_board.core.snapshot import ArrayFacts, EventFacts, JobFacts, NodeFacts, PodFacts, QueueFacts
 
 NAME_LABEL: Final = "app.kubernetes.io/name"
 PART_LABEL: Final = "app.kubernetes.io/part-of"
@@ -120,7 +121,51 @@ def job_facts(job: Job) -> JobFacts:
         checkpoint=parse_time(status.last_checkpoint_timestamp),
         start_over=parse_time(status.priority_start_over_timestamp),
         interval=_interval(spec.checkpoint_due),
+        array=_array(job),
     )
+
+
+def _array(job: Job) -> ArrayFacts | None:
+    array, status = job.spec.array, job.status.array
+    if array is None:
+        return None
+    try:
+        sets = [parse_indexes(getattr(status, f"{name}_indexes")) for name in STATES.values()]
+    except IndexesError:
+        sets = []
+    grid = cells(array.tasks, dict(zip(STATES, sets, strict=False)))
+    return ArrayFacts(array.tasks, status.completed, status.failed, status.running, grid)
+
+
+MOST_CELLS: Final = 400
+"""Of an array, whatever its size: thousands of arrays may be shown at once."""
+
+STATES: Final = {"f": "failed", "r": "running", "i": "interrupted", "c": "completed"}
+"""What a cell says, the first that is true of any of its tasks; `c` where all of them completed, `-` where some did."""
+
+
+def cells(tasks: int, sets: dict[str, int]) -> str:
+    """All tasks in up to `MOST_CELLS` cells, one letter each: of `STATES`, or `.` where all tasks wait.
+
+    Args:
+        tasks: how many there are.
+        sets: the tasks in each of `STATES`; none where that cannot be read.
+    """
+    if not sets:
+        return ""
+    each = -(-tasks // MOST_CELLS)
+    return "".join(
+        _cell(all_of(min(each, tasks - first)), {name: tasks_in >> first for name, tasks_in in sets.items()})
+        for first in range(0, tasks, each)
+    )
+
+
+def _cell(own: int, sets: dict[str, int]) -> str:
+    for name in ("f", "r", "i"):
+        if sets[name] & own:
+            return name
+    completed = sets["c"] & own
+    return "." if not completed else "c" if completed == own else "-"
 
 
 def _interval(text: str) -> int:
@@ -155,7 +200,22 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
         image=_image(pod, service) if service else "",
         ready=ready is not None and ready.status == "True",
         waits=not job and not pod.spec.node_name and meta.deletion_timestamp is None,
+        **(_of_task(pod) if job else {}),
     )
+
+
+def _of_task(pod: Pod) -> dict[str, int | None]:
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    text = labels.get(names.LABEL_TASK, "")
+    if not (text.isascii() and text.isdecimal()):
+        return {}
+    started = parse_time(pod.status.start_time) if pod.status.phase == "Running" else None
+    checkpoint = parse_time(annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    return {
+        "task": int(text),
+        "started": micros(started) if started is not None else None,
+        "checkpoint": micros(checkpoint) if checkpoint is not None else None,
+    }
 
 
 def _image(pod: Pod, service: str) -> str:

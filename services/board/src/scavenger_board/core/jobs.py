@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from heapq import nsmallest
 from typing import Final
 
 from scavenger_api.reasons import LISTS
 from scavenger_api.states import Phase
 from scavenger_api.times import format_time
 
-from scavenger_board.core.picture import JobRow
+from scavenger_board.core.picture import ArrayRow, JobRow
 from scavenger_board.core.queues import Rank, ranks
-from scavenger_board.core.runs import checkpointed, runs, unsaved_since
-from scavenger_board.core.snapshot import JobFacts, PodFacts
+from scavenger_board.core.runs import checkpointed, runs, tasks_unsaved_since, unsaved_since
+from scavenger_board.core.snapshot import ArrayFacts, JobFacts, PodFacts
 
 MESSAGE: Final = 400
 """Characters of a message that are shown: thousands of jobs may wait with one each."""
+
+MOST_TASKS: Final = 100
+"""Of an array, with their nodes."""
 
 NOT_SEEN: Final = "the admitter has written nothing of it yet"
 
 
 def job_rows(now: datetime, jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[JobRow]:
     """All jobs by key."""
-    nodes: dict[str, set[str]] = {}
+    own: dict[str, list[PodFacts]] = {}
     for pod in pods:
-        if pod.job and pod.node:
-            nodes.setdefault(pod.job, set()).add(pod.node)
+        if pod.job:
+            own.setdefault(pod.job, []).append(pod)
     jobs = tuple(jobs)
     rank = ranks(jobs)
-    rows = [_row(now, job, sorted(nodes.get(job.key, ())), rank.get(job.key)) for job in jobs]
+    rows = [_row(now, job, own.get(job.key, []), rank.get(job.key)) for job in jobs]
     return sorted(rows, key=lambda row: row.key)
 
 
@@ -38,8 +42,9 @@ def meanings(rows: Iterable[JobRow]) -> dict[str, str]:
     return {word: _meaning(word) for word in sorted({row.why for row in rows if row.why})}
 
 
-def _row(now: datetime, job: JobFacts, nodes: list[str], rank: Rank | None) -> JobRow:
-    since = in_phase_since(job)
+def _row(now: datetime, job: JobFacts, own: list[PodFacts], rank: Rank | None) -> JobRow:
+    since, array = in_phase_since(job), job.array
+    pods = job.pods if array is None else len(own)
     return JobRow(
         key=job.key,
         queue=job.queue,
@@ -53,14 +58,28 @@ def _row(now: datetime, job: JobFacts, nodes: list[str], rank: Rank | None) -> J
         lost=job.lost,
         at_risk=job.at_risk if job.phase == Phase.RUNNING else None,
         preemption_class=job.preemption_class if job.phase == Phase.RUNNING else "",
-        cpu=job.cpu * job.pods,
-        memory=job.memory * job.pods,
-        pods=job.pods,
-        nodes=nodes,
+        cpu=job.cpu * pods,
+        memory=job.memory * pods,
+        pods=pods,
+        nodes=sorted({pod.node for pod in own if pod.node}),
         reclaimed=job.reclaimed,
         runs=runs(job),
         checkpointed=checkpointed(job, now),
-        safe_until=unsaved_since(job, now),
+        safe_until=unsaved_since(job, now) if array is None else tasks_unsaved_since(job, own, now),
+        array=None if array is None else _array(array, own),
+    )
+
+
+def _array(array: ArrayFacts, own: list[PodFacts]) -> ArrayRow:
+    tasks = nsmallest(MOST_TASKS, ((pod.task, pod.node) for pod in own if pod.task is not None))
+    return ArrayRow(
+        tasks=array.tasks,
+        completed=array.completed,
+        failed=array.failed,
+        running=array.running,
+        cells=array.cells,
+        pods=len(own),
+        shown=tasks,
     )
 
 

@@ -99,12 +99,26 @@ class QueueRow(Row, frozen=True, gc=False, rename="camel"):
     in_line: int
 
 
+class ArrayRow(Row, frozen=True, gc=False, rename="camel"):
+    """The tasks of an array. cells: as of `ArrayFacts`. shown: index and node of the first tasks that have a pod; pods:
+    how many do."""
+
+    tasks: int
+    completed: int
+    failed: int
+    running: int
+    cells: str
+    pods: int = 0
+    shown: list[tuple[int, str]] = []
+
+
 class JobRow(Row, frozen=True, gc=False, rename="camel"):
     """A job. since: when it came into its phase. rank: what jobs in line in a queue are sorted by, None for others; no
     place, as that of thousands changes with each start. why: one word, and in says a sentence. useful, lost, at_risk:
     CPU-seconds, None where not known. cpu, memory: of all its pods. runs: as of `scavenger_board.core.runs`.
     checkpointed: the last checkpoint that it reported; safe_until: since when its work counts as unsaved; both Unix
-    seconds, and of the run that is under way."""
+    seconds, and of the run that is under way. Of an array, pods are those that there are, and safe_until is the mean of
+    its tasks."""
 
     key: str
     queue: str
@@ -126,6 +140,7 @@ class JobRow(Row, frozen=True, gc=False, rename="camel"):
     runs: list[tuple[int, int | None, str]] = []
     checkpointed: int | None = None
     safe_until: int | None = None
+    array: ArrayRow | None = None
 
 
 class EntryRow(Row, frozen=True, gc=False, rename="camel"):

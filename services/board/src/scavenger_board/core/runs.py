@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -9,7 +10,7 @@ from scavenger_api.states import Phase
 from scavenger_api.times import micros
 from scavenger_domain.gang import safe_until
 
-from scavenger_board.core.snapshot import JobFacts
+from scavenger_board.core.snapshot import JobFacts, PodFacts
 
 RUNNING: Final = "running"
 INTERRUPTED: Final = "interrupted"
@@ -47,6 +48,15 @@ def unsaved_since(job: JobFacts, now: datetime) -> int | None:
         return None
     reports = (None if at is None else micros(at) for at in (job.checkpoint, job.start_over))
     return safe_until(micros(job.runs[-1]), job.interval, reports, micros(now)) // 10**6
+
+
+def tasks_unsaved_since(job: JobFacts, pods: Iterable[PodFacts], now: datetime) -> int | None:
+    """The same for an array: the mean of its tasks, since what they have not saved adds up. None where none runs."""
+    if not job.interval:
+        return None
+    at = micros(now)
+    safe = [safe_until(pod.started, job.interval, (pod.checkpoint,), at) for pod in pods if pod.started is not None]
+    return sum(safe) // len(safe) // 10**6 if safe else None
 
 
 def checkpointed(job: JobFacts, now: datetime) -> int | None:

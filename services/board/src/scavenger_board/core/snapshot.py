@@ -20,6 +20,25 @@ LEADERLESS: Final = frozenset({names.WEBHOOK})
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayFacts:
+    """The tasks of an array, as its status says.
+
+    Attributes:
+        tasks: how many there are.
+        completed: how many of them completed.
+        failed: how many failed for good.
+        running: how many run.
+        cells: all tasks by index in up to `MOST_CELLS` cells of equally many, one letter each (`facts.cells`).
+    """
+
+    tasks: int
+    completed: int
+    failed: int
+    running: int
+    cells: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobFacts:
     """A ScavengerJob.
 
@@ -61,6 +80,7 @@ class JobFacts:
     checkpoint: datetime | None = None
     start_over: datetime | None = None
     interval: int = 0
+    array: ArrayFacts | None = None
 
     @property
     def in_line(self) -> bool:
@@ -77,7 +97,8 @@ class JobFacts:
 class PodFacts:
     """A pod that has not ended. job: key of its ScavengerJob, empty for ordinary ones. requests: as the scheduler
     counts them, reclaimed capacity by its own names. service: the one of ours that it is a replica of, with its
-    image. waits: an ordinary pod without a node."""
+    image. waits: an ordinary pod without a node. task: of an array, its index; started, checkpoint: of that task, in
+    microseconds since the epoch, None before it runs or reports one."""
 
     key: str
     node: str
@@ -87,6 +108,9 @@ class PodFacts:
     image: str = ""
     ready: bool = False
     waits: bool = False
+    task: int | None = None
+    started: int | None = None
+    checkpoint: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,32 @@ function why(job, meanings) {
   return ["It says", job.says];
 }
 
+const STATES = { f: "some failed", r: "some run", i: "some were interrupted", c: "completed", "-": "some completed", ".": "wait" };
+
+// All tasks in some hundred cells, and the same in words.
+function progress(array) {
+  const count = (number) => number.toLocaleString("en");
+  const said = [[array.completed, "completed"], [array.failed, "failed"], [array.running, "running"]].filter(([number]) => number).map(([number, what]) => `${count(number)} ${what}`);
+  const text = `${count(array.tasks)}: ${said.join(", ") || "none has ended"}`;
+  if (!array.cells) return [text];
+  const each = Math.ceil(array.tasks / array.cells.length);
+  const grid = el("div", { class: "tasks", role: "img" });
+  grid.setAttribute("aria-label", text);
+  [...array.cells].forEach((state, index) => {
+    const first = index * each;
+    const last = Math.min(array.tasks, first + each) - 1;
+    const word = first === last ? { f: "failed", r: "runs", i: "was interrupted", c: "completed", ".": "waits" }[state] : STATES[state];
+    grid.append(el("i", { class: { f: "failed", r: "running", i: "interrupted", c: "completed", "-": "some" }[state] ?? "", title: first === last ? `task ${first}: ${word}` : `tasks ${first} to ${last}: ${word}` }));
+  });
+  return [text, grid, each > 1 ? el("div", { class: "sub" }, `a cell is ${plural(each, "task")}`) : ""];
+}
+
+function placed(array, open) {
+  const lines = array.shown.map(([task, node]) => el("div", {}, `task ${task}: `, node ? link(open, "node", node) : "no node yet"));
+  if (array.pods > array.shown.length) lines.push(el("div", { class: "sub" }, `… and ${plural(array.pods - array.shown.length, "task")} that are not shown: kubectl sj tasks`));
+  return lines.length ? [el("div", { class: "list" }, ...lines)] : "";
+}
+
 function job(picture, key, open, now, all) {
   const found = picture.jobs.find((one) => one.key === key);
   const left = picture.timeline.filter((entry) => entry.job === key);
@@ -34,12 +60,13 @@ function job(picture, key, open, now, all) {
       ["Phase", `${found.phase} ${since(found.since, now)}`],
       [label, says],
       ["Queue", [link(open, "queue", found.queue), found.rank ? ` no. ${place(all, found)} queued` : ""]],
-      ["Asks for", `${plural(found.pods, "pod")}: ${amount("cpu", found.cpu)} cpu, ${amount("memory", found.memory)} memory${found.reclaimed ? ", reclaimed capacity" : ""}`],
-      ["On nodes", found.nodes.map((node) => link(open, "node", node))],
+      ["Tasks", found.array ? progress(found.array) : ""],
+      ["Asks for", found.array && !found.pods ? "" : `${plural(found.pods, "pod")}: ${amount("cpu", found.cpu)} cpu, ${amount("memory", found.memory)} memory${found.reclaimed ? ", reclaimed capacity" : ""}`],
+      ["On nodes", found.array ? placed(found.array, open) : found.nodes.map((node) => link(open, "node", node))],
       ["Useful", cpuTime(found.useful)],
       ["Lost", `${cpuTime(found.lost)}, ${plural(found.interrupted, "interruption")}`],
       ["Runs", found.runs.length ? [gantt(found, now), ...found.runs.slice(-5).reverse().map(([start, end, how]) => el("div", { class: "sub" }, `${local(start * 1000)} · ${how === "running" ? how : end === null ? "when it ended is not known" : `${how} ${local(end * 1000)}`}`))] : ""],
-      ["Checkpoint", found.safeUntil === null ? "" : found.checkpointed === null ? "none reported in this run" : [when(new Date(found.checkpointed * 1000).toISOString(), now)]],
+      ["Checkpoint", found.safeUntil === null || found.array ? "" : found.checkpointed === null ? "none reported in this run" : [when(new Date(found.checkpointed * 1000).toISOString(), now)]],
       ["Unsaved work", found.safeUntil === null ? "" : `${cpuTime(unsaved(found, now))} since the last checkpoint that was reported or due`],
       ["Priority", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass}), as last written`],
     ]),

@@ -58,13 +58,19 @@ export function gantt(job, now) {
 }
 
 function runs(job, now) {
+  if (job.array) {
+    const done = el("span", { class: "bar" }, el("i"));
+    done.firstChild.style.width = `${(100 * (job.array.completed + job.array.failed)) / job.array.tasks}%`;
+    const failed = job.array.failed ? `, ${job.array.failed.toLocaleString("en")} failed` : "";
+    return [done, el("span", { class: "sub" }, `${job.array.completed.toLocaleString("en")} of ${plural(job.array.tasks, "task")}${failed}`)];
+  }
   if (!job.runs.length) return [];
   const text = plural(job.runs.length, "run");
   return [gantt(job, now), el("span", { class: "sub" }, job.runs.length >= 20 ? `last ${text}` : text, ` since ${clock(job.runs[0][0] * 1000).slice(0, 5)}`)];
 }
 
 function checkpoint(job, now) {
-  if (job.safeUntil === null) return [];
+  if (job.safeUntil === null || job.array) return [];
   const at = new Date((job.checkpointed ?? job.safeUntil) * 1000).toISOString();
   const last = job.runs.at(-1)[0];
   if (job.checkpointed !== null) return [when(at, now)];
