@@ -58,6 +58,7 @@ BENCHMARKS: Final = {
     "bench.services.bench_steady": ("steady",),
     "bench.services.bench_board": ("board",),
     "bench.services.bench_chaos": ("chaos",),
+    "bench.services.bench_neighbours": ("neighbours",),
     "bench.tenants.bench_tenants": ("tenants.peak_mb", "tenants.probe_seconds", "tenants.b_starts"),
     "bench.scheduler.bench_choice": ("scheduler.loss_over_optimum",),
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),

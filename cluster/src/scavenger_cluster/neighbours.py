@@ -46,6 +46,14 @@ DESCHEDULER: Final = Neighbour(
     "cmd/descheduler",
     "h1:fBemfJD1RhmbsdH94lKwGMOwQcbsrw67A5IK2c2fANA=",
 )
+KARPENTER: Final = Neighbour(
+    "karpenter",
+    "sigs.k8s.io/karpenter",
+    "v1.14.1",
+    "kwok",
+    "h1:GjqvOHLjl2+OXM0ti5VEZSQuvcitB0pETd8zdChXEtI=",
+)
+"""With its provider that makes fake nodes. The versions after it need a newer Go than the cluster's programs."""
 
 
 def source(neighbour: Neighbour) -> Path:
