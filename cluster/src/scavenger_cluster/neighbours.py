@@ -53,7 +53,7 @@ KARPENTER: Final = Neighbour(
     "kwok",
     "h1:GjqvOHLjl2+OXM0ti5VEZSQuvcitB0pETd8zdChXEtI=",
 )
-"""With its provider that makes fake nodes. The versions after it need a newer Go than the cluster's programs."""
+"""With its provider that makes fake nodes. v1.15.0 needs Go 1.26.9."""
 
 
 def source(neighbour: Neighbour) -> Path:
