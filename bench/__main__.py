@@ -81,6 +81,7 @@ BENCHMARKS: Final = {
     ),
     "bench.simulator.bench_classes": ("loop.class_writes_per_hour", "loop.budget_writes_per_hour"),
     "bench.simulator.bench_gpus": ("loop.gpu_hours_lost",),
+    "bench.simulator.bench_starved": ("loop.starved",),
     "bench.simulator.bench_loop": ("loop",),
     "bench.cli.bench_cli": ("cli",),
     "bench.setup.bench_setup": ("setup.cold", "setup.warm"),

@@ -12,6 +12,7 @@ from scavenger_simulator.scenario import NodeSpec, OrdinaryPod, ScavengerDemand,
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
+from bench.simulator import bench_starved
 from tests.unit.effort import examples
 
 GIB = 1 << 30
@@ -86,3 +87,10 @@ def test_nobody_starves_who_fits(number: int) -> None:
     result = simulate(disturbed(number), SETTINGS, Policy.OURS, 1)
     assert [one.name for one in result.jobs if one.longest_wait > SETTINGS.starved_after] == []
     assert {one.name for one in result.jobs if one.submitted < 4 * HOUR and one.finished is None} == set()
+
+
+def test_whoever_fits_starts_within_the_bound_of_the_documentation() -> None:
+    """The first of the streams of which the benchmark simulates a thousand."""
+    found = [bench_starved.play(number) for number in range(20)]
+    assert [one for one in found if one.starved] == []
+    assert sum(one.passed for one in found) > 20, "many wait until a turn is kept"

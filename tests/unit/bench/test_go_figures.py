@@ -33,6 +33,7 @@ def test_figures_without_a_cluster_start_none() -> None:
     [
         ("loop.class_writes_per_hour.steady", "bench.simulator.bench_classes"),
         ("loop.gpu_hours", "bench.simulator.bench_gpus"),
+        ("loop.starved", "bench.simulator.bench_starved"),
         ("loop.stale_percent", "bench.simulator.bench_loop"),
     ],
 )
