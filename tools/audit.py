@@ -29,6 +29,7 @@ MODULES: Final[Mapping[str, Sequence[str]]] = {
     "snapshot": ["./..."],
     "cluster/go": ["-scan=package", "tool", "./..."],
     "cluster/go/tests": ["-scan=package", "tool"],
+    "cluster/go/registry": ["-scan=package", "tool"],
 }
 """Folders with a go.mod, and how each is looked at. Which functions are called in Kubernetes would take hours."""
 

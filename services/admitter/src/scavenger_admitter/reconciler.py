@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.indexes import set_of
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
@@ -34,7 +33,6 @@ from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,
     CreatePods,
-    EventNote,
     ReleasePod,
     StartTasks,
 )
@@ -207,7 +205,7 @@ class Reconciler:
             return
         released = {action.uid for action in cleared if isinstance(action, ReleasePod)}
         if warnings := warnings_of(pod for pod in pods if pod.metadata.uid in released):
-            self._writer.record(job, [EventNote("Warning", SNAPSHOT_WARNING, warnings[:1024])])
+            self._writer.warn_of_snapshots(job, warnings)
 
     def _pods_sent(self, job: ScavengerJob, create: CreateJob | StartTasks | None, *, lacking: bool) -> int:
         """How many pods are about to be created."""

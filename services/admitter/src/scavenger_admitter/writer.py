@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
+from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.indexes import parse_indexes
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import MANAGED_BY
@@ -203,6 +204,10 @@ class Writer:
         """Say something in Events on the job."""
         for note in notes:
             self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
+
+    def warn_of_snapshots(self, job: ScavengerJob, warnings: str) -> None:
+        """Say in an Event what `snap` warned of."""
+        self._events.warning(SCAVENGERJOBS, job, SNAPSHOT_WARNING, warnings[:1024])
 
     async def create(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE
