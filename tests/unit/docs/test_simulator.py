@@ -51,7 +51,9 @@ def test_the_example_of_own_demand_is_read(tmp_path: Path) -> None:
     assert set(header) == {*REQUIRED, *OPTIONAL}
     path = tmp_path / "jobs.csv"
     path.write_text(example)
-    assert [job.pods for job in read_demand(path, Window())] == [4, 1]
+    gang, single, *tasks = read_demand(path, Window())
+    assert (gang.pods, single.pods) == (4, 1)
+    assert [task.pods for task in tasks] == [1] * 1000
 
 
 @pytest.mark.parametrize("name", TRACES)
