@@ -92,6 +92,25 @@ SINGLE = (
             ("its machine is about to go", b.node(taint=SCALED_DOWN), 101, INTERRUPTED, Cause.NODE_LOST),
         )
     ),
+    # --- its kubelet went down between the end of the container and that of the pod
+    *(
+        Row(
+            f"has ended with {code}, and the phase is not written: {name}",
+            (b.pod(ended=100, code=code, exit_reason="Error" if code else "", phase="Running"),),
+            phase,
+            cause,
+            nodes={"node-1": found},
+            now=200,
+        )
+        for code, name, found, phase, cause in (
+            (143, "its node answers", b.node(since=5), RUNNING, None),
+            (143, "its node is back", b.node(since=160), RUNNING, None),
+            (143, "its node is silent", b.node(ready=False, since=140), INTERRUPTED, Cause.NODE_LOST),
+            (3, "its node is silent", b.node(ready=False, since=140), INTERRUPTED, Cause.NODE_LOST),
+            (143, "its node is gone", None, INTERRUPTED, Cause.NODE_LOST),
+            (0, "its node is silent", b.node(ready=False, since=140), RUNNING, None),
+        )
+    ),
     # --- a node that is about to go: they are told while they can still save their state
     *(
         Row(

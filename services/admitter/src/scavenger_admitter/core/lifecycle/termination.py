@@ -23,6 +23,7 @@ from scavenger_admitter.core.lifecycle.pods import (
     deletion_requested,
     ended_at,
     goes_on,
+    main_status,
     moment,
     over,
     own_exit,
@@ -132,7 +133,7 @@ def find_termination(
     done = [pod for pod in rest if succeeded(pod)]
     if len(done) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
         return Completed(max((ended_at(pod) or now for pod in done), default=now))
-    causes = [*removals.values(), *_vanished(run, now)]
+    causes = [*removals.values(), *_vanished(run, now), *_unreported(rest, nodes)]
     if sum(over(pod) for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
         causes += _job_removed(run, now)
     suspects = _suspects(run, exits)
@@ -220,6 +221,23 @@ def _lost_nodes(
     ]
 
 
+def _unreported(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None]) -> list[Removal]:
+    """Pods of which all containers have ended, the main one with a failure, on nodes whose kubelet went down before it
+    wrote the phase, and so who ended them. A main container that succeeded may have done all its work: the kubelet is
+    waited for."""
+    return [
+        Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} {what}")
+        for pod in pods
+        if not over(pod)
+        and (name := pod.spec.node_name) in nodes
+        and (main := main_status(pod)) is not None
+        and main.state.terminated is not None
+        and main.state.terminated.exit_code != 0
+        and (at := ended_at(pod)) is not None
+        and (what := _out_of_reach(nodes[name]))
+    ]
+
+
 def _memory_kills(run: Run, exits: Sequence[Exit], nodes: Mapping[str, kinds.Node | None]) -> list[Removal]:
     """Containers that were killed for memory while their node was short of it, as far as conditions tell."""
     on = {pod.metadata.name: pod.spec.node_name for pod in run.pods}
@@ -239,16 +257,22 @@ def _short_of_memory(node: kinds.Node, ended: Exit) -> bool:
     return since is not None and since > ended.at
 
 
-def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> str:
-    """How the node was lost; empty when it was not."""
+def _out_of_reach(node: kinds.Node | None) -> str:
+    """Why its kubelet reports nothing; empty where it does."""
     if node is None:
         return "is gone"
+    return "" if node.ready else "is not ready"
+
+
+def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> str:
+    """How the node was lost; empty when it was not."""
+    if node is None or not node.ready:
+        return _out_of_reach(node)
     ready = kinds.condition(node.status.conditions, "Ready")
-    if ready is None or ready.status != "True":
-        return "is not ready"
     if rebooted is not None and rebooted > at:
         return "has rebooted"
-    if (since := moment(ready.last_transition_time)) is not None and since > at:
+    since = moment(ready.last_transition_time) if ready is not None else None
+    if since is not None and since > at:
         return "has not been ready meanwhile"
     out = any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
     taint = OUT_OF_SERVICE if out else leaving(node)
