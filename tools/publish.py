@@ -3,7 +3,7 @@
 REGISTRY is a host, and a path where the registry wants one, such as registry.example.com/team. An image becomes
 REGISTRY/scavenger/NAME:VERSION, with the digest that its archive has, and a chart oci://REGISTRY/charts/NAME. What is
 there already is pushed again, which changes nothing. Log in first with `skopeo login` and `helm registry login`; a
-registry on this machine is spoken to without TLS.
+registry on this machine is spoken to without TLS. FOLDER/PUSHED has the digests and names, as a file of checksums.
 
 Exit code 1 when something could not be pushed; the rest is.
 """
@@ -27,7 +27,13 @@ from tools.release import DIST, say
 
 IMAGE: Final = re.compile(r"scavenger-(?P<name>[a-z]+)-(?P<version>\d.*)-linux-(?P<machine>[a-z0-9]+)\.oci\.tar")
 REGISTRY: Final = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*")
+DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+PUSHED: Final = "PUSHED"
 LOOPBACK: Final = re.compile(r"(localhost|127\.\d+\.\d+\.\d+)(:\d+)?(/|$)")
+
+
+class PushError(Exception):
+    """A file was not pushed."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,10 @@ def pushes(dist: Path, registry: str, skopeo: str, helm: str) -> Iterator[Push]:
     if twice := sorted({target for target in targets if targets.count(target) > 1}):
         raise ValueError(f"{', '.join(twice)}: {dist}/images has it for several architectures; push one at a time")
     plain = LOOPBACK.match(registry) is not None
-    tls = ["--dest-tls-verify=false"] if plain else []
+    copy = [skopeo, "copy", "--preserve-digests", "--digestfile=/dev/stderr"]
+    copy += ["--dest-tls-verify=false"] if plain else []
     for file, target in zip(images, targets, strict=True):
-        yield Push(
-            file, target, [skopeo, "copy", "--preserve-digests", *tls, f"oci-archive:{file}", f"docker://{target}"]
-        )
+        yield Push(file, target, [*copy, f"oci-archive:{file}", f"docker://{target}"])
     for file in charts:
         target = f"oci://{registry}/charts"
         yield Push(file, target, [helm, "push", str(file), target, *(["--plain-http"] if plain else [])])
@@ -77,9 +82,15 @@ def _image_target(file: Path, registry: str) -> str:
 
 
 def run(push: Push) -> str:
-    """Carry it out; what the program says of a failure, empty after success."""
+    """Carry it out; the digest that the registry has it by. PushError: what the program says of a failure."""
     done = subprocess.run(push.command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+    said = f"{done.stdout}{done.stderr}".strip()
+    if done.returncode != 0:
+        raise PushError(said or f"exit code {done.returncode}")
+    found = DIGEST.findall(said)
+    if not found:
+        raise PushError(f"{push.command[0]} says no digest: {said}")
+    return str(found[-1])
 
 
 def main(words: list[str] | None = None) -> int:
@@ -100,12 +111,18 @@ def main(words: list[str] | None = None) -> int:
     except (ValueError, ClusterError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    failed = 0
+    sums = []
     for push in found:
-        problem = run(push)
-        failed += bool(problem)
-        say(f"{push.file.name}: {f'FAILED: {problem}' if problem else push.target}")
-    say(f"{len(found) - failed} of {len(found)} pushed to {registry}")
+        try:
+            digest = run(push)
+        except PushError as error:
+            say(f"{push.file.name}: FAILED: {error}")
+        else:
+            say(f"{push.file.name}: {push.target}")
+            sums.append(f"{digest}  {push.target}{'/' + push.file.name if push.file.suffix == '.tgz' else ''}\n")
+    (arguments.dist / PUSHED).write_text("".join(sums))
+    failed = len(found) - len(sums)
+    say(f"{len(sums)} of {len(found)} pushed to {registry}")
     if not failed:
         say(f"  helm install scavenger oci://{registry}/charts/scavenger -n scavenger-system --create-namespace \\")
         say(f"    --set global.image.registry={registry}")

@@ -32,7 +32,7 @@ PLACES: Final = {
     "demo-apps/*/pyproject.toml": PROJECT,
     "charts/*/Chart.yaml": IN_CHARTS,
     "demo-apps/tuner/manifests/tuner/deployment.yaml": IMAGE.format(component="tuner"),
-    "docs/install.md": r"(?:(?<=/admitter:)|(?<=/mine:)|(?<=--version ))\d[\w.-]*",
+    "docs/install.md": r"(?:(?<=/admitter:)|(?<=/mine:)|(?<=charts/scavenger --version ))\d[\w.-]*",
 }
 """Files, and what in them is the version."""
 

@@ -204,6 +204,9 @@ def test_a_release_is_published_and_found_in_the_registry(clones: list[Path], re
         check=True,
     )
     assert inspected.stdout.strip() == manifest["digest"]
+    pushed = (clone / "dist" / "PUSHED").read_text().splitlines()
+    assert f"{manifest['digest'].removeprefix('sha256:')}  {where}/scavenger/admitter:{version(clone)}" in pushed
+    assert len(pushed) == len(list((clone / "dist" / "charts").iterdir())) + 1
     helm = ensure_tools(["helm"], print)["helm"]
     chart = f"oci://{where}/charts/scavenger-admitter"
     words = [

@@ -9,6 +9,7 @@ import pytest
 from tools import publish
 
 REGISTRY = "registry.example.com/team"
+DIGEST = "a" * 64
 ADMITTER = "images/scavenger-admitter-0.2.0-rc.1-linux-amd64.oci.tar"
 
 
@@ -63,10 +64,14 @@ def test_the_others_are_pushed_where_one_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dist(tmp_path, "charts/scavenger-0.2.0.tgz", ADMITTER)
-    programs = {"skopeo": "false", "helm": "true"}
+    helm = tmp_path / "helm"
+    helm.write_text(f"#!/bin/sh\necho Digest: sha256:{DIGEST}\n")
+    helm.chmod(0o755)
+    programs = {"skopeo": "false", "helm": str(helm)}
     monkeypatch.setattr(publish, "find_program", programs.get)
     assert publish.main([REGISTRY, f"--dist={tmp_path}"]) == 1
     said = capsys.readouterr().out
     assert "FAILED: exit code 1" in said
     assert f"scavenger-0.2.0.tgz: oci://{REGISTRY}/charts" in said
     assert f"1 of 2 pushed to {REGISTRY}" in said
+    assert (tmp_path / "PUSHED").read_text() == f"{DIGEST}  oci://{REGISTRY}/charts/scavenger-0.2.0.tgz\n"
