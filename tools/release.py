@@ -93,12 +93,12 @@ def run(*words: str | Path, **variables: str) -> None:
 
 
 def wheels(release: Release, into: Path) -> None:
-    """A wheel of every package, but for what only tests need."""
+    """A wheel of every package, but for what only tests need, and one of the whole command line."""
     for file in sorted(ROOT.glob("*/pyproject.toml")) + sorted(ROOT.glob("*/*/pyproject.toml")):
         name = tomllib.loads(file.read_text())["project"]["name"]
         if name not in NOT_SHIPPED:
             say(f"  {name}")
-            words = ("build", "--quiet", "--wheel", "--no-create-gitignore", f"--package={name}", f"--out-dir={into}")
+            words = ("build", "--quiet", "--wheel", "--no-create-gitignore", f"--out-dir={into}", file.parent)
             run(ROOT / "tools" / "uv", *words, SOURCE_DATE_EPOCH=str(release.epoch))
 
 

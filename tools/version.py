@@ -27,6 +27,7 @@ PLACES: Final = {
     "packages/*/pyproject.toml": PROJECT,
     "services/*/pyproject.toml": PROJECT,
     "cli/pyproject.toml": PROJECT,
+    "cli/distribution/pyproject.toml": PROJECT,
     "cluster/pyproject.toml": PROJECT,
     "simulator/pyproject.toml": PROJECT,
     "demo-apps/*/pyproject.toml": PROJECT,

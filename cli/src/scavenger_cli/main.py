@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -56,10 +57,10 @@ def own_version() -> str:
     """The version of this program, as it was installed."""
     from importlib.metadata import PackageNotFoundError, version
 
-    try:
-        return version("scavenger-cli")
-    except PackageNotFoundError:
-        return "unknown"
+    for distribution in ("scavenger-cli", "kubectl-sj"):
+        with suppress(PackageNotFoundError):
+            return version(distribution)
+    return "unknown"
 
 
 def _show_version(wanted: bool) -> None:

@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,18 @@ def test_outside_of_a_checkout_it_says_so(
     monkeypatch.setitem(os.environ, "GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert release.main([]) == 1
     assert "error: a release is made from a commit" in capsys.readouterr().err
+
+
+def test_the_distribution_of_the_command_line_needs_what_its_packages_need() -> None:
+    """It has the packages of ours inside, and names all that they depend on beside each other."""
+    projects = {
+        name: tomllib.loads((release.ROOT / name / "pyproject.toml").read_text())
+        for name in ("cli/distribution", "cli", "packages/api", "packages/domain", "packages/kube")
+    }
+    whole = projects.pop("cli/distribution")
+    needed = {one for project in projects.values() for one in project["project"]["dependencies"]}
+    ours = {project["project"]["name"] for project in projects.values()}
+    assert set(whole["project"]["dependencies"]) == needed - ours
+    assert whole["project"]["scripts"] == projects["cli"]["project"]["scripts"]
+    inside = whole["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert set(inside.values()) == {name.replace("-", "_") for name in ours}
