@@ -31,7 +31,7 @@ LONG: Final = 30
 MEAN_ALLOWED: Final = 16.0
 LONG_ALLOWED: Final = 0.05
 """The share of sentences of more than LONG words."""
-REFERENCE: Final = ("cli.md", "reasons.md")
+REFERENCE: Final = ("cli.md", "reasons.md", "versions.md")
 """Pages to look things up in that people write; the others are generated."""
 
 REPLACED: Final = {
