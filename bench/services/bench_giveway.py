@@ -2,7 +2,8 @@
 
 640 one-core jobs fill 20 fake nodes; then come 50 ordinary pods of four cores, five a second; when these are gone,
 who was displaced comes back. First plain: batch Jobs of a low PriorityClass and the stock scheduler. Then ours, on the
-same control plane: ScavengerJobs, all services, the scheduler with the plugin. Both are watched in the same way.
+same control plane: ScavengerJobs, all services, the scheduler with the plugin. At last one array of as many tasks.
+All are watched in the same way.
 
 Ten more nodes that nobody may use count for the load, so that full nodes are 67 % of it, under the levels at which the
 regulator interferes: what is measured is preemption and what follows it, not eviction.
@@ -20,8 +21,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api.names import LABEL_TASK
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster, kwok
+from scavenger_domain.gang import task_unit
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import JOBS, PODS, Resource
@@ -88,20 +91,40 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         await asyncio.to_thread(start_ours, cluster, {"SCAVENGER_TOLERATED_TAINTS": kwok.FAKE}, SCHEDULER)
         async with LagWatch(cluster) as lag:
             ours = await _side(client, SCAVENGERJOBS, "bench", scavenger_job)
-    return [*compared(plain, ours), *lag.figures("giveway.event_loop_lag_ms")]
+            array = await _side(client, SCAVENGERJOBS, "array", _array, objects=1)
+    return [
+        *compared(plain, ours),
+        *compared(plain, array, "array", prefix="array."),
+        *lag.figures("giveway.event_loop_lag_ms"),
+    ]
 
 
-def compared(plain: Side, ours: Side) -> list[Figure]:
-    """The figures of both sides, and ours over plain."""
+def _array(number: int) -> Object:
+    made = scavenger_job(number, "array")
+    made["spec"]["array"] = {"tasks": JOB_COUNT}
+    return made
+
+
+def compared(plain: Side, ours: Side, called: str = "scavenger", *, prefix: str = "") -> list[Figure]:
+    """The figures of both sides, and ours over plain.
+
+    Args:
+        plain: of plain Kubernetes.
+        ours: of ours.
+        called: the name of ours.
+        prefix: of ratios; with one, the figures of the plain side are left out.
+    """
     figures: list[Figure] = []
+    sides = {called: ours} if prefix else {"plain": plain, called: ours}
 
     def add(name: str, unit: str, value: Callable[[Side], float], goal: str | None) -> None:
         figures.extend(
             {"name": f"giveway.{which}.{name}", "value": value(side), "unit": unit, "goal": None}
-            for which, side in (("plain", plain), ("scavenger", ours))
+            for which, side in sides.items()
         )
         relation = ratio(value(ours), value(plain))
-        figures.append({"name": f"giveway.{name}_ratio_to_plain", "value": relation, "unit": "ratio", "goal": goal})
+        told = f"giveway.{prefix}{name}_ratio_to_plain"
+        figures.append({"name": told, "value": relation, "unit": "ratio", "goal": goal})
 
     add("fill", "s", lambda side: side.fill, None)
     add("p50", "s", lambda side: percentile(side.waits, 50), "<= 1.2")
@@ -116,14 +139,16 @@ def compared(plain: Side, ours: Side) -> list[Figure]:
 # --- one side ---
 
 
-async def _side(client: ApiClient, kind: Resource[Any], prefix: str, job: Callable[[int], Object]) -> Side:
+async def _side(
+    client: ApiClient, kind: Resource[Any], prefix: str, job: Callable[[int], Object], objects: int = JOB_COUNT
+) -> Side:
     seen = _Seen()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(followed(Informer(client, PODS, label_selector=JOB_LABEL), seen.on_pod))
         ordinary = Informer(client, PODS, label_selector="bench=ordinary")
         await stack.enter_async_context(followed(ordinary, seen.on_ordinary))
         began = time.perf_counter()
-        await each(JOB_COUNT, lambda number: client.create(kind, "default", job(number)))
+        await each(objects, lambda number: client.create(kind, "default", job(number)))
         await _poll(lambda: seen.lives.living() >= JOB_COUNT, f"{prefix}: all jobs to run")
         fill = time.perf_counter() - began
         await asyncio.sleep(SETTLE_SECONDS)
@@ -147,7 +172,7 @@ async def _side(client: ApiClient, kind: Resource[Any], prefix: str, job: Callab
         victims=seen.lives.victims(burst, given_back),
         back=list(seen.lives.back(displaced, given_back).values()),
     )
-    await delete_all(client, kind, prefix, JOB_COUNT)
+    await delete_all(client, kind, prefix, objects)
     return side
 
 
@@ -162,7 +187,8 @@ class _Seen:
     def on_pod(self, change: Change[Pod]) -> None:
         meta = change.obj.metadata
         runs = change.new is not None and pod_runs(change.new)
-        self.lives.saw(meta.uid, meta.labels[JOB_LABEL], runs=runs, at=time.perf_counter())
+        unit = task_unit(meta.labels[JOB_LABEL], meta.labels.get(LABEL_TASK, ""))
+        self.lives.saw(meta.uid, unit, runs=runs, at=time.perf_counter())
 
     def on_ordinary(self, change: Change[Pod]) -> None:
         if change.new is not None and pod_runs(change.new):
