@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scavenger_regulator.core.history import History
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.reclaimed.offer import (
     LastSample,

@@ -17,7 +17,7 @@ from scavenger_regulator.core.eviction.risk import Risk
 from scavenger_regulator.core.levels import INITIAL
 from scavenger_regulator.core.metrics.metric import Metric
 from scavenger_regulator.core.plan import regulate
-from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules, Trend, plan_node_memory, update_trends
+from scavenger_regulator.core.reclaimed.node_memory import Trend, plan_node_memory, update_trends
 from scavenger_regulator.core.reclaimed.offer import (
     LastSample,
     OfferRules,
@@ -27,7 +27,7 @@ from scavenger_regulator.core.reclaimed.offer import (
     plan_offers,
 )
 from scavenger_regulator.core.reclaimed.profile import Profiles
-from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.rules import NodeMemoryRules, Rules
 from scavenger_regulator.core.snapshot import AddedFigures, Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
 from scavenger_regulator.store import MAX_BYTES
 

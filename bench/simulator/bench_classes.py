@@ -25,7 +25,7 @@ from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Source
 from scavenger_prioritizer.core.snapshot import Snapshot as Jobs
 from scavenger_regulator.core.history import Figures as History
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Figure, Measurement, NodeFacts, Snapshot

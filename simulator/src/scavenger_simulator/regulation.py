@@ -12,7 +12,7 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_regulator.core.history import History
 from scavenger_regulator.core.learning import learn, learned
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, after_evictions
 from scavenger_regulator.core.snapshot import (
@@ -159,7 +159,7 @@ class Regulation:
         self._last = decision.scopes[CLUSTER]
         world.published = decision.published
         self._record(decision)
-        learn(self._histories, decision, world.settings.history_window)
+        learn(self._histories, decision.scopes, world.settings.history_window)
         self.publish()
         if not world.decider.plain:
             self._act(decision, snapshot)

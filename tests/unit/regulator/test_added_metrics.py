@@ -247,7 +247,7 @@ def test_levels_are_learnt_from_what_scavenger_pods_do_not_use() -> None:
     histories: dict[str, dict[str, History]] = {}
     for second in range(59, -1, -1):
         taken = with_network(gangs, (30.0, 50.0)[second % 2], {"a": 10.0}, age=second)
-        learn(histories, decide(taken, learnt), DEFAULT_WINDOW)
+        learn(histories, decide(taken, learnt).scopes, DEFAULT_WINDOW)
     found = learned(histories)
     assert found[CLUSTER]["network"].mean == pytest.approx(30.0)
     assert found[CLUSTER]["network"].stdev == pytest.approx(10.0)
@@ -257,7 +257,7 @@ def test_levels_are_learnt_from_what_scavenger_pods_do_not_use() -> None:
 
 def test_what_is_not_known_of_pods_is_not_learnt() -> None:
     histories: dict[str, dict[str, History]] = {}
-    learn(histories, decide(with_network((gang("a"),), 30.0)), DEFAULT_WINDOW)
+    learn(histories, decide(with_network((gang("a"),), 30.0)).scopes, DEFAULT_WINDOW)
     assert "network" not in histories[CLUSTER]
     assert "cpu" in histories[CLUSTER]
 

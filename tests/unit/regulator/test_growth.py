@@ -16,7 +16,7 @@ from scavenger_regulator.core.history import (
     load_histories,
 )
 from scavenger_regulator.core.learning import learn, learned
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Figure, Measurement
@@ -60,7 +60,7 @@ class Watched:
         used = {"cpu": Figure(cores / count, now, 15.0), "memory": Figure(10 * GIB, now, 15.0)}
         measurement = Measurement(dict.fromkeys(list(nodes)[missing:], used), {})
         decision = regulate(replace(snapshot(nodes=nodes, measurement=measurement), now=now), self.states, RULES)
-        learn(self.histories, decision, DEFAULT_WINDOW)
+        learn(self.histories, decision.scopes, DEFAULT_WINDOW)
         self.states = dict(decision.states)
 
 

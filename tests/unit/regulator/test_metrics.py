@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from scavenger_regulator.core.metrics.metric import PRIORITIES, Action, Metric
-from scavenger_regulator.core.metrics.registry import AVERAGED, BUILT_IN, GIVES_WAY, HELD, RESOURCES, by_urgency
+from scavenger_regulator.core.metrics.metric import (
+    AVERAGED,
+    BUILT_IN,
+    GIVES_WAY,
+    HELD,
+    PRIORITIES,
+    RESOURCES,
+    Action,
+    Metric,
+    by_urgency,
+)
 
 
 @pytest.mark.parametrize(

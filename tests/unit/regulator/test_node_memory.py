@@ -14,11 +14,11 @@ from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.reclaimed.node_memory import (
     NodeMemoryPlan,
-    NodeMemoryRules,
     Trend,
     plan_node_memory,
     update_trends,
 )
+from scavenger_regulator.core.rules import NodeMemoryRules
 from scavenger_regulator.core.snapshot import Gang, Measurement, RecentTermination, Snapshot
 
 from tests.unit.regulator.builders import GIB, NOW, ago, figures, gang, names, node, snapshot

@@ -9,7 +9,7 @@ import pytest
 from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visibility
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import Wait

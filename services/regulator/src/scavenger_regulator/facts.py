@@ -21,7 +21,7 @@ from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_regulator.core.level_policies import NodeLevels, levels_of
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, PodFacts
 
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()

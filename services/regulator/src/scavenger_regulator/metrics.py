@@ -11,7 +11,7 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 from scavenger_runtime.metrics import counter, gauge, histogram, unit_of
 
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.offer import Offer, Use
 from scavenger_regulator.core.scope import ScopeDecision

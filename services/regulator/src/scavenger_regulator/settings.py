@@ -27,10 +27,9 @@ from scavenger_regulator.core.level_policies import NodeLevels, parse_policies
 from scavenger_regulator.core.levels import LevelPolicy, ordered
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.metrics.added import AddedMetric, parse_added
-from scavenger_regulator.core.metrics.registry import RESOURCES
-from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.reclaimed.offer import OfferRules
-from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.rules import NodeMemoryRules, Rules
 from scavenger_regulator.core.throttle import ThrottleRules
 from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
 

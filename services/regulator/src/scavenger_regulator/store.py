@@ -84,7 +84,7 @@ class Store:
 
     def learn(self, decision: Decision, nodes: Collection[str]) -> None:
         """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept."""
-        learn(self._histories, decision, self._settings.history_window)
+        learn(self._histories, decision.scopes, self._settings.history_window)
         for scope in self._histories.keys() - decision.scopes.keys():
             if scope not in nodes:
                 del self._histories[scope]

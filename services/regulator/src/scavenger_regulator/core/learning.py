@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, NODE_BUCKETS, Figures, Histories, History
-from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.scope import ScopeDecision
 from scavenger_regulator.core.snapshot import CLUSTER
 
 USED: Final = "used-"
 """The history of what is used of a resource has its name with this before it."""
 
 
-def learn(histories: dict[str, dict[str, History]], decision: Decision, window: float) -> None:
+def learn(histories: dict[str, dict[str, History]], scopes: Mapping[str, ScopeDecision], window: float) -> None:
     """Take the ordinary load of a period into the histories. window: seconds. Nodes have fewer buckets than the
     cluster."""
-    for scope, decided in decision.scopes.items():
+    for scope, decided in scopes.items():
         reading = decided.reading
         if reading is None or reading.ordinary is None:
             continue

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from scavenger_api.levels_text import RAMP_UP_SECONDS
 
-from scavenger_regulator.core.metrics.registry import AVERAGED, HELD, RESOURCES
+from scavenger_regulator.core.metrics.metric import AVERAGED, HELD, RESOURCES
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
     Figure,

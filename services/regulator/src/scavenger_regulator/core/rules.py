@@ -9,9 +9,20 @@ from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, WaterLevels
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.metrics.metric import Metric
-from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
 from scavenger_regulator.core.reclaimed.offer import OfferRules
 from scavenger_regulator.core.throttle import ThrottleRules
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemoryRules:
+    """hysteresis: points under the upper level that are freed. ahead: seconds over which growth is extrapolated.
+    max_victims: jobs per period. risk: what a job would lose."""
+
+    hysteresis: float = 2.0
+    ahead: float = 60.0
+    max_victims: int = 100
+    risk: RiskRules = field(default_factory=RiskRules)
+    trust: Trust = field(default_factory=Trust)
 
 
 @dataclass(frozen=True, slots=True)

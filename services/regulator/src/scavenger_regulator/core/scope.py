@@ -47,8 +47,7 @@ from scavenger_regulator.core.levels import (
     water_levels,
 )
 from scavenger_regulator.core.load import Fresh, Reading, Unreadable, read_load
-from scavenger_regulator.core.metrics.metric import Action
-from scavenger_regulator.core.metrics.registry import BUILT_IN, RESOURCES, averaged, that_evict
+from scavenger_regulator.core.metrics.metric import BUILT_IN, RESOURCES, Action, averaged, that_evict
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Gang, Snapshot
 from scavenger_regulator.core.state import Pending, Saturation, ScopeState

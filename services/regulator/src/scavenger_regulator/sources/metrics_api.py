@@ -23,7 +23,7 @@ from scavenger_kube.metrics_api import (
 from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.snapshot import Figure, Measurement
 from scavenger_regulator.facts import quantity
 from scavenger_regulator.sources import SourceError

@@ -21,7 +21,7 @@ import orjson
 from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.metrics.registry import AVERAGED, RESOURCES
+from scavenger_regulator.core.metrics.metric import AVERAGED, RESOURCES
 from scavenger_regulator.core.snapshot import Figure, Measurement
 from scavenger_regulator.sources import SourceError
 

@@ -11,7 +11,7 @@ from scavenger_kube.kinds import Node, Pod
 from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.snapshot import Figure, Measurement
 from scavenger_regulator.facts import occupies, pod_requests
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk, promised
 from scavenger_regulator.core.load import Fresh, Reading, Trust
-from scavenger_regulator.core.metrics.registry import GIVES_WAY
+from scavenger_regulator.core.metrics.metric import GIVES_WAY
 from scavenger_regulator.core.snapshot import Figures, Gang, Measurement, PodFacts, RecentTermination, Snapshot
 
 STUCK_AFTER = timedelta(seconds=60)

@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from scavenger_regulator.core.eviction.covering_knapsack import Solution, solve_covering_knapsack, solve_in_order
 from scavenger_regulator.core.eviction.risk import Risk
-from scavenger_regulator.core.metrics.metric import Action, Metric
-from scavenger_regulator.core.metrics.registry import BUILT_IN, by_urgency
+from scavenger_regulator.core.metrics.metric import BUILT_IN, Action, Metric, by_urgency
 from scavenger_regulator.core.snapshot import Gang
 
 CLOSED: Final = 1e-6

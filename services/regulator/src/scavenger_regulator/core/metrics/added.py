@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scavenger_regulator.core.metrics.fields import Fields, check_names, parse_objects
-from scavenger_regulator.core.metrics.metric import Action, Metric
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES, Action, Metric
 
 MOST: Final = 16
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,29}")

@@ -1,9 +1,11 @@
-"""What a load may be measured of, as data: what the decisions ask about it, and nothing that decides."""
+"""What a load may be measured of, and what follows from what each metric says of itself."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from scavenger_regulator.core.levels import WaterLevels
 
@@ -47,3 +49,45 @@ class Metric:
     averaged: bool = False
     gives_way: bool = False
     levels: WaterLevels | None = None
+
+
+CPU: Final = Metric(
+    name="cpu",
+    priority=5,
+    throttle=Action.QUANTIFIED,
+    restore=Action.QUANTIFIED,
+    averaged=True,
+    gives_way=True,
+)
+"""In cores. Short of it everybody is slow."""
+
+MEMORY: Final = Metric(name="memory", priority=10)
+"""In bytes. Short of it somebody is killed, so it is more urgent than CPU."""
+
+BUILT_IN: Final = (CPU, MEMORY)
+"""They are measured everywhere: nodes and pods that lack a figure of one of them are not measured."""
+
+RESOURCES: Final = tuple([metric.name for metric in BUILT_IN])
+"""Their names."""
+
+AVERAGED: Final = frozenset(metric.name for metric in BUILT_IN if metric.averaged)
+
+GIVES_WAY: Final = frozenset(metric.name for metric in BUILT_IN if metric.gives_way)
+
+HELD: Final = tuple([name for name in RESOURCES if name not in GIVES_WAY])
+"""What a pod on reclaimed capacity gives back only by leaving."""
+
+
+def averaged(added: Iterable[Metric]) -> frozenset[str]:
+    """The names of those whose figures are averages, of all that there are. added: beside those measured everywhere."""
+    return AVERAGED | {metric.name for metric in added if metric.averaged}
+
+
+def that_evict(added: Iterable[Metric], action: Action) -> frozenset[str]:
+    """The names of those for which jobs are evicted in this way."""
+    return frozenset(metric.name for metric in (*BUILT_IN, *added) if metric.evict is action)
+
+
+def by_urgency(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """Their names, the most urgent first; among equals by name."""
+    return tuple(metric.name for metric in sorted(metrics, key=lambda metric: (-metric.priority, metric.name)))

@@ -13,32 +13,20 @@ allocatable memory unless said otherwise.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from scavenger_regulator.core.eviction.candidates import candidates, leaving, pending_release
 from scavenger_regulator.core.eviction.choice import least_lossy
 from scavenger_regulator.core.eviction.plan import CLOSED, Candidate
-from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.load import Fresh, Reading, Trust, believable, read_load
+from scavenger_regulator.core.rules import NodeMemoryRules
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, RecentTermination, Snapshot
 
 MEMORY: Final = "memory"
 KEPT: Final = 3
 """Samples of a node: two intervals. Growth in only one of them is a jump, not a trend."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeMemoryRules:
-    """hysteresis: points under the upper level that are freed. ahead: seconds over which growth is extrapolated.
-    max_victims: jobs per period. risk: what a job would lose."""
-
-    hysteresis: float = 2.0
-    ahead: float = 60.0
-    max_victims: int = 100
-    risk: RiskRules = field(default_factory=RiskRules)
-    trust: Trust = field(default_factory=Trust)
 
 
 @dataclass(frozen=True, slots=True)

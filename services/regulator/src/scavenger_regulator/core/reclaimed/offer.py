@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scavenger_regulator.core.load import Fresh, Trust, believable, pod_use
-from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
 from scavenger_regulator.core.snapshot import (
     RECLAIMED_UNIT,
