@@ -116,6 +116,32 @@ for step in range(150):
 raise SystemExit(3)
 `
 
+const threadsInJava = `
+import java.nio.file.*;
+import java.security.MessageDigest;
+public class Chains {
+	public static void main(String[] none) throws Exception {
+		byte[][] state = new byte[3][32];
+		Thread[] threads = new Thread[3];
+		for (int i = 0; i < 3; i++) {
+			int at = i;
+			threads[i] = new Thread(() -> {
+				try {
+					MessageDigest sha = MessageDigest.getInstance("SHA-256");
+					for (int n = 0; n < 3000000; n++) state[at] = sha.digest(state[at]);
+				} catch (Exception e) { throw new RuntimeException(e); }
+			});
+			threads[i].start();
+		}
+		for (Thread thread : threads) thread.join();
+		Path result = Path.of("result");
+		Files.write(result, state[0]);
+		for (int i = 1; i < 3; i++) Files.write(result, state[i], StandardOpenOption.APPEND);
+		System.exit(3);
+	}
+}
+`
+
 // program is one that ends with 3 and leaves its results in the files of its folder.
 type program struct {
 	name string
@@ -130,6 +156,19 @@ var programs = []program{
 	{"c-static", true, func(t *testing.T, tools string) []string { return compiled(t, tools, "-static") }},
 	{"numpy-threads", false, func(t *testing.T, _ string) []string { return inPython(t, numpyThreads) }},
 	{"parent-and-child", false, func(t *testing.T, _ string) []string { return inPython(t, parentAndChild) }},
+	{"jvm", true, inJava},
+}
+
+func inJava(t *testing.T, tools string) []string {
+	t.Helper()
+	source := filepath.Join(tools, "Chains.java")
+	if err := os.WriteFile(source, []byte(threadsInJava), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := exec.Command("javac", source).CombinedOutput(); err != nil {
+		t.Skipf("no Java compiler: %v: %s", err, output)
+	}
+	return []string{"/usr/bin/java", "-Xmx256m", "-cp", tools, "Chains"}
 }
 
 func compiled(t *testing.T, tools string, flags ...string) []string {

@@ -37,6 +37,8 @@ const (
 	pagesFile = "pages"
 	// ready is the first byte of the status pipe: the kernel takes commands.
 	ready = 'r'
+	// endLimit is how long after its connections the kernel may end.
+	endLimit = time.Second
 	// logLimit bounds what is kept of the kernel's log.
 	logLimit = 16 << 10
 )
@@ -301,10 +303,24 @@ func (s *sandbox) call(ctx context.Context, method string, argument, result any)
 	go func() { answered <- s.control.Call(method, argument, result) }()
 	select {
 	case err := <-answered:
-		return err
+		if !isBroken(err) {
+			return err
+		}
+		// The kernel ends with the program, and its connections a moment before its process. The keeper sees that end.
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(endLimit):
+			return err
+		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// isBroken says whether the other end of a connection has gone.
+func isBroken(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
 func (s *sandbox) failed(doing string, err error) error {
