@@ -89,7 +89,8 @@ def test_wheels_charts_command_line_and_sboms_are_the_same_from_two_clones(clone
     dist = clones[0] / "dist"
     wheels_are_whole(dist / "wheels")
     (whole,) = (dist / "wheels").glob("kubectl_sj-*.whl")
-    command = [ROOT / "tools" / "uv", "run", "--quiet", "--isolated", "--no-project", f"--with={whole}", "kubectl-sj"]
+    uv = str(ROOT / "tools" / "uv")
+    command = [uv, "run", "--quiet", "--isolated", "--no-project", f"--with={whole}", "kubectl-sj"]
     done = subprocess.run([*command, "version", "--client"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"Client: {version(clones[0])}\n"), done.stderr
     charts_install(dist / "charts", tmp_path)
