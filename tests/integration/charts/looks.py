@@ -29,6 +29,7 @@ BEGIN = (
 BEYOND = {
     "kubectl sj submit simulation.yaml --dry-run": "the job is there; tests/integration/cli submits one that is not",
     "kubectl get pdb scavenger-non-preemptible": "there is one where a job is protected; tests/e2e looks at it",
+    "kubectl sj why 'sweep[57]'": "there is no array; tests/unit/cli explains tasks of one",
     "kubectl -n scavenger-system get servicemonitor,networkpolicy": "needs the operator of Prometheus",
     "kubectl -n scavenger-system logs deploy/scavenger-admitter --since 10m | grep": "finds nothing where all is well",
 }
