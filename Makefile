@@ -173,6 +173,7 @@ simulate-table: sync ## Write the table of all policies on every trace into docs
 gain: sync ## Measure what scavenging adds to a day, in the simulator, for the picture in README.md; TRACES=DIR
 	$(RUN) python -m bench.simulator.proof --traces "$(TRACES)" docs/gain.json
 	$(RUN) python -m docs.draw_gain
+	BENCH_TRACE_DIR="$(TRACES)" $(RUN) python -m bench gain.harvest
 
 ##@ Release it
 

@@ -161,7 +161,7 @@ class Model:
     """A day with the regulator's own functions."""
 
     nodes: list[Server]
-    rules: OfferRules
+    rules: OfferRules = field(default_factory=OfferRules)
     profiles: Profiles = field(init=False)
     last_samples: dict[str, LastSample] = field(default_factory=dict)
     states: dict[str, ScopeState] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class Recorder:
         self.minimum = 0
         self.delays: list[tuple[int, int]] = []
         self.ordinary_pods = self.unscheduled = 0
-        self.above = self.above_ordinary = self.flips = 0
+        self.above = self.above_ordinary = self.above_nodes = self.flips = 0
 
     def note(self, at: int, kind: MomentKind, job: Job, why: str = "", lost: float = 0.0) -> None:
         """Something happened to a job. lost: core-seconds."""
@@ -42,13 +42,14 @@ class Recorder:
         if kind in _COUNTED:
             self._counts[_COUNTED[kind]] += 1
 
-    def note_period(self, point: Point) -> None:
-        """A period of the regulator is over."""
+    def note_period(self, point: Point, nodes_above: int) -> None:
+        """A period of the regulator is over. nodes_above: nodes whose CPU was at the upper level or above it."""
         if self.points and self.points[-1].admit != point.admit:
             self.flips += 1
         self.points.append(point)
         self.above += any(one.load >= one.upper for one in (point.cpu, point.memory))
         self.above_ordinary += any(one.ordinary >= one.upper for one in (point.cpu, point.memory))
+        self.above_nodes += nodes_above
 
     def totals(self, jobs: Sequence[Job], start: int, end: int, *, starved_after: float, events: int) -> Totals:
         """The figures of the whole run, which is over."""
@@ -68,6 +69,8 @@ class Recorder:
             periods=len(self.points),
             periods_above_upper=self.above,
             periods_above_upper_ordinary=self.above_ordinary,
+            nodes_above_upper=self.above_nodes,
+            nodes=len(self._cluster.nodes),
             victims_minimum=self.minimum,
             delays=tuple(sorted(delay / SECOND for delay, _ in self.delays)),
             delayed_core_hours=core_hours(sum(delay * cpu for delay, cpu in self.delays)),

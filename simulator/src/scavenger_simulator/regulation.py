@@ -295,5 +295,14 @@ class Regulation:
                 running=len(running),
                 waiting=world.waiting,
                 running_cores=sum(job.millicores for job in running) / 1000,
-            )
+            ),
+            self._nodes_above(decision),
         )
+
+    def _nodes_above(self, decision: Decision) -> int:
+        """Nodes whose CPU is used up to an upper level: their own where they have one, else that of the cluster."""
+        cluster, above = self._world.cluster, 0
+        for name, node, use in zip(cluster.names, cluster.nodes, cluster.by_node, strict=True):
+            decided = decision.scopes.get(name, decision.scopes[CLUSTER])
+            above += 100 * use.cpu >= decided.levels.get("cpu", self._rules.initial).upper * node.cpu_milli
+        return above

@@ -110,6 +110,8 @@ class Totals:
         periods: of the regulator.
         periods_above_upper: in which the real load was at or above the upper level of a resource.
         periods_above_upper_ordinary: in which the ordinary load alone was.
+        nodes_above_upper: the same for the CPU of each node by itself: nodes, summed over the periods.
+        nodes: of the cluster.
         evictions: jobs evicted as the load was above its upper level.
         yields: jobs interrupted right after a checkpoint.
         victims: jobs preempted by the scheduler.
@@ -136,6 +138,8 @@ class Totals:
     periods: int = 0
     periods_above_upper: int = 0
     periods_above_upper_ordinary: int = 0
+    nodes_above_upper: int = 0
+    nodes: int = 0
     evictions: int = 0
     yields: int = 0
     victims: int = 0

@@ -63,6 +63,8 @@ def run(policy: str = "ours", *, jobs: int = 3, points: int = 20) -> RunResult:
         periods=points,
         periods_above_upper=4,
         periods_above_upper_ordinary=1,
+        nodes_above_upper=points // 2,
+        nodes=4,
         evictions=3,
         victims=1,
         victims_minimum=2,
@@ -92,7 +94,7 @@ def test_a_percentile_is_one_of_the_values(values: tuple[float, ...], share: flo
 def test_figures_are_those_of_the_totals() -> None:
     found = figures(run())
     assert (found.victims_ratio, found.delayed, found.delay_p50, found.delay_p99) == (2.0, 3, 2.0, 30.0)
-    assert (found.above_upper, found.above_upper_ordinary) == (4, 1)
+    assert (found.above_upper, found.above_upper_ordinary, found.above_upper_nodes) == (4, 1, 12.5)
     assert [(size.core_hours, size.jobs, size.completed, size.starved) for size in found.sizes] == [
         ("1-8", 3, 3, 0),
         (">= 64", 1, 0, 1),

@@ -44,6 +44,7 @@ class Figures:
         starved: jobs that waited too long in one piece.
         above_upper: periods in which the load was at or above an upper level.
         above_upper_ordinary: of these, in which it was without jobs, too.
+        above_upper_nodes: of all nodes in all periods, the share at or above the upper level of their CPU, in percent.
         periods: of the regulator.
         evictions: by the regulator.
         yields: by the regulator, right after a checkpoint.
@@ -69,6 +70,7 @@ class Figures:
     starved: int
     above_upper: int
     above_upper_ordinary: int
+    above_upper_nodes: float
     periods: int
     evictions: int
     yields: int
@@ -106,6 +108,7 @@ def figures(result: RunResult, starved_after: float = 14_400.0) -> Figures:
         starved=totals.starved,
         above_upper=totals.periods_above_upper,
         above_upper_ordinary=totals.periods_above_upper_ordinary,
+        above_upper_nodes=100 * totals.nodes_above_upper / max(1, totals.nodes * totals.periods),
         periods=totals.periods,
         evictions=totals.evictions,
         yields=totals.yields,
