@@ -411,6 +411,36 @@ func TestTheGenerationBeforeIsTakenWhenTheNewestIsRefused(t *testing.T) {
 	r.expect(code, 1)
 }
 
+func TestTheGenerationBeforeIsTakenWhenTheNewestIsTorn(t *testing.T) {
+	r := newRun(t, time.Hour)
+	for _, state := range []string{"first", "second"} {
+		box, code := r.start()
+		box.state = state
+		r.signals <- syscall.SIGTERM
+		r.expect(code, keeper.ExitSaved)
+	}
+	for _, name := range []string{"state", "manifest.json"} {
+		path := filepath.Join(r.options.Dir, "gen-000002", name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cut := range 21 {
+			write(t, path, string(whole[:len(whole)*cut/20]))
+			want := "first"
+			if cut == 20 {
+				want = "second"
+			}
+			box, code := r.start()
+			if box.state != want {
+				t.Errorf("%s with %d of 20 parts: continued from %q", name, cut, box.state)
+			}
+			box.end(1)
+			r.expect(code, 1)
+		}
+	}
+}
+
 func TestASnapshotThatDoesNotFitTheGracePeriodIsSaidOnce(t *testing.T) {
 	r := newRun(t, time.Millisecond)
 	r.options.Grace = 0
