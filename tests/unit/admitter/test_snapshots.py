@@ -10,7 +10,7 @@ from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pod_of_task
 from scavenger_admitter.slim_jobs import slim
 from scavenger_api.job import Phase, ScavengerJob
-from scavenger_api.rules.job import problems_of_its_own
+from scavenger_api.rules.job import problems_of_its_own, warnings_of_its_own
 
 from . import builders as b
 
@@ -130,6 +130,14 @@ def test_so_is_what_its_template_lacks(main: dict[str, Any], field: str) -> None
 
 def test_nothing_is_wrong_with_a_whole_one() -> None:
     assert list(problems_of_its_own(job().spec)) == []
+    assert list(warnings_of_its_own(job().spec)) == []
+
+
+@pytest.mark.parametrize(("snapshot", "warned"), [(SNAPSHOT, 1), (None, 0)])
+def test_who_asks_for_devices_is_told_that_there_are_none(snapshot: Any, warned: int) -> None:
+    some = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    made = job(resources={"requests": some, "limits": some}, snapshot=snapshot)
+    assert ["asks for nvidia.com/gpu" in text for text in warnings_of_its_own(made.spec)] == [True] * warned
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from scavenger_api.crd import job_crd, queue_crd
 from scavenger_api.job import ScavengerJob
-from scavenger_api.rules.job import problems_of_its_own
-from scavenger_api.rules.mounts import mount_warnings
+from scavenger_api.rules.job import problems_of_its_own, warnings_of_its_own
 from scavenger_api.rules.problem import FORBIDDEN, Problem, shown
 from scavenger_api.rules.references import label_value_problem, qualified_name_problem
-from scavenger_api.rules.template import template_warnings
 from scavenger_domain.pod_security import Level, breaches
 
 from scavenger_cli.lint.schema import Schema, problems, with_defaults
@@ -46,7 +44,7 @@ def check(manifest: dict[str, Any], level: Level) -> tuple[list[Problem], list[s
     except ValidationError as error:
         return [Problem(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()], []
     refused = (Problem(*one, FORBIDDEN) for one in breaches(spec, level))
-    return [*problems_of_its_own(spec), *refused], [*mount_warnings(spec), *template_warnings(spec)]
+    return [*problems_of_its_own(spec), *refused], list(warnings_of_its_own(spec))
 
 
 def _metadata_problems(metadata: dict[str, Any]) -> Iterator[Problem]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.rules.image import image_problem
-from scavenger_api.rules.mounts import mount_problems
+from scavenger_api.rules.mounts import mount_problems, mount_warnings
 from scavenger_api.rules.problem import Problem, shown
 from scavenger_api.rules.quantities import quantity_problems
 from scavenger_api.rules.references import reference_problems
 from scavenger_api.rules.size import size_problems
-from scavenger_api.rules.snapshot import snapshot_problems
-from scavenger_api.rules.template import images_of, template_problems
+from scavenger_api.rules.snapshot import snapshot_problems, snapshot_warnings
+from scavenger_api.rules.template import images_of, template_problems, template_warnings
 
 
 def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
@@ -24,6 +24,13 @@ def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
     yield from reference_problems(spec)
     yield from mount_problems(spec)
     yield from snapshot_problems(spec)
+
+
+def warnings_of_its_own(spec: ScavengerJobSpec) -> Iterator[str]:
+    """What is not wrong with the fields of a job without problems, and will surprise."""
+    yield from mount_warnings(spec)
+    yield from template_warnings(spec)
+    yield from snapshot_warnings(spec)
 
 
 def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import ScavengerJobSpec
-from scavenger_api.rules.problem import Problem
+from scavenger_api.rules.problem import Problem, warning
 from scavenger_api.template import containers_of
 
 LEAST: Final = timedelta(seconds=30)
@@ -25,6 +25,13 @@ def snapshot_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     if spec.snapshot_path is None:
         text = f"the program has no volume {spec.snapshot.volume!r} that it may write to; name one that it mounts"
         yield Problem("spec.snapshot.volume", text)
+
+
+def snapshot_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
+    """What a program with snapshots will not find."""
+    if spec.snapshot is not None and spec.devices:
+        devices = ", ".join(spec.devices)
+        yield warning(f"spec.snapshot: a program with snapshots finds no devices, and the job asks for {devices}")
 
 
 def _interval_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:

@@ -8,10 +8,8 @@ from typing import Final
 from scavenger_api.duration import DurationError, format_duration
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.reasons import WaitReason
-from scavenger_api.rules.job import problems_of_its_own
-from scavenger_api.rules.mounts import mount_warnings
+from scavenger_api.rules.job import problems_of_its_own, warnings_of_its_own
 from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown, warning
-from scavenger_api.rules.template import template_warnings
 from scavenger_domain.pod_security import breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
@@ -37,7 +35,7 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
         *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
     )
     of_cluster = (*_claim_warnings(facts), *node_warnings(spec, facts), *reclaimed_warnings(spec, facts))
-    warnings = (*of_cluster, *mount_warnings(spec), *template_warnings(spec))
+    warnings = (*of_cluster, *warnings_of_its_own(spec))
     return Verdict(problems, warnings)
 
 
