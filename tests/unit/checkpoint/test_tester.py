@@ -62,6 +62,7 @@ def test_a_good_program_passes_however_it_is_interrupted(tmp_path: Path, monkeyp
     assert verdict is Verdict.PASSED, report
     assert "PASSED: interrupted 4 times, it has finished and came to the same result" in report
     assert "warning" not in report
+    assert "hint" not in report
     assert report.count("result: equal") == 2
     assert (tmp_path / "runs" / "round-2" / "result").read_text() == str(1 + 4 + 9 + 16 + 25 + 36)
 
@@ -79,6 +80,7 @@ def test_a_program_without_a_handler_is_warned_of_process_1(tmp_path: Path, monk
     assert verdict is Verdict.PASSED, report
     assert "warning: SIGTERM ended it, as it has no handler for it" in report
     assert "(round-1, start 1)" in report
+    assert "hint: it has told of no checkpoint. If it writes none, spec.snapshot of its job saves" in report
 
 
 def test_a_program_that_ignores_sigterm_outstays_its_grace_period(
@@ -96,6 +98,7 @@ def test_the_exit_code_needs_a_report_beside_it(tmp_path: Path, monkeypatch: pyt
     verdict, report = examine(tmp_path, programs.SILENT, signals=(TERM,), interrupted=1, monkeypatch=monkeypatch)
     assert verdict is Verdict.PASSED, report
     assert "warning: it ended with 85, and reported no checkpoint: it left no termination message" in report
+    assert "hint" not in report, "it says that it has saved"
 
 
 def test_an_end_of_its_own_would_fail_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

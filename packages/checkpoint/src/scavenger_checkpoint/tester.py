@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from scavenger_checkpoint.comparison import Result, differences
-from scavenger_checkpoint.contract import EXIT_SAVED
+from scavenger_checkpoint.contract import EXIT_SAVED, reported_checkpoint
 from scavenger_checkpoint.lives import Life
 from scavenger_checkpoint.verdict import Ending, Interruption, Judgement, Next, judge
 
@@ -22,6 +22,10 @@ FOLDER: Final = "{folder}"
 """In the words of the command: the folder that the program works in."""
 _FUTILE_ROUNDS: Final = 3
 """Rounds one after the other in which the program has finished before its interruption came."""
+_FROM_OUTSIDE: Final = (
+    "it has told of no checkpoint. If it writes none, spec.snapshot of its job saves its state from outside: "
+    "docs/programs.md"
+)
 
 
 class Verdict(enum.IntEnum):
@@ -81,6 +85,7 @@ class Examination:
         self._source = random.Random(trial.seed)
         self._signals = shuffled_signals(self._source, trial.interruptions)
         self._done = 0
+        self._saves = False
 
     def run(self) -> Verdict:
         """Carry the test out. Raises OSError where the program cannot be started."""
@@ -109,6 +114,7 @@ class Examination:
             wanted = draw(self._source, left[0], whole, self.trial.by_lines) if left else None
             ending, judgement = self._live(folder, life, wanted)
             self._done += ending.interruption is not None
+            self._saves |= ending.exit_code == self.trial.exit_saved or reported_checkpoint(ending.message) is not None
             self._say(f"  start {life}  {ending.interruption or 'by itself'}: {_told(ending)}, {judgement.next.value}")
             for warning in judgement.warnings:
                 self._warnings.setdefault(warning, f"{folder.name}, start {life}")
@@ -152,6 +158,8 @@ class Examination:
     def _tell_warnings(self) -> None:
         for warning, where in self._warnings.items():
             self._say(f"warning: {warning} ({where})")
+        if self._done and not self._saves:
+            self._say(f"hint: {_FROM_OUTSIDE}")
 
     def _failed(self, why: str, ending: Ending | None = None) -> Verdict:
         if ending is not None and ending.tail:
