@@ -200,12 +200,13 @@ def pod_rows(pods: Sequence[Pod], now: datetime) -> list[list[str]]:
 def event_rows(events: Sequence[Event], now: datetime) -> list[list[str]]:
     """A row per Event, the last one at the end: how long ago, type, count, reason, message."""
     return [
-        [age(_last(event), now), event.type, str(event.count or 1), event.reason, _line(event.message)]
-        for event in sorted(events, key=_last)
+        [age(last_told(event), now), event.type, str(event.count or 1), event.reason, _line(event.message)]
+        for event in sorted(events, key=last_told)
     ]
 
 
-def _last(event: Event) -> str:
+def last_told(event: Event) -> str:
+    """When an Event was last written."""
     return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
 
 

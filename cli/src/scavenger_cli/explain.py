@@ -68,7 +68,7 @@ def _queued(facts: Facts) -> Explanation:
     if cause == Cause.ADMITTER_SILENT and job.status.message:
         findings.append(Finding("it last said", job.status.message))
     return Explanation(
-        cause, f"{job.name} {state}{since}: {text}", (*findings, *_suffers(facts), *_unread(facts)), helps
+        cause, f"{job.name} {state}{since}: {text}", (*findings, *_warnings(facts), *_unread(facts)), helps
     )
 
 
@@ -186,8 +186,9 @@ def what_fits(facts: Facts) -> list[Finding]:
     return [*_levels(facts), *_room(facts), *_queue_share(facts), *_unread(facts)]
 
 
-def _suffers(facts: Facts) -> list[Finding]:
-    return [Finding("warning", facts.job.spec.suffers)] if facts.job.spec.suffers else []
+def _warnings(facts: Facts) -> list[Finding]:
+    found = (("warning", facts.job.spec.suffers), ("snapshots", facts.snapshot_warning))
+    return [Finding(label, text) for label, text in found if text]
 
 
 def _unread(facts: Facts) -> list[Finding]:
@@ -262,7 +263,7 @@ def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:
         findings.append(Finding("interrupted", f"{plural(status.interrupted_count, 'time')}, last {last} ago"))
     if facts.levels is not None and facts.levels.levels is not None:
         findings.append(Finding("cluster", f"{facts.levels.levels.state}; kubectl sj levels shows the load"))
-    return [*findings, *_suffers(facts)]
+    return [*findings, *_warnings(facts)]
 
 
 def _suspended(facts: Facts) -> Explanation:
@@ -276,7 +277,7 @@ def _suspended(facts: Facts) -> Explanation:
 def _completed(facts: Facts) -> Explanation:
     job = facts.job
     when = age(job.status.finished_timestamp, facts.now)
-    return Explanation(Cause.COMPLETED, f"{job.name} completed {when} ago", tuple(account(facts)))
+    return Explanation(Cause.COMPLETED, f"{job.name} completed {when} ago", (*account(facts), *_warnings(facts)))
 
 
 def account(facts: Facts) -> list[Finding]:
@@ -295,7 +296,7 @@ def _failed(facts: Facts) -> Explanation:
     message = job.status.message or "the admitter left no message"
     when = age(job.status.finished_timestamp, facts.now)
     code = _EXIT_CODE.search(message)
-    findings = tuple(account(facts)) if job.status.running_timestamps else ()
+    findings = (*account(facts), *_warnings(facts)) if job.status.running_timestamps else ()
     headline = f"{job.name} failed{f' {when} ago' if when else ''}: {message}"
     again = f"then `{command(job, 'delete')}` and submit it again: a failed job is never retried by itself"
     if code is None:

@@ -48,7 +48,8 @@ class Facts:
     levels: the regulator's. queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
     their number. room: what the nodes have for it. pods: the job's own. weights: of resources, in what it has at risk.
     admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not be read".
-    unreadable: what could not be read, in words.
+    snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. unreadable: what could not be
+    read, in words.
     """
 
     job: Job
@@ -61,6 +62,7 @@ class Facts:
     weights: Weights = DEFAULT_WEIGHTS
     admitter_seen: datetime | None = None
     admitter_known: bool = False
+    snapshot_warning: str = ""
     unreadable: tuple[str, ...] = ()
 
     @property

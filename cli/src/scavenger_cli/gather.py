@@ -7,15 +7,17 @@ from datetime import datetime
 from typing import TypeVar
 
 import msgspec
+from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import LABEL_JOB, LABEL_TASK
 from scavenger_api.times import parse_time
 from scavenger_kube.errors import Forbidden, NotFound, Unavailable
-from scavenger_kube.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.kinds import ConfigMap, Event, Node, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import LIVING, Lease
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
+from scavenger_cli.details import last_told
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, decode, decode_items, place_in_line
@@ -125,6 +127,15 @@ class Reader:
         read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), Pod)  # noqa: E731
         return self.optional("the job's pods", read) or []
 
+    def snapshot_warning(self, job: Job) -> str:
+        """What `snap` last warned of; empty where nothing is known of that."""
+        if job.spec.snapshot is None:
+            return ""
+        params = {"fieldSelector": f"involvedObject.uid={job.metadata.uid},reason={SNAPSHOT_WARNING}"}
+        read = lambda: decode_items(self.access.client.get(paths.events(job.namespace), params), Event)  # noqa: E731
+        events = self.optional("the job's Events", read) or []
+        return max(events, key=last_told).message if events else ""
+
     def all_jobs(self) -> list[Job] | None:
         """The jobs of all namespaces: they share the queues."""
         return self.optional("jobs of other namespaces", lambda: self.access.jobs(None))
@@ -165,8 +176,10 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
         _check_task(job, task)
     now = access.now()
     reader = Reader(access)
+    warning = reader.snapshot_warning(job)
     if job.phase in objects.FINISHED:
-        return Facts(job, now, pods=reader.job_pods(job, task) if task is not None else ())
+        pods = reader.job_pods(job, task) if task is not None else []
+        return Facts(job, now, pods=pods, snapshot_warning=warning)
     levels = reader.levels(now)
     pods = reader.job_pods(job)
     if job.phase not in ("", *objects.QUEUED):
@@ -178,6 +191,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
             weights=access.weights,
             queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
             room=_room(reader, job, levels) if job.spec.array is not None else None,  # its other tasks may wait
+            snapshot_warning=warning,
             unreadable=tuple(reader.unreadable),
         )
     queues = reader.optional("queues", access.queues)
@@ -194,6 +208,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
         pods=pods,
         admitter_seen=seen,
         admitter_known=known,
+        snapshot_warning=warning,
         unreadable=tuple(reader.unreadable),
     )
 

@@ -17,6 +17,7 @@ from scavenger_testing import builders
 
 from . import cases
 from .cases import ago, facts, job, levels, nodes, queue
+from .conftest import Answer, Request, Run, Server, listed
 
 
 def full(count: int = 3, cpu: str = "7") -> list[Any]:
@@ -446,6 +447,38 @@ def test_explanation(case: Case) -> None:
     figures = "\n".join(finding.text for finding in found.findings)
     for figure in case.figures:
         assert figure in figures
+
+
+RUN = {"runningTimestamps": [ago(1200)], "finishedTimestamp": ago(60), "interruptedTimestamps": [ago(300)]}
+
+
+@pytest.mark.parametrize("phase", ["Running", "Interrupted", "Completed", "Failed"])
+def test_what_snap_warned_of_is_said_whatever_became_of_the_job(phase: str) -> None:
+    found = explain(facts(job(phase=phase, status=RUN), snapshot_warning="the volume is full"))
+    assert [finding.text for finding in found.findings if finding.label == "snapshots"] == ["the volume is full"]
+
+
+def warned(message: str, seconds: float) -> dict[str, Any]:
+    meta = {"name": f"a.{seconds}", "namespace": "lab"}
+    return {"metadata": meta, "reason": "SnapshotWarning", "message": message, "lastTimestamp": ago(seconds)}
+
+
+@pytest.mark.parametrize(("snapshot", "said"), [({"volume": "work"}, True), (None, False)])
+def test_the_newest_warning_is_read_from_the_events_of_a_job_with_snapshots(
+    snapshot: Any, said: bool, server: Server, sj: Run
+) -> None:
+    body = builders.scavengerjob_dict("sim", namespace="lab", uid="u-1", phase="Completed", status=RUN)
+    body["spec"]["snapshot"] = snapshot
+    server.on("/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs/sim", Answer(body=body))
+
+    def events(request: Request) -> Answer:
+        assert request.query["fieldSelector"] == "involvedObject.uid=u-1,reason=SnapshotWarning"
+        return listed(warned("the volume is full", 500), warned("the engine has used 9 s", 20), warned("older", 900))
+
+    server.on("/api/v1/namespaces/lab/events", events)
+    code, out, _ = sj("why", "sim")
+    assert (code, "the engine has used 9 s" in out) == (0, said)
+    assert "full" not in out
 
 
 def test_every_cause_has_a_case() -> None:
