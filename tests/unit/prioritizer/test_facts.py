@@ -215,6 +215,13 @@ def test_a_job_with_nothing_recorded() -> None:
     assert (facts.class_, facts.written, facts.interruptions) == ("", None, 0)
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "seconds"), [({"volume": "work", "every": "10m"}, 600), ({"volume": "work"}, 1800)]
+)
+def test_a_job_with_snapshots_is_ranked_by_them(snapshot: dict[str, str], seconds: int) -> None:
+    assert job_facts(job(spec={"interruptionAfter": "30m", "snapshot": snapshot})).interval == seconds * MICROSECONDS
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-5m", "0s", "99999999999999999999h"])
 def test_an_interval_that_cannot_be(text: str) -> None:
     assert job_facts(job(spec={"interruptionAfter": text})).interval >= 1
