@@ -334,6 +334,63 @@ def test_a_second_life_of_a_task_that_is_over_is_deleted() -> None:
     assert DeletePod("job-1", "0001cafe-0000") in decide(see(job, task(1))).actions
 
 
+@pytest.mark.parametrize("how", [{"code": 0}, {"code": 1}, {"code": 143, "deleted": 105}])
+def test_however_a_second_life_of_a_task_ends_its_task_stays_as_it_was(how: dict[str, Any]) -> None:
+    """A former leader created it late. It computed what was computed before."""
+    job = array(completed=1, completed_indexes="1", failed=1, failed_indexes="2", spec={"failFast": True})
+    outcome = decide(see(job, task(1, ended=110, **how), task(2, ended=110, **how), now=120))
+    assert (sets(outcome).completed_indexes, sets(outcome).failed_indexes) == ("1", "2")
+    assert sets(outcome).interrupted_indexes == ""
+    assert outcome.status.phase is not Phase.FAILED
+    assert outcome.status.interrupted_count == 0
+    ran = 100 if how["code"] != 143 else 95
+    assert (outcome.status.useful_cpu_seconds, outcome.status.lost_cpu_seconds) == (0, 4.0 * ran)
+
+
+def test_a_pod_that_comes_late_to_an_array_that_failed_is_deleted() -> None:
+    job = array(Phase.FAILED, failed=1, failed_indexes="1", spec={"failFast": True}, finished_timestamp=b.at(500))
+    ended = b.batch(conditions={"FailureTarget": 500, "Failed": 510})
+    old = kinds.Job(metadata=ended.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=ended.status)
+    assert actions(decide(see(job, task(6), batch=old)), DeletePod) == [DeletePod("job-6", "0006cafe-0000")]
+
+
+# --- what an array stopped itself, and goes on after ---
+
+
+def test_an_array_goes_on_when_what_it_suspended_has_stopped() -> None:
+    job = array(Phase.SUSPENDED)
+    outcome = decide(see(job, task(1, deleted=NOON - 1), task(2)))
+    assert outcome.status.phase is Phase.SUSPENDED
+    assert not outcome.candidate
+    ended = task(1, ended=NOON + 2, code=143, deleted=NOON - 1)
+    outcome = decide(see(b.written(job, outcome.status), ended, task(2), now=NOON + 3))
+    assert outcome.status.interrupted_count == 0
+    assert sets(outcome).counted == ("1-0001cafe",)
+    assert outcome.status.phase is Phase.RUNNING
+    assert outcome.candidate
+
+
+def test_a_suspended_array_does_not_wait_for_a_node_that_is_away() -> None:
+    job = array(Phase.SUSPENDED)
+    assert decide(see(job, task(1, deleted=900), nodes={"node-1": b.node(ready=False)})).candidate
+
+
+def test_retry_of_an_array_that_still_stops() -> None:
+    spec = {"failFast": True, "retry": 1}
+    job = array(Phase.FAILED, tasks=3, spec=spec, failed=1, failed_indexes="0", finished_timestamp=b.at(500))
+    ended = b.batch(conditions={"FailureTarget": 500})
+    batch = kinds.Job(metadata=ended.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=ended.status)
+    outcome = decide(see(job, task(1), batch=batch))
+    assert outcome.status.phase is Phase.FAILED
+    assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
+    outcome = plan_array(see(job, task(1, ended=NOON + 2, code=143, deleted=NOON), now=NOON + 3, batch=batch))
+    assert (outcome.status.phase, outcome.status.interrupted_count) == (Phase.FAILED, 0)
+    released = task(1, ended=NOON + 2, code=143, deleted=NOON, held=False)
+    outcome = decide(see(b.written(job, outcome.status), released, now=NOON + 5, batch=batch))
+    assert (outcome.status.phase, sets(outcome).failed, sets(outcome).retry) == (Phase.WAITING, 0, 1)
+    assert actions(outcome, DeleteJob)
+
+
 def test_writes_are_a_second_apart() -> None:
     job = array()
     early = plan_array(see(job, task(1, ended=110), last_write=b.at(NOON - 0.4)))

@@ -14,7 +14,7 @@ import pytest
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import format_time, parse_time
-from scavenger_kube.errors import Forbidden
+from scavenger_kube.errors import AlreadyExists, Forbidden
 from scavenger_kube.resources import JOBS, NODES, PODS
 
 from .harness import NS, Harness, empty_harness
@@ -175,6 +175,23 @@ async def test_a_pod_of_others_with_the_name_of_a_task_holds_only_that_back() ->
         assert sets(c)["completedIndexes"] == "0,2"
 
 
+async def test_a_pod_that_has_gone_meanwhile_holds_nothing_back() -> None:
+    async with empty_harness() as c:
+        c.node()
+        there = {"sweep-1"}
+
+        def admission(body: dict[str, Any]) -> None:
+            if body["kind"] == "Pod" and body["metadata"]["name"] in there:
+                there.clear()
+                raise AlreadyExists(HTTPStatus.CONFLICT, "AlreadyExists", 'pods "sweep-1" already exists')
+
+        c.admission = admission
+        c.admitter()
+        c.submit("sweep", array={"tasks": 3})
+        await c.until(lambda: len(alive(c)) == 3, limit=30)
+        assert not there
+
+
 def to_running(c: Harness) -> None:
     c.node()
 
@@ -249,6 +266,23 @@ async def test_deleted_in_every_phase(way: Callable[[Harness], None]) -> None:
         before = tasks_ever(c)
         await c.pass_time(20)
         assert tasks_ever(c) == before, "nothing starts any more"
+
+
+@pytest.mark.parametrize("way", [to_starting, to_running, to_interrupted])
+async def test_deleted_while_nobody_leads(way: Callable[[Harness], None]) -> None:
+    async with empty_harness() as c:
+        first = c.admitter()
+        c.submit("sweep", array={"tasks": 3})
+        way(c)
+        await c.until(lambda: c.phase("sweep") == way.__name__.removeprefix("to_").capitalize())
+        await first.kill()
+        await c.user().delete(SCAVENGERJOBS, NS, "sweep")
+        before = tasks_ever(c)
+        c.admitter()
+        await c.until(lambda: not c.held())
+        await c.pass_time(20)
+        assert not c.pods("sweep")
+        assert tasks_ever(c) == before
 
 
 @pytest.mark.parametrize("way", [to_waiting, to_starting, to_running, to_interrupted])

@@ -338,12 +338,15 @@ class Writer:
         self, batch: dict[str, Any], index: int, pod: dict[str, Any], answered: TaskAnswered
     ) -> None:
         meta, taken = batch["metadata"], False
-        try:
-            await self._create(PODS, meta["namespace"], pod)
-        except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
-            found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
-            owner = found.controller if found is not None else None
-            taken = owner is None or owner.uid != meta["uid"]
+        for _ in range(TRIES):
+            try:
+                await self._create(PODS, meta["namespace"], pod)
+            except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
+                found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
+                if found is None:  # it has gone meanwhile
+                    continue
+                taken = found.controller is None or found.controller.uid != meta["uid"]
+            break
         answered(index, taken=taken)
 
     async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:

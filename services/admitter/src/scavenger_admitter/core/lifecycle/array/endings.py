@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from scavenger_api import names
-from scavenger_api.job import ScavengerJobStatus
+from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain import interruptions
 from scavenger_kube import kinds
@@ -68,6 +68,8 @@ class Endings:
             return False
         self.counted.add(mark(index, pod))
         match found:
+            case Completed() | Failed() | Removed() if self.tasks.over >> index & 1:
+                self._book(pod, found.at, kept=False)  # another life, of a former leader: its task was done before
             case Completed():
                 self._book(pod, found.at, kept=True)
                 self.tasks.end(index, completed=True)
@@ -113,7 +115,8 @@ class Endings:
         if decided is not None and removal.cause is InterruptionReason.DELETED:  # by the admitter itself
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost = self._book(pod, found.at, kept=False)
-        if draft.seen.job.spec.suspend or draft.phase.finished:  # its own user, or its array, took it off
+        if draft.seen.job.spec.suspend or draft.phase is Phase.SUSPENDED or draft.phase.finished:
+            # its own user, or its array, took it off
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
         before, at = draft.status, second(min(found.at, draft.seen.now))

@@ -7,6 +7,7 @@ again. Which tasks run follows from their pods, and no write of its own says so 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
@@ -145,12 +146,13 @@ class _Plan:
 
     def retry(self) -> None:
         """Failed tasks wait again, where their user wants that."""
-        if self.spec.retry <= self.tasks.retry:
+        failed = self.draft.phase is Phase.FAILED
+        if self.spec.retry <= self.tasks.retry or (failed and self._stops(self.pods.alive.values())):
             return
         again = self.tasks.failed.bit_count()
         self.tasks.forget_failures()
         self.tasks.retry = self.spec.retry
-        if self.draft.phase is Phase.FAILED:
+        if failed:
             self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None)
             self.draft.enter(Phase.WAITING, WaitReason.QUEUED, f"{again} tasks that failed start again")
 
@@ -221,6 +223,13 @@ class _Plan:
         excess = len(stay) - (self.spec.max_running or self.spec.tasks)
         for pod in sorted(stay, key=self._at_risk)[: max(0, excess)]:
             draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+
+    def _stops(self, pods: Iterable[kinds.Pod]) -> bool:
+        """Whether pods that an array stopped may still be running, on nodes that will tell. It goes on after them, as
+        their ends are no interruptions."""
+        nodes, ended = self.draft.seen.nodes, self.pods.ended.values()
+        there = [node for pod in pods if (node := nodes.get(pod.spec.node_name)) is not None]
+        return any(node.ready for node in there) or any(deleting(pod) for pod in ended)
 
     def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> bool:
         """Whether the pod is not to run, or has no Job any more."""
@@ -297,7 +306,9 @@ class _Plan:
             draft.interrupted = None
 
     def _phase(self) -> Phase:
-        if self.draft.seen.job.spec.suspend:
+        suspended = self.draft.phase is Phase.SUSPENDED
+        stopping = (pod for pod in self.pods.alive.values() if deleting(pod))
+        if self.draft.seen.job.spec.suspend or (suspended and self._stops(stopping)):
             return Phase.SUSPENDED
         if self.running:
             return Phase.RUNNING
@@ -343,7 +354,7 @@ class _Plan:
                 size=self.tasks.size,
                 completed_indexes=text if text[:1].isdecimal() else "",
             )
-        if batch is None or draft.phase is Phase.COMPLETED:
+        if batch is None or draft.phase is Phase.COMPLETED or managed.has_ended(batch):
             draft.actions += leftover_pods.stop(self.pods.alive.values())
         finished.expire(draft)
 
@@ -352,7 +363,7 @@ class _Plan:
     def line_up(self) -> None:
         """Tasks that were granted start, or the array stands for admission."""
         draft, seen = self.draft, self.draft.seen
-        if draft.phase.finished or seen.job.spec.suspend:
+        if draft.phase.finished or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED:
             return
         if self.may_write and (problems := waiting.why_never(seen)):
             self._fail(FailureReason.INVALID, problems)
