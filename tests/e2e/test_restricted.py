@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from scavenger_api.names import LABEL_POD_SECURITY, LABEL_POD_SECURITY_ENFORCE
-from scavenger_testing.pod_security import violations
+from scavenger_api.names import LABEL_POD_SECURITY
 from scavenger_testing.world import World, scavenger_job
 
 pytestmark = pytest.mark.real
 
-VOLUME: dict[str, Any] = {"persistentVolumeClaims": [{"name": "state", "mountPath": "/data"}]}
 WHO = ["python3", "-c", "print(open('/proc/self/status').read())"]
 COUNTER_USER = 65532
 
@@ -22,38 +18,11 @@ def label(world: World, name: str, value: str) -> None:
     world.cluster.kubectl("label", "namespace", world.namespace, f"{name}={value}", "--overwrite")
 
 
-def evict(world: World, pod: str) -> None:
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-    path = f"/api/v1/namespaces/{world.namespace}/pods/{pod}/eviction"
-    world.cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
-
-
 def process(world: World, job: str) -> dict[str, str]:
     """/proc/self/status of the process of a job that runs WHO, once it has completed."""
     world.wait_phase(job, "Completed")
     log = world.kubectl("logs", "-l", f"scavenger.dev/job={job}", "--tail=-1")
     return {name: value.strip() for name, _, value in (line.partition(":") for line in log.splitlines()) if value}
-
-
-def test_completes_where_restricted_is_enforced_interrupted_once(world: World, shared: str) -> None:
-    label(world, LABEL_POD_SECURITY_ENFORCE, "restricted")
-    world.apply(scavenger_job("strict", "run", "--steps=240", "--seconds=40", "--checkpoint-every=1", **VOLUME))
-    world.wait_phase("strict", "Running")
-    [pod] = world.pods("strict")
-    assert violations(pod["spec"]) == []
-    logs = ("logs", "-l", "scavenger.dev/job=strict", "--tail=-1")
-    world.wait("a checkpoint", lambda: "reason=interval" in world.kubectl(*logs))
-
-    evict(world, pod["metadata"]["name"])
-    world.wait("interrupted", lambda: world.status("strict").get("interruptedCount") == 1)
-    status = world.wait_phase("strict", "Completed", timeout=240)
-
-    assert status["interruptedCount"] == 1
-    assert len(status["runningTimestamps"]) == 2
-    assert "event=resumed" in world.kubectl(*logs)
-    world.apply(scavenger_job("check", "verify", **VOLUME))
-    world.wait_phase("check", "Completed")
-    assert "every step counted exactly once" in world.kubectl("logs", "-l", "scavenger.dev/job=check", "--tail=-1")
 
 
 def test_the_processes_have_no_rights_by_default(world: World) -> None:

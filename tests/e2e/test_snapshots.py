@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,7 +13,7 @@ from scavenger_api.names import LABEL_POD_SECURITY_ENFORCE
 from scavenger_cluster import stack
 from scavenger_testing.world import World, ordinary_pod, scavenger_job
 
-from tests.e2e.test_restricted import evict, label
+from tests.e2e.test_restricted import label
 
 pytestmark = pytest.mark.real
 
@@ -59,7 +60,7 @@ def test_programs_without_checkpoints_go_on_where_they_were(world: World, shared
     world.kubectl("delete", "pod", "ordinary", "--wait=false")
     world.wait("a periodic snapshot", lambda: (volume / ".snapshot" / "killed" / "gen-000001").is_dir())
     (pod,) = world.pods("killed")
-    for process in _processes(pod["metadata"]["uid"]):
+    for process in processes(pod["metadata"]["uid"]):
         os.kill(process, signal.SIGSTOP)
     world.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=1", "--wait=false")
 
@@ -70,7 +71,13 @@ def test_programs_without_checkpoints_go_on_where_they_were(world: World, shared
     assert (volume / "killed").read_text() == right(KILLED_STEPS)
 
 
-def _processes(pod: str) -> list[int]:
+def evict(world: World, pod: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{world.namespace}/pods/{pod}/eviction"
+    world.cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+
+
+def processes(pod: str) -> list[int]:
     """Those of a pod on this machine, by its uid: cgroup drivers write it with underscores or hyphens."""
     names = (pod, pod.replace("-", "_"))
     found = []

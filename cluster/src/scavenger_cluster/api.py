@@ -6,7 +6,7 @@ import concurrent.futures
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from scavenger_kube.blocking import Client
 from scavenger_kube.endpoint import Endpoint, Tls
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Struct
-from scavenger_kube.resources import APPLY_PATCH, JOBS, JSON, PODDISRUPTIONBUDGETS, Resource, scavenger_jobs
+from scavenger_kube.resources import APPLY_PATCH, JOBS, JSON, PODDISRUPTIONBUDGETS, Params, Resource, scavenger_jobs
 
 PARALLEL = 8
 _KINDS = {found.plural: found for found in (JOBS, PODDISRUPTIONBUDGETS, scavenger_jobs(Struct))}
@@ -94,9 +94,16 @@ class ApiClient:
 
         Raises ApiError, where the connection breaks `Unavailable`.
         """
+        for _ in self.events(path, seconds=seconds):
+            changed()
+
+    def events(self, path: str, *, seconds: int, selector: str = "") -> Iterator[Any]:
+        """Every object of a collection with these labels, and then every change, as a watch of so many seconds shows
+        them. Raises ApiError, where the connection breaks `Unavailable`."""
+        asked: Params = {"watch": "true", "timeoutSeconds": seconds, "labelSelector": selector}
         with self._connect() as client:
-            for _ in client.stream(path, {"watch": "true", "timeoutSeconds": seconds}, silence=2 * seconds):
-                changed()
+            for line in client.stream(path, asked, silence=2 * seconds):
+                yield json.loads(line)
 
     def ready(self) -> bool:
         """Tell whether the API server says that it is ready."""

@@ -36,15 +36,15 @@ def start(cluster: Cluster) -> None:
     start_admitter(cluster, SCAVENGER_MANAGED_JOBS="true")
 
 
-def finish(place: Place, pod: Object, code: int = 0) -> None:
-    """What a kubelet reports when the program has ended."""
+def finish(place: Place, pod: Object, code: int = 0) -> Object:
+    """What a kubelet reports when the program has ended; returns the pod with that."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     begun = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
     ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": begun, "finishedAt": now}
     main = {**pod["status"]["containerStatuses"][0], "ready": False, "state": {"terminated": ended}}
     status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [main]}
     path = f"{place.path('pods')}/{pod['metadata']['name']}/status"
-    place.cluster.client.request("PATCH", path, {"status": status}, MERGE_PATCH)
+    return dict(place.cluster.client.request("PATCH", path, {"status": status}, MERGE_PATCH))
 
 
 def kubectl(place: Place, *words: str, stdin: str | None = None) -> str:

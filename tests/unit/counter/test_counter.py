@@ -26,7 +26,7 @@ SPEC = importlib.util.spec_from_file_location("counter", PROGRAM)
 assert SPEC is not None
 assert SPEC.loader is not None
 if TYPE_CHECKING:
-    import counter
+    import counter as counter
 else:
     counter = importlib.util.module_from_spec(SPEC)
     sys.modules["counter"] = counter
