@@ -122,10 +122,11 @@ def main(words: list[str] | None = None) -> int:
             sums.append(f"{digest}  {push.target}{'/' + push.file.name if push.file.suffix == '.tgz' else ''}\n")
     (arguments.dist / PUSHED).write_text("".join(sums))
     failed = len(found) - len(sums)
+    plain = " --plain-http" if LOOPBACK.match(registry) else ""
     say(f"{len(sums)} of {len(found)} pushed to {registry}")
     if not failed:
         say(f"  helm install scavenger oci://{registry}/charts/scavenger -n scavenger-system --create-namespace \\")
-        say(f"    --set global.image.registry={registry}")
+        say(f"    --set global.image.registry={registry}{plain}")
     return 1 if failed else 0
 
 

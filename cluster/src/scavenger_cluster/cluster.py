@@ -258,6 +258,16 @@ class Cluster:
             node.import_image(names[0], path)
         return names
 
+    def pull_from(self, registry: str, address: str) -> None:
+        """Have every real node pull the images of a registry from another address, without TLS.
+
+        Args:
+            registry: as names of images begin, such as registry.example.com; docker.io for those that name none.
+            address: HOST:PORT that nodes reach; on this machine that is an address of their network.
+        """
+        for node in self._nodes(self.state).real():
+            node.pull_from(registry, address)
+
     def build_image(
         self,
         name: str,

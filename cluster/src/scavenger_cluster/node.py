@@ -19,6 +19,7 @@ from scavenger_cluster.node_config import (
     containerd_config,
     kube_proxy_config,
     kubelet_config,
+    registry_hosts,
 )
 from scavenger_cluster.plan import namespace
 from scavenger_cluster.process import Identity, ProcessTable, Program, find_marked, terminate
@@ -28,6 +29,8 @@ from scavenger_cluster.state import ClusterState, read_json, write_json
 from scavenger_cluster.waiting import READY_SECONDS, wait_for
 
 PARTS = ("containerd", "kubelet", "kube-proxy")
+REGISTRIES = "registries"
+"""Where containerd finds from what address it pulls the images of a registry."""
 CRI_SERVES = "Start streaming server"
 """The last that containerd logs before it answers kubelets; until then it looks at the containers that it finds."""
 
@@ -105,6 +108,10 @@ class RealNode:
         """List the names of the images containerd has."""
         return set(self._ctr("images", "list", "--quiet").split())
 
+    def pull_from(self, registry: str, address: str) -> None:
+        """Pull images of a registry, from now on, from an address (HOST:PORT) without TLS."""
+        kubeconfig.write_private(self.folder / REGISTRIES / registry / "hosts.toml", registry_hosts(address))
+
     def check(self) -> None:
         """Raise ComponentFailedError if a part of the node has ended."""
         for part in PARTS:
@@ -133,6 +140,7 @@ class RealNode:
         containerd = containerd_config(
             cni_config=str(self.folder / "cni"),
             cni_plugins=cni_plugin_dir() or "/opt/cni/bin",
+            registries=str(self.folder / REGISTRIES),
             restrict_oom=not may_lower_oom_scores(),
         )
         user = kubeconfig.certificate_user(self.layout.pki, f"kubelet-{self.name}")

@@ -75,10 +75,14 @@ KEPT_FREE: Final = 100
 """MiB of memory that the kubelet offers to nobody: with less left it evicts."""
 
 
-def containerd_config(*, cni_config: str, cni_plugins: str, restrict_oom: bool) -> str:
+def containerd_config(*, cni_config: str, cni_plugins: str, registries: str, restrict_oom: bool) -> str:
     """Return containerd's configuration.
 
-    `restrict_oom`: without CAP_SYS_RESOURCE nobody may lower an OOM score, and runc would fail on trying.
+    Args:
+        cni_config: folder with the configuration of the pod network.
+        cni_plugins: folder with the programs of the pod network.
+        registries: folder with a `hosts.toml` for each registry; containerd reads it at each pull.
+        restrict_oom: without CAP_SYS_RESOURCE nobody may lower an OOM score, and runc would fail on trying.
     """
     configuration, plugins = json.dumps(cni_config), json.dumps(cni_plugins)
     return f"""version = 2
@@ -108,6 +112,17 @@ disabled_plugins = [
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = {plugins}
     conf_dir = {configuration}
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = {json.dumps(registries)}
+"""
+
+
+def registry_hosts(address: str) -> str:
+    """Return the `hosts.toml` of a registry whose images containerd pulls from HOST:PORT instead, without TLS."""
+    return f"""server = "http://{address}"
+
+[host."http://{address}"]
+  capabilities = ["pull", "resolve"]
 """
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tarfile
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -174,8 +175,13 @@ def test_node_configuration() -> None:
     network = json.loads(node_config.cni_config("10.113.1.0/24"))
     assert network["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.113.1.0/24"}]]
     for restrict in (True, False):
-        text = node_config.containerd_config(cni_config="/c", cni_plugins="/p", restrict_oom=restrict)
-        assert f"restrict_oom_score_adj = {str(restrict).lower()}" in text
+        text = node_config.containerd_config(cni_config="/c", cni_plugins="/p", registries="/r", restrict_oom=restrict)
+        cri = tomllib.loads(text)["plugins"]["io.containerd.grpc.v1.cri"]
+        assert cri["restrict_oom_score_adj"] is restrict
+        assert cri["registry"] == {"config_path": "/r"}
+    hosts = tomllib.loads(node_config.registry_hosts("10.89.1.1:5000"))
+    assert hosts["server"] == "http://10.89.1.1:5000", "or containerd asks the registry of that name after all"
+    assert list(hosts["host"]) == [hosts["server"]]
 
 
 def test_kwok_configuration_is_what_its_description_says() -> None:

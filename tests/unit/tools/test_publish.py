@@ -60,14 +60,31 @@ def test_what_is_no_registry_is_refused(registry: str, capsys: pytest.CaptureFix
     assert "is no registry" in capsys.readouterr().err
 
 
+def pushing(folder: Path) -> str:
+    """A program that has pushed whatever it is told to."""
+    program = folder / "pushing"
+    program.write_text(f"#!/bin/sh\necho Digest: sha256:{DIGEST}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize(("registry", "flag"), [(REGISTRY, ""), ("127.0.0.1:5000", " --plain-http")])
+def test_the_command_that_installs_what_was_pushed_is_told(
+    registry: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dist(tmp_path, "charts/scavenger-0.2.0.tgz", ADMITTER)
+    monkeypatch.setattr(publish, "find_program", lambda _: pushing(tmp_path))
+    assert publish.main([registry, f"--dist={tmp_path}"]) == 0
+    said = capsys.readouterr().out
+    assert f"helm install scavenger oci://{registry}/charts/scavenger -n scavenger-system" in said
+    assert said.endswith(f"--set global.image.registry={registry}{flag}\n")
+
+
 def test_the_others_are_pushed_where_one_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dist(tmp_path, "charts/scavenger-0.2.0.tgz", ADMITTER)
-    helm = tmp_path / "helm"
-    helm.write_text(f"#!/bin/sh\necho Digest: sha256:{DIGEST}\n")
-    helm.chmod(0o755)
-    programs = {"skopeo": "false", "helm": str(helm)}
+    programs = {"skopeo": "false", "helm": pushing(tmp_path)}
     monkeypatch.setattr(publish, "find_program", programs.get)
     assert publish.main([REGISTRY, f"--dist={tmp_path}"]) == 1
     said = capsys.readouterr().out
