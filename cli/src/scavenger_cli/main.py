@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
@@ -156,6 +156,16 @@ PLAIN: Final = (
 )
 """What typer says in the words of its library for validation, and what to say instead."""
 
+DRY_RUNS: Final = {"--dry-run=server": "--dry-run", "--dry-run=client": "--dry-run-client"}
+"""kubectl's values of an option that may also stand alone, which typer has no words for."""
+
+
+def without_values(words: Sequence[str]) -> list[str]:
+    """A command line with flags in the place of DRY_RUNS; what follows `--` is the program's own."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*(DRY_RUNS.get(word, word) for word in words[:end]), *words[end:]]
+
+
 COMPLETIONS = ("kubectl_complete-sj", "kubectl_complete-scavenger")
 """What kubectl calls for the tab key. `kubectl sj` as one file is that too, by a link of such a name."""
 
@@ -169,7 +179,8 @@ def main() -> None:
         return
     interruptible()
     try:
-        code = application(sys.argv[1:])(prog_name="kubectl sj", standalone_mode=False)
+        words = without_values(sys.argv[1:])
+        code = application(words)(args=words, prog_name="kubectl sj", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
     except TyperException as error:
         _say_misuse(error)

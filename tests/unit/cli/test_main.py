@@ -237,6 +237,28 @@ def test_submitting_is_strict(server: Server, sj: Run, tmp_path: Path) -> None:
     assert server.asked(JOBS, "POST")[1].query["dryRun"] == "All"
 
 
+def test_without_a_cluster_a_manifest_is_printed(
+    server: Server, sj: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    words = ("run", "pi", "--image", "python:3.12", "--cpu", "1", "--memory", "1Gi", "-n", "night", "-o", "yaml")
+    code, out, err = sj(*words, "--dry-run=client", "--wait", "--", "--dry-run=server")
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(out) == {
+        "apiVersion": "scavenger.dev/v1alpha1",
+        "kind": "ScavengerJob",
+        "metadata": {"name": "pi", "namespace": "night"},
+        "spec": {
+            "image": "python:3.12",
+            "args": ["--dry-run=server"],
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+        },
+    }
+    assert sj(*words[:-2], "--dry-run=client")[1] == "scavengerjob.scavenger.dev/pi created (dry run)\n"
+    assert not server.requests
+    assert sj(*words, "--dry-run=server")[0] == 1, "that needs a cluster"
+
+
 CLAIMS = "/api/v1/namespaces/lab/persistentvolumeclaims"
 BESIDE = (
     "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: state}}\n---\n"

@@ -121,6 +121,7 @@ def sj() -> TyperGroup:
 
 def parse(words: Words) -> None:
     """Raises TyperException for what `kubectl sj` would refuse, without running it."""
+    words = cli.without_values(words)
     command: Any = sj()
     context = None
     while isinstance(command, TyperGroup):

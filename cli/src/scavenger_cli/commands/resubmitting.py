@@ -9,7 +9,7 @@ from scavenger_api import names
 
 from scavenger_cli import objects
 from scavenger_cli.access import Access, namespaced_command
-from scavenger_cli.commands.submitting import Created, DryRun, Wait, Watch, create_all, see_through
+from scavenger_cli.commands.submitting import Client, Created, DryRun, Wait, Watch, create_all, see_through
 from scavenger_cli.exits import CliError
 from scavenger_cli.manifests import Changes, again, next_name
 from scavenger_cli.objects import Job
@@ -31,6 +31,7 @@ def resubmit(
     watch: Watch = False,
     timeout: Timeout = None,
     dry_run: DryRun = False,
+    client: Client = False,
     output: Created = None,
 ) -> None:
     """Submit a job once more.
@@ -51,5 +52,6 @@ def resubmit(
     taken = {one.name for one in access.jobs(access.namespace)} if new_name is None else set()
     changes = Changes(image=image, cpu=cpu, memory=memory, queue=queue)
     manifest = again(objects.plain(body), new_name or next_name(name, taken, names.MAX_NAME_LENGTH), changes)
-    created = create_all(access, [manifest], dry_run=dry_run, output=output)
-    see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+    trial = dry_run or client
+    created = create_all(access, [manifest], dry_run=dry_run, client=client, output=output)
+    see_through(access, created, wait and not trial, watch and not trial, timeout)

@@ -22,7 +22,11 @@ from scavenger_cli.output import note, say
 from scavenger_cli.trial import refusals
 from scavenger_cli.waiting import Goal, wait_for
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the API server check it, and create nothing.")]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Create nothing; the API server checks it, or with =client no cluster is asked."),
+]
+Client = Annotated[bool, typer.Option("--dry-run-client", hidden=True, help="What --dry-run=client means.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has completed; exit code 4 when it fails.")]
 Watch = Annotated[bool, typer.Option("--watch", help="The same, and print every change on the way.")]
 Created = Annotated[
@@ -38,6 +42,7 @@ def submit(
     watch: Watch = False,
     timeout: Timeout = None,
     dry_run: DryRun = False,
+    client: Client = False,
     output: Created = None,
 ) -> None:
     """Submit the jobs of a file.
@@ -52,11 +57,12 @@ def submit(
       generate-jobs | kubectl sj submit -
     """
     manifests = read(file)
-    if len(manifests) > 1 and not dry_run:
+    trial = dry_run or client
+    if len(manifests) > 1 and not trial:
         for manifest in manifests:
             create(access, manifest, dry_run=True)
-    created = create_all(access, manifests, dry_run=dry_run, output=output)
-    see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+    created = create_all(access, manifests, dry_run=dry_run, client=client, output=output)
+    see_through(access, created, wait and not trial, watch and not trial, timeout)
 
 
 @namespaced_command
@@ -105,7 +111,7 @@ def run(
         bool,
         typer.Option("--reclaimed", help="Run on what others requested and do not use; --cpu is the most it gets."),
     ] = False,
-    suspended: Annotated[bool, typer.Option("--suspended", help="Keep it out of line until `resume`.")] = False,
+    suspended: Annotated[bool, typer.Option("--suspended", help="Keep it out of the queue until `resume`.")] = False,
     job: Annotated[
         str | None, typer.Option("--from", metavar="FILE", help="Run a Job, or another kind that `convert` takes.")
     ] = None,
@@ -113,13 +119,15 @@ def run(
     watch: Watch = False,
     timeout: Timeout = None,
     dry_run: DryRun = False,
+    client: Client = False,
     output: Created = None,
 ) -> None:
     """Run a command, without a manifest.
 
     What follows -- are the arguments of the image's entrypoint, as with kubectl run; with --command they replace it.
-    `--dry-run -o yaml` prints the manifest. With --from, the file says all but the name, the queue and the priority.
-    What has no place in a ScavengerJob, or changes its meaning, is told as `convert` tells it.
+    `--dry-run=client -o yaml` prints the manifest, and needs no cluster. With --from, the file says all but the name,
+    the queue and the priority. What has no place in a ScavengerJob, or changes its meaning, is told as `convert` tells
+    it.
 
     \b
     Examples:
@@ -156,8 +164,11 @@ def run(
         labels=label or (),
     )
     manifest = scavenger_job(_given(name, options), options) if job is None else _from(job, name, options)
-    created = create_all(access, [manifest], dry_run=dry_run, output=output)
-    see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+    if client and (namespace := access.flags.get("namespace")):
+        manifest["metadata"] = {**manifest["metadata"], "namespace": namespace}
+    trial = dry_run or client
+    created = create_all(access, [manifest], dry_run=dry_run, client=client, output=output)
+    see_through(access, created, wait and not trial, watch and not trial, timeout)
 
 
 def _given(name: str | None, options: RunOptions) -> str:
@@ -193,19 +204,33 @@ def _from(file: str, name: str | None, options: RunOptions) -> Manifest:
 
 
 def create_all(
-    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, output: str | None
+    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, client: bool, output: str | None
 ) -> list[dict[str, Any]]:
-    """Create objects and say so, or print those of ours in the form of -o. Returns those of ours. Raises CliError."""
+    """Create objects and say so, or print those of ours in the form of -o.
+
+    Args:
+        access: the cluster.
+        manifests: of the objects.
+        dry_run: have the API server check them, and create none.
+        client: ask no API server, and take the objects for what the manifests say.
+        output: the form, or None.
+
+    Returns:
+        The objects of our kinds.
+
+    Raises:
+        CliError: where one cannot be created.
+    """
     form = None if output is None else output_of(output, "what was created")
     created = []
     for manifest in manifests:
-        one = create(access, manifest, dry_run=dry_run)
+        one = manifest if client else create(access, manifest, dry_run=dry_run)
         if one is None:
             note(f"{manifest['kind']} {manifest['metadata']['name']} exists already, and stays as it is")
         elif form is None or form.table:
             group = manifest["apiVersion"].rpartition("/")[0]
             kind = f"{manifest['kind'].lower()}{'.' * bool(group)}{group}"
-            say(f"{kind}/{one['metadata']['name']} created{' (dry run)' * dry_run}")
+            say(f"{kind}/{one['metadata']['name']} created{' (dry run)' * (dry_run or client)}")
         if one is not None and is_ours(manifest):
             created.append(one)
     if form is not None and not form.table:
