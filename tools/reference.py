@@ -198,7 +198,7 @@ def shown(settings: type[ServiceSettings], name: str) -> str:
     field = settings.model_fields[name]
     value = field.default
     if field.default_factory is not None:
-        return "made anew"
+        return "new at each start"
     if charts.takes_durations(settings.model_fields[name]):
         return f"`{duration(value)}`"
     if isinstance(value, bool):

@@ -15,11 +15,11 @@ def _utilisation(resource: str, name: str) -> Panel:
     return Panel(
         f"{name}: utilisation and levels",
         "What is really used of what the nodes can allocate. The space between the two loads is what scavenging "
-        "adds. New jobs start while the load is under the admission level; at the upper level jobs are evicted down "
-        "to the lower one.",
+        "adds. New jobs start while the load is under the admission threshold; at the eviction threshold jobs are "
+        "evicted down to the low watermark.",
         (
             Query(f"max(scavenger_regulator_load_ratio{where})", "with scavenging"),
-            Query(f"max(scavenger_regulator_ordinary_load_ratio{where})", "ordinary workloads alone"),
+            Query(f"max(scavenger_regulator_ordinary_load_ratio{where})", "regular workloads alone"),
             Query(f"max by (level) (scavenger_regulator_level_ratio{where})", "level: {{level}}"),
         ),
         unit="percentunit",
@@ -34,7 +34,7 @@ def _ordinary_wait(quantile: float) -> Query:
 ADMINISTRATOR: Final = Dashboard(
     uid="scavenger-administrator",
     title="Scavenger / Administrator",
-    says="What scavenging gains and costs, and whether ordinary workloads notice.",
+    says="What scavenging gains and costs, and whether regular workloads notice.",
     rows=(
         Row(
             "Is it worth it",
@@ -115,7 +115,7 @@ ADMINISTRATOR: Final = Dashboard(
             (
                 Panel(
                     "Interruptions by cause",
-                    "Over the range shown; docs/reasons.md says what each word means. Preempted is for an ordinary "
+                    "Over the range shown; docs/reasons.md says what each word means. Preempted is for a regular "
                     "pod, QueueReclaimed for another queue, AboveUpperLevel and YieldAtCheckpoint for the load.",
                     (Query("sum by (cause) (increase(scavenger_interruptions_total[$__range])) > 0", "{{cause}}"),),
                     kind="bargauge",
@@ -129,7 +129,7 @@ ADMINISTRATOR: Final = Dashboard(
                 Panel(
                     "Displaced by the scheduler, by class",
                     "Pods removed for a pending pod over the range shown. A non-preemptible one goes for pods that "
-                    "cannot wait alone, an ordinary one only where there is no scavenger pod to take.",
+                    "cannot wait alone, a regular one only where there is no scavenger pod to take.",
                     (
                         Query(
                             "sum by (class) (increase(scavenger_scheduler_preemption_victims_total[$__range]))",
@@ -162,11 +162,11 @@ ADMINISTRATOR: Final = Dashboard(
             ),
         ),
         Row(
-            "Ordinary pods",
+            "Regular pods",
             (
                 Panel(
-                    "Waiting for room",
-                    "Ordinary pods without a node that room would help. More than a few seconds at a time should be "
+                    "Waiting for capacity",
+                    "Regular pods without a node, which lack capacity. More than a few seconds at a time should be "
                     "rare while scavenger jobs run.",
                     (Query("max(scavenger_ordinary_pods_waiting)", "waiting"),),
                 ),
@@ -182,7 +182,7 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "Placed",
-                    "Ordinary pods that got a node over the range shown.",
+                    "Regular pods that got a node over the range shown.",
                     (Query("sum(increase(scavenger_ordinary_pod_wait_seconds_count[$__range]))", "placed"),),
                     kind="bargauge",
                     width=6,

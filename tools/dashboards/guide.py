@@ -20,7 +20,7 @@ interrupted.
 
 The picture shows what a real Prometheus said during the test of these dashboards (`tests/integration/dashboards`).
 Queue `lab` runs six jobs of 4 cores and one of 2 on six nodes of 8. The small one completes; the pod of one is deleted,
-and the job starts again; an ordinary pod takes the room of another; then queue `guest`, of twice the weight, gets its
+and the job starts again; a regular pod takes the capacity of another; then queue `guest`, of twice the weight, gets its
 share. In the end `lab` has four jobs that run, two that are interrupted and one that never started.
 
 ## Where to begin
@@ -28,12 +28,12 @@ share. In the end `lab` has four jobs that run, two that are interrupted and one
 | question | look at |
 |---|---|
 | Does it pay? | *Administrator*: Lost per harvested hour; the space between the two loads |
-| Do ordinary pods notice? | *Administrator*: Waiting for room; How long they waited |
+| Do regular pods notice? | *Administrator*: Waiting for capacity; How long they waited |
 | Why are jobs interrupted all the time? | *Administrator*: Interruptions by cause, then by queue |
 | Why does nothing start? | *Administrator*: Regulator, and the load beside its levels; *Researcher*: Why jobs wait |
 | Does my queue get what it deserves? | *Researcher*: CPU share |
 | Do I ask for too much? | *Researcher*: requested and used |
-| Is a service ill? | *Services*: Leaders; Lag of the event loop; Errors; [the alerts](runbooks.md) |
+| Is a component ill? | *Services*: Leaders; Lag of the event loop; Errors; [the alerts](runbooks.md) |
 
 "Over the range shown" is what Grafana shows at that moment: choose a week at the top, and these panels are about the
 week. They come from counters, which Prometheus extrapolates to the edges of a range: 3 may be shown as 3.02.

@@ -58,7 +58,7 @@ RESEARCHER: Final = Dashboard(
                     ),
                 ),
                 Panel(
-                    "In line",
+                    "Queued",
                     "Jobs of the queue that wait for their turn. `kubectl sj list` shows the place of each.",
                     (Query('sum(max by (queue) (scavenger_queue_depth{queue=~"$queue"}))', "jobs"),),
                     kind="stat",
@@ -73,7 +73,7 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "How long jobs waited",
-                    "Until all pods ran: First, since the job was created; Restart, since it was in line again.",
+                    "Until all pods ran: First, since the job was created; Restart, since it was queued again.",
                     (_waited(0.5), _waited(0.95)),
                     kind="bargauge",
                     unit="s",

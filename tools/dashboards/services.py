@@ -21,7 +21,7 @@ def _errors(metric: str, legend: str, selector: str = "") -> Query:
 SERVICES: Final = Dashboard(
     uid="scavenger-services",
     title="Scavenger / Services",
-    says="Whether the services keep up, lead, and are answered.",
+    says="Whether the components keep up, lead, and are answered.",
     range="now-3h",
     rows=(
         Row(
@@ -55,7 +55,7 @@ SERVICES: Final = Dashboard(
                 ),
                 Panel(
                     "Keys and writes that wait",
-                    "Objects to look at, and writes held back while ordinary pods need the API server.",
+                    "Objects to look at, and writes held back while regular pods need the API server.",
                     (
                         Query("max by (loop) (scavenger_reconcile_queue_depth)", "keys: {{loop}}"),
                         Query("max by (urgency) (scavenger_writes_waiting)", "writes: {{urgency}}"),

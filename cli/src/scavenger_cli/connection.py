@@ -57,7 +57,7 @@ def rare(hidden: bool) -> dict[str, Any]:
             text(
                 "--system-namespace",
                 metavar="NAME",
-                help=f"Where the services run (default: ${SYSTEM_NAMESPACE_VARIABLE}, else {names.SYSTEM_NAMESPACE}).",
+                help=f"Where components run (default: ${SYSTEM_NAMESPACE_VARIABLE}, else {names.SYSTEM_NAMESPACE}).",
             ),
         ],
     }

@@ -20,7 +20,7 @@ from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 _CAPACITY: Final = {
-    "Guaranteed": "Guaranteed: room that nobody has requested",
+    "Guaranteed": "Guaranteed: capacity that no pod has requested",
     Capacity.RECLAIMED: "Reclaimed: what others requested and do not use",
 }
 
@@ -97,7 +97,7 @@ def job_details(
         (cpu_time_label(job), cpu_account(job, now, weights)),
         *device_accounts(job),
         ("Class", job.preemption_class),
-        ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
+        ("Position", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
     ]
     return [(label, text) for label, text in lines if text]
 
@@ -156,14 +156,14 @@ def cpu_time_label(job: Job) -> str:
 
 
 def cpu_account(job: Job, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> str:
-    """CPU time useful, lost and at risk."""
+    """CPU time useful, lost and unsaved."""
     useful, lost = job.status.useful_cpu_seconds, job.status.lost_cpu_seconds
     share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
     parts = [f"{cpu_time(useful)} useful", f"{cpu_time(lost)} lost{share}"]
     if job.has_risk:
         # Without the prioritizer nobody here knows what was really used.
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
-        parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now, weights))} at risk")
+        parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now, weights))} unsaved")
     return ", ".join(parts)
 
 

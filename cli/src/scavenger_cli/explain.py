@@ -30,7 +30,7 @@ EXIT_CODES: Final = {
     134: "the program aborted (SIGABRT)",
     137: "it was killed (SIGKILL)",
     139: "the program crashed (SIGSEGV)",
-    143: "it ended on SIGTERM that nobody outside had sent to the pod",
+    143: "it ended on a SIGTERM that did not come from outside the pod",
 }
 """Exit codes that say more than `failed`; 128 + n is signal n."""
 
@@ -157,7 +157,7 @@ def _room(facts: Facts) -> list[Finding]:
         left = spell({name: room.nearest.amounts.get(name, 0) for name in spec.requests})
         findings.append(Finding("nearest node", f"{room.nearest.node}: {left} left up to its own level"))
     fit = plural(room.places, "such pod") if room.places else "no such pod"
-    findings.append(Finding("room now", f"for {fit} on {nodes} it may use"))
+    findings.append(Finding("capacity now", f"for {fit} on {nodes} it may use"))
     return findings
 
 
@@ -165,7 +165,7 @@ def _line(facts: Facts) -> list[Finding]:
     if facts.line is None:
         return []
     place, number = facts.line
-    return [Finding("place in line", f"{ordinal(place)} of {number} in queue {facts.job.spec.queue}")]
+    return [Finding("position", f"{ordinal(place)} of {number} in queue {facts.job.spec.queue}")]
 
 
 def _queue_share(facts: Facts) -> list[Finding]:
@@ -236,7 +236,9 @@ def pod_troubles(pods: list[Pod]) -> list[Finding]:
 def _running(facts: Facts) -> Explanation:
     job, now = facts.job, facts.now
     since = span((now - job.started_at).total_seconds()) if job.started_at is not None else "a moment"
-    findings = [Finding("at risk", f"{cpu_time(job.at_risk(now, facts.weights))} of CPU time, if it had to go now")]
+    findings = [
+        Finding("unsaved work", f"{cpu_time(job.at_risk(now, facts.weights))} of CPU time, lost if it goes now")
+    ]
     if job.spec.reclaimed:
         findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))
     if job.preemption_class == names.PREEMPTIBLE:

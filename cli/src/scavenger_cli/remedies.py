@@ -61,7 +61,7 @@ def as_cli_error(error: ApiError, *, server: str = "") -> CliError:
         return CliError(f"{name} exists already", f"choose another name, or `kubectl sj delete {name}` first")
     if isinstance(error, Conflict):
         return CliError(
-            f"somebody else changed the object at the same moment: {error.message}", "run the command again"
+            f"another client changed the object at the same moment: {error.message}", "run the command again"
         )
     if isinstance(error, TooManyRequests | Unavailable):
         return CliError(f"the API server answers {error.message or error} ({error.status})", "try again in a moment")

@@ -133,7 +133,7 @@ def _of_the_body(script: _Script) -> Iterator[str]:
         index = "SCAVENGER_INDEX and SCAVENGER_PARALLELISM say who a pod is"
         if "--array" in script.options:
             index = "SCAVENGER_TASK is the index of the task"
-        yield f"{', '.join(variables)}: nobody sets them; {index}"
+        yield f"{', '.join(variables)}: they are not set; {index}"
     if "--chdir" in script.options:
         yield "--chdir: left out: begin the script with cd"
 

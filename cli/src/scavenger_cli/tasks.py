@@ -97,7 +97,7 @@ def _array_runs(facts: Facts) -> Explanation:
     findings = [_progress(job)]
     if runs:
         risk = sum(unsaved(facts, pod) for pod in alive)
-        findings.append(Finding("at risk", f"{cpu_time(risk)} of CPU time in all, if all tasks had to go now"))
+        findings.append(Finding("unsaved work", f"{cpu_time(risk)} of CPU time in all, lost if all tasks go now"))
     if len(alive) > runs:
         findings.append(Finding("starting", plural(len(alive) - runs, "task")))
     findings += pod_troubles(alive)
@@ -206,7 +206,7 @@ def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:
     class_ = pod.metadata.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE)
     goes = "others go first" if class_ == names.NON_PREEMPTIBLE else "among those that regular pods take first"
     findings += [
-        Finding("at risk", f"{cpu_time(unsaved(facts, pod))} of CPU time, if it had to go now"),
+        Finding("unsaved work", f"{cpu_time(unsaved(facts, pod))} of CPU time, lost if it goes now"),
         Finding("class", f"{class_}: {goes}"),
         Finding("checkpoint", saved),
         *under_way(facts, interruptions=False),
@@ -241,7 +241,7 @@ def _task_waits(facts: Facts, index: int, pod: Pod | None) -> Explanation:
         Finding("its turn", f"after {plural(ahead.bit_count(), 'task')} of {job.name}" if ahead else "next")
     )
     whole = explain_array(facts)
-    rest = [one for one in whole.findings if one.label not in ("at risk", "failed", "interrupted", "lost so far")]
+    rest = [one for one in whole.findings if one.label not in ("unsaved work", "failed", "interrupted", "lost so far")]
     state = "was interrupted, and waits" if mine else "waits"
     headline = f"{name} {state}: {whole.headline}"
     cause = whole.cause if whole.cause not in (Cause.RUNNING, Cause.STARTING) else Cause.TASK_WAITS

@@ -31,7 +31,7 @@ ADMISSION_MARK: Final = "┃"
 LIMIT: Final = 10
 """Rows of a section, unless told otherwise."""
 STATES: Final = {
-    "Filling": "idle room is being filled",
+    "Filling": "idle capacity is being filled",
     "Speculative": "more than was meant to be filled is in use",
     "Evicting": "jobs are being evicted until the load has come down",
     "Blind": "nothing is known of the load, so nothing starts and nothing is evicted",
@@ -41,7 +41,7 @@ STATES: Final = {
 @dataclass(frozen=True)
 class View:
     """What `top` shows. None: not permitted, or (node_use) not measured by anybody. weights: of resources, in what jobs
-    have at risk. limit: rows of a section."""
+    have not saved. limit: rows of a section."""
 
     now: datetime
     levels: LevelsView | None = None
@@ -199,8 +199,8 @@ def job_section(view: View, namespace: str | None) -> list[RenderableType]:
     active = [job for job in view.jobs if job.phase in (Phase.RUNNING, Phase.STARTING)]
     waiting = sum(job.phase in (*objects.QUEUED, "") for job in view.jobs)
     active.sort(key=lambda job: (-job.spec.requests.get("cpu", 0) * job.pods, job.metadata.key))
-    headers = ("JOB", "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "AT RISK", "CLASS")
-    table = _table(*headers, right=("CPU", "MEMORY", "RUNTIME", "AT RISK"))
+    headers = ("JOB", "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "UNSAVED", "CLASS")
+    table = _table(*headers, right=("CPU", "MEMORY", "RUNTIME", "UNSAVED"))
     for job in active[: view.limit]:
         table.add_row(
             job.name if namespace else job.metadata.key,

@@ -57,7 +57,7 @@ def warnings(access: Access, job: Manifest) -> Iterator[str]:
         meta = namespace.metadata
         if level_of(meta.labels) is Level.RESTRICTED and default_user(meta.annotations) is None:
             where = "spec.runAsUser" if "template" not in spec else "spec.template.spec.securityContext.runAsUser"
-            yield f"{where}: nobody names a user, and an image that runs as root fails with RunsAsRoot; write 65532"
+            yield f"{where}: no user is named, and an image that runs as root fails with RunsAsRoot; write 65532"
     yield from _taint_warnings(access, spec)
 
 

@@ -152,7 +152,7 @@ def test_a_request_larger_than_any_node_waits_and_says_what_helps(place: Place) 
     place.wait_phase("giant", "Waiting")
     place.submit("behind")
     place.wait_phase("behind", "Running")
-    place.wait("told", lambda: place.status("giant")["message"] != "in line for admission")
+    place.wait("told", lambda: place.status("giant")["message"] != "queued for admission")
     status = place.status("giant")
     assert status["phase"] == "Waiting"
     assert "17 cpu" in status["message"]

@@ -205,7 +205,7 @@ class Incident:
         victim = {"kind": "Pod", "namespace": "lab", "name": "docks-0-abcde", "uid": "uid-of-a-pod"}
         namespace, _, name = PREEMPTOR.partition("/")
         whom = {"kind": "Pod", "namespace": namespace, "name": name, "uid": "uid-of-whom"}
-        words = f"Made room on node node-03 for pod {PREEMPTOR}: 5400 CPU-seconds at risk in its job"
+        words = f"Freed capacity on node node-03 for pod {PREEMPTOR}: 5400 CPU-seconds of unsaved work in its job"
         self.api.put(EVENTS, event("docks.for", victim, interruptions.PREEMPTED_BY, words, at, whom))
         self.interrupted("aligns", self.ago(minutes=5), InterruptionReason.ABOVE_UPPER_LEVEL, 1800.0)
         self.interrupted("sorts", self.ago(minutes=95), InterruptionReason.NODE_LOST, 90000.0)

@@ -117,7 +117,7 @@ async def for_whom_did_this_job_leave(reader: Reader) -> None:
 
 
 async def is_the_cluster_above_its_upper_level_now(reader: Reader) -> None:
-    await reader.says("above", "Above the upper level: cpu", "cpu 91.0 % of upper 85.0 %", "memory 40.0 %")
+    await reader.says("above", "Above the eviction threshold: cpu", "cpu 91.0 % of upper 85.0 %", "memory 40.0 %")
     await reader.says("f-load", "▲ 91 % of 85 %")
     await expect(reader.page.locator("#resource option")).to_have_text(["cpu", "memory"])
 
@@ -149,7 +149,7 @@ async def how_was_the_load_at_that_moment(reader: Reader) -> None:
     await reader.click(reader.page.locator("#show"))
     await reader.says("link", "past: ")
     assert parse_time(await reader.page.locator("body").get_attribute("data-time") or "") == parse_time(then)
-    await reader.says("above", "Below the upper level", "cpu 62.0 % of upper 85.0 %", "as Prometheus recorded")
+    await reader.says("above", "Below the eviction threshold", "cpu 62.0 % of upper 85.0 %", "as Prometheus recorded")
     await reader.says("fresh", "This is what is still known of", "30 min ago")
     await reader.says("unknown", "Which pods were on which node nobody keeps")
     await expect(reader.row("jobs", "lab/docks")).to_contain_text("Running")
@@ -244,7 +244,7 @@ async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: B
     await page.wait_for_selector("body[data-time]")
     await expect(link).to_have_text("live")
     await expect(token).to_be_hidden()
-    await expect(page.locator("#above")).to_contain_text("Above the upper level: cpu")
+    await expect(page.locator("#above")).to_contain_text("Above the eviction threshold: cpu")
     kept = "[document.cookie, localStorage.length, sessionStorage.length]"
     assert await page.evaluate(kept) == ["", 0, 0], "the token is in the memory of the page only"
     await page.reload()

@@ -104,7 +104,7 @@ def test_the_story_of_an_interruption(sj: Sj) -> None:
         "Status  Running for SPAN",
         "Message  running",
         "Asks for  2 cpu, 1Gi memory",
-        "Capacity  Guaranteed: room that nobody has requested",
+        "Capacity  Guaranteed: capacity that no pod has requested",
         "Image  none",
         "Checkpoints  at least every SPAN; next due in SPAN",
         "Interrupted  1 time",
@@ -116,7 +116,7 @@ def test_the_story_of_an_interruption(sj: Sj) -> None:
         "  TIME  SPAN ago  interrupted after SPAN",
         "  TIME  SPAN ago  running, after 1st interruption",
     ]
-    assert re.fullmatch(r"CPU time  CPUTIME useful, CPUTIME lost.*, CPUTIME at risk", cpu_time)
+    assert re.fullmatch(r"CPU time  CPUTIME useful, CPUTIME lost.*, CPUTIME unsaved", cpu_time)
     found = yaml.safe_load("\n".join(sj.run("get", "sim", "-o", "yaml").stdout.splitlines()))
     assert found["spec"]["args"] == ["--steps=5"]
     assert "managedFields" not in found["metadata"]
@@ -163,8 +163,8 @@ def test_why(sj: Sj) -> None:
         "  memory requests  0 % now, 0.8 % with this job; new jobs start below 70 %",
         "  it needs  20 cpu, 1Gi memory",
         "  largest free place  8 cpu, 32Gi memory (node fake-001)",
-        "  room now  for no such pod on 4 nodes it may use",
-        "  place in line  1st of 4 in queue default",
+        "  capacity now  for no such pod on 4 nodes it may use",
+        "  position  1st of 4 in queue default",
         "",
         "What helps:",
         "  - submit it again with lower resources",
@@ -178,8 +178,8 @@ def test_why(sj: Sj) -> None:
         "  memory requests  0 % now, 3.1 % with this job; new jobs start below 70 %",
         "  it needs  4 pods of 6 cpu, 1Gi memory",
         "  largest free place  8 cpu, 32Gi memory (node fake-001)",
-        "  room now  for 4 such pods on 4 nodes it may use",
-        "  place in line  4th of 4 in queue default",
+        "  capacity now  for 4 such pods on 4 nodes it may use",
+        "  position  4th of 4 in queue default",
         "",
         "What helps:",
         "  - wait: it starts when regular workloads or other jobs have freed enough",

@@ -64,7 +64,7 @@ def utilisation(load: float, ordinary: float) -> list[Expected]:
     levels = {"level: lower": 0.70, "level: admission": 0.80, "level: upper": 0.85}
     return [
         exactly({"with scavenging": load}),
-        exactly({"ordinary workloads alone": ordinary}),
+        exactly({"regular workloads alone": ordinary}),
         exactly(dict(levels)),
     ]
 
@@ -97,7 +97,7 @@ ADMINISTRATOR: Final[dict[str, list[Expected]]] = {
         exactly({"AboveUpperLevel": 0, "YieldAtCheckpoint": 0, "NodeMemory": 0}),
     ],
     "From queue to queue": one(1, "lab, guest"),
-    "Waiting for room": one(1, "waiting"),
+    "Waiting for capacity": one(1, "waiting"),
     "How long they waited": waits(300, "50%", "95%", "99%"),
     "Placed": one(2, "placed"),
 }
@@ -105,7 +105,7 @@ ADMINISTRATOR: Final[dict[str, list[Expected]]] = {
 RESEARCHER: Final[dict[str, list[Expected]]] = {
     "Jobs": [exactly({"Running": 4, "Interrupted": 2, "Completed": 1, "Waiting": 1, "Suspended": 1})],
     "CPU share": [exactly({"has": 16}), exactly({"deserves": USABLE / 3})],
-    "In line": one(3, "jobs"),
+    "Queued": one(3, "jobs"),
     "Tasks of arrays": [exactly({"waiting": 5, "running": 0, "completed": 0, "failed": 0})],
     # Before the first scrape all jobs had begun, but for those that came back.
     "How long jobs waited": [

@@ -130,7 +130,7 @@ def test_who_is_starved_is_interrupted_with_the_figures() -> None:
     assert found.phase is Phase.INTERRUPTED
     assert found.interrupted_count == 1
     assert (
-        found.message == f"interrupted: it was starved ({detail}); at most 15 CPU-seconds lost; in line to start again"
+        found.message == f"interrupted: it was starved ({detail}); at most 15 CPU-seconds lost; queued to start again"
     )
     interrupted = found.condition(ConditionType.INTERRUPTED)
     assert interrupted is not None

@@ -214,7 +214,7 @@ async def test_sigterm_lets_go_of_the_lease_and_leaves_running_jobs_alone() -> N
 def waiting(c: Harness, name: str, seconds_ago: float) -> dict[str, Any]:
     """A ScavengerJob that has been in line for a while, as the admitter has written it."""
     queued = c.clock.now() - timedelta(seconds=seconds_ago)
-    status = {"phase": "Waiting", "queuedTimestamp": format_micro_time(queued), "message": "in line for admission"}
+    status = {"phase": "Waiting", "queuedTimestamp": format_micro_time(queued), "message": "queued for admission"}
     obj = scavengerjob_dict(name, namespace=NS, cpu="1", status=status, generation=1)
     seen = Observation(ScavengerJob.model_validate(obj), None, (), {}, c.clock.now())
     return {**obj, "status": plan_lifecycle(seen).status.to_dict()}

@@ -67,7 +67,7 @@ def test_the_message_says_what_holds_the_job_back(pod: kinds.Pod, nodes: Nodes, 
     assert admitted.reason == "HeldBack"
     freed = b.decide(b.seen(b.written(job, outcome.status), 200))
     assert freed.candidate
-    assert freed.status.message == "in line for admission"
+    assert freed.status.message == "queued for admission"
     assert freed.status.phase is Phase.INTERRUPTED
 
 

@@ -49,7 +49,7 @@ def test_a_new_job_may_be_born_suspended() -> None:
 
 @pytest.mark.parametrize("phase", [WAITING, INTERRUPTED])
 def test_waiting_changes_nothing(phase: Phase) -> None:
-    job = b.job(phase, message="in line for admission")
+    job = b.job(phase, message="queued for admission")
     first = b.decide(b.seen(job, 50))
     later = b.decide(b.seen(b.written(job, first.status), 5000))
     assert not later.changed

@@ -25,7 +25,7 @@ def test_a_job_that_asks_for_what_its_namespace_does_not_allow_waits_and_says_so
     assert outcome.quiet_until is None
     assert states(outcome.status)["Admitted"] == "False:PodSecurity"
     assert outcome.status.message is not None
-    for part in ("spec.runAsUser: 0 is root", "spec.securityContext.allowPrivilegeEscalation: ", "create the job anew"):
+    for part in ("spec.runAsUser: 0 is root", "spec.securityContext.allowPrivilegeEscalation: ", "the job again"):
         assert part in outcome.status.message
 
 
@@ -35,7 +35,7 @@ def test_it_is_in_line_as_soon_as_the_namespace_allows_it() -> None:
     later = b.decide(b.seen(b.written(job, held.status), 50, level=Level.BASELINE))
     assert later.candidate
     assert states(later.status)["Admitted"] == "False:Queued"
-    assert later.status.message == "in line for admission"
+    assert later.status.message == "queued for admission"
     assert later.status.queued_timestamp == held.status.queued_timestamp
 
 

@@ -43,7 +43,7 @@ def test_a_failure_is_tried_again_as_often_as_the_job_allows(
     assert "exited with code 3" in said
     if retried:
         assert status.retries == (used or 0) + 1
-        assert f"in line for retry {status.retries} of {limit}" in said
+        assert f"queued for retry {status.retries} of {limit}" in said
     elif limit:
         assert "all 2 retries are used" in said
 

@@ -503,7 +503,7 @@ def test_another_job_of_that_name() -> None:
     assert first.actions == ()
     gone = b.decide(b.seen(b.written(b.job(WAITING), first.status), 40))
     assert gone.candidate
-    assert gone.status.message == "in line for admission"
+    assert gone.status.message == "queued for admission"
 
 
 def event(reason: str, message: str, last: float | None, uid: str = "u1", **more: Any) -> kinds.Event:

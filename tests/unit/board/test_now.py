@@ -84,7 +84,7 @@ def test_no_sentence_has_an_age_which_would_be_another_one_each_second() -> None
         ({}, None, "not installed"),
         ({names.REGULATOR: ago(seconds=59)}, True, "answers"),
         ({names.REGULATOR: ago(seconds=61)}, False, "silent"),
-        ({names.REGULATOR: None}, False, "nobody leads"),
+        ({names.REGULATOR: None}, False, "no replica leads"),
     ],
 )
 def test_a_service_answers_while_its_leader_renews(leases: dict[str, Any], answers: bool | None, words: str) -> None:

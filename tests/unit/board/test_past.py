@@ -117,7 +117,7 @@ def test_the_load_that_the_board_has_seen_is_held_against_the_level_of_then() ->
     levels = then(seen=seen.at(THEN)).levels
 
     assert levels.above == ["cpu"]
-    assert levels.says == "Above the upper level: cpu (cpu 90.0 % of upper 85.0 %), as the board has seen."
+    assert levels.says == "Above the eviction threshold: cpu (cpu 90.0 % of upper 85.0 %), as the board has seen."
 
 
 def test_the_load_that_the_board_has_seen_is_divided_by_what_jobs_request() -> None:

@@ -88,7 +88,7 @@ def test_a_list_has_what_all_tasks_take_and_no_figure_of_one() -> None:
     row = dict(zip(header, cells, strict=True))
     assert (row["PODS"], row["TASKS"], row["CPU"], row["MEMORY"]) == ("30", "40/100", "60", "30Gi")
     assert (row["AT-RISK"], row["CLASS"]) == ("", "")
-    assert "at risk" not in cpu_account(job, cases.NOW)
+    assert "unsaved" not in cpu_account(job, cases.NOW)
     waiting = cases.job("sweep", array={"tasks": 100}, cpu="2")
     assert waiting.pods == 1, "what its next task asks for"
 
@@ -123,7 +123,7 @@ def test_why_of_an_array_that_runs_as_many_as_it_may() -> None:
     assert figures["tasks"] == "10: 3 completed, 2 running, 5 waiting"
     assert figures["waiting"] == "5 tasks, as maxRunning is 2"
     restarts = 2 * 60  # what a restart costs each of them
-    assert figures["at risk"].startswith(f"{2 * (100 + 40 + restarts) / 60:.1f} min of CPU time")
+    assert figures["unsaved work"].startswith(f"{2 * (100 + 40 + restarts) / 60:.1f} min of CPU time")
     assert '"maxRunning":4' in found.remedies[0]
 
 
@@ -131,7 +131,7 @@ def test_why_of_an_array_that_waits_for_capacity() -> None:
     figures = shown(explain_array(array_facts(busy(0, 100), running=1, runningIndexes="0")))
     assert figures["waiting"] == "9 tasks, for capacity"
     assert "cpu load" in figures
-    assert figures["room now"] == "for 12 such pods on 3 nodes it may use"
+    assert figures["capacity now"] == "for 12 such pods on 3 nodes it may use"
 
 
 def test_why_of_an_array_some_of_whose_tasks_failed() -> None:
@@ -158,7 +158,7 @@ def test_why_of_a_task_that_runs() -> None:
     figures = shown(found)
     assert figures["node"] == "n1"
     assert figures["runs"] == "started again 2 times, as its program failed; the last run was interrupted"
-    assert figures["at risk"].startswith("60 s of CPU time"), "two cores since its checkpoint"
+    assert figures["unsaved work"].startswith("60 s of CPU time"), "two cores since its checkpoint"
 
 
 def test_why_of_a_task_that_waits() -> None:

@@ -271,7 +271,7 @@ CASES = {
         ("uses 7 of 10 cpu, 0 of 9Gi memory",),
     ),
     "in line": Case(
-        facts(told("Queued", "in line for admission"), line=(3, 7)),
+        facts(told("Queued", "queued for admission"), line=(3, 7)),
         WaitReason.QUEUED,
         "it is queued, 3rd of 7 in queue default",
         "kubectl sj wait sim --for=running",
@@ -535,8 +535,8 @@ def test_rendering() -> None:
         "  cpu load            50 % now, 58.3 % with this job; new jobs start below 80 %",
         "  it needs            2 cpu, 1Gi memory",
         "  largest free place  1 cpu, 31Gi memory (node node-1)",
-        "  room now            for no such pod on 3 nodes it may use",
-        "  place in line       1st of 1 in queue default",
+        "  capacity now        for no such pod on 3 nodes it may use",
+        "  position            1st of 1 in queue default",
         "",
         "What helps:",
         "  - wait: it starts when regular workloads or other jobs have freed enough",
@@ -550,7 +550,7 @@ def test_capacity_that_is_held_for_others_is_not_called_room_for_the_job() -> No
     assert found.headline == f"sim has been waiting for 5m: {said}"
     shown = {finding.label: finding.text for finding in found.findings}
     assert shown["free by requests"].endswith("on 3 nodes it may use, but held for others")
-    assert not {"room now", "largest free place"} & shown.keys()
+    assert not {"capacity now", "largest free place"} & shown.keys()
 
 
 def test_data_is_what_is_printed() -> None:

@@ -66,7 +66,7 @@ def refusal(code: int, reason: str, message: str = "", **details: Any) -> ApiErr
             ExitCode.ERROR,
         ),
         (refusal(409, "AlreadyExists", name="a"), "a exists already", "another name", ExitCode.ERROR),
-        (refusal(409, "Conflict", "modified"), "somebody else changed", "run the command again", ExitCode.ERROR),
+        (refusal(409, "Conflict", "modified"), "another client changed", "run the command again", ExitCode.ERROR),
         (refusal(429, "TooManyRequests", "slow down"), "answers slow down (429)", "in a moment", ExitCode.ERROR),
         (refusal(401, "Unauthorized"), "does not accept the credentials", "log in again", ExitCode.ERROR),
     ],

@@ -132,11 +132,11 @@ def test_the_details_of_a_running_job() -> None:
         "Status       Running for 20m",
         "Message      running",
         "Asks for     2 x 4 cpu, 8Gi memory",
-        "Capacity     Guaranteed: room that nobody has requested",
+        "Capacity     Guaranteed: capacity that no pod has requested",
         "Image        example.org/app:1",
         "Checkpoints  at least every 30m; next due in 10m",
         "Interrupted  1 time",
-        "CPU time     2.5 h useful, 16.7 min lost (10 %), 2.8 h at risk",
+        "CPU time     2.5 h useful, 16.7 min lost (10 %), 2.8 h unsaved",
         "Class        non-preemptible",
     ]
 
@@ -158,7 +158,7 @@ UNEQUAL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "me
                 "phase": "Running",
                 "status": {"runningTimestamps": [ago(60)], "usefulCPUSeconds": 90},
             },
-            ("CPU time used", "90 s useful, 0 s lost, at most 2.0 min at risk"),
+            ("CPU time used", "90 s useful, 0 s lost, at most 2.0 min unsaved"),
         ),
         (
             {
@@ -166,7 +166,7 @@ UNEQUAL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "me
                 "phase": "Running",
                 "status": {"runningTimestamps": [ago(60)], "preemption": {"runningPriority": 7}},
             },
-            ("CPU time used", "0 s useful, 0 s lost, 7 s at risk"),
+            ("CPU time used", "0 s useful, 0 s lost, 7 s unsaved"),
         ),
         ({"deleted": ago(3), "finalizers": ["x"]}, ("Status", "Deleting for 5m")),
         (
@@ -197,7 +197,7 @@ def test_other_details(fields: dict[str, Any], line: tuple[str, str]) -> None:
 
 
 def test_the_place_in_line() -> None:
-    assert ("In line", "2nd of 5 in queue default") in job_details(job(), NOW, (2, 5))
+    assert ("Position", "2nd of 5 in queue default") in job_details(job(), NOW, (2, 5))
 
 
 def test_the_timeline() -> None:
@@ -287,7 +287,7 @@ def test_top() -> None:
         "night    Closed       3  -                   45        4        3",
         "",
         "Jobs in namespace demo  1 on nodes, 1 queued",
-        "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  AT RISK  CLASS",
+        "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  UNSAVED  CLASS",
         "protein-folding  default  Running    8    16Gi      20m    2.8 h  non-preempt.",
     ]
 
@@ -408,7 +408,7 @@ def test_headlines(seen: LevelsView, words: str) -> None:
 def test_levels() -> None:
     assert drawn(levels_screen(levels(load_cpu="81", closedNodes="a"), NOW, 80)) == [
         "Cluster  Filling, new jobs may start, measured 10s ago",
-        "Idle room is being filled.",
+        "Idle capacity is being filled.",
         "33 % of the running jobs are preemptible; reserve 20 %; measured every 15 s.",
         "",
         "cpu     ███████████████████████████████████████████┃█┃█░░░┃░░░░░░░     81 %",

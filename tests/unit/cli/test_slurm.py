@@ -61,7 +61,7 @@ def test_arrays(text: str, array: dict[str, int]) -> None:
     assert made["spec"]["array"] == array
     assert check(made, Level.RESTRICTED)[0] == []
     assert lines == [
-        "SLURM_ARRAY_TASK_ID: nobody sets them; SCAVENGER_TASK is the index of the task",
+        "SLURM_ARRAY_TASK_ID: they are not set; SCAVENGER_TASK is the index of the task",
         "--time: left out: tasks of an array have no deadline",
     ]
 

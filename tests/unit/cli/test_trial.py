@@ -80,7 +80,7 @@ def test_lint_warns_where_nobody_names_a_user(
     server.on(NAMESPACE, Answer(body={"metadata": {"name": "lab", **marks}}))
     code, _, err = sj("lint", written(tmp_path, {"template": template(**container)}))
     assert code == 0
-    assert ("spec.template.spec.securityContext.runAsUser: nobody names a user" in err) == warned
+    assert ("spec.template.spec.securityContext.runAsUser: no user is named" in err) == warned
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_questions_are_answered_by_panels_that_there_are() -> None:
     titles = {panel.title for board in DASHBOARDS for panel in board.panels()}
     for answer in (
         "Lost per harvested hour",
-        "Waiting for room",
+        "Waiting for capacity",
         "Interruptions by cause",
         "Regulator",
         "Why jobs wait",

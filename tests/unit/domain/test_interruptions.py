@@ -36,8 +36,8 @@ def test_told_of_no_pod_and_read_again(cause: InterruptionReason, detail: str, l
         "",
         "interrupted: pod a was preempted; 5 CPU-seco...",
         "interrupted: pod a was promoted; 5 CPU-seconds lost",
-        "interrupted: pod a was preempted; 5 CPU-seconds lost; in line to start again",
-        "Evicted because the load reached the upper level; 5 CPU-seconds since the last checkpoint",
+        "interrupted: pod a was preempted; 5 CPU-seconds lost; queued to start again",
+        "Evicted because the load reached the eviction threshold; 5 CPU-seconds since the last checkpoint",
     ],
 )
 def test_what_is_no_such_sentence_is_not_read(sentence: str) -> None:

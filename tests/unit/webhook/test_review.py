@@ -286,10 +286,10 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
         (
             {"cpu": "17", "memory": "1Gi"},
             {},
-            "no node has room for one pod, even empty: it asks for 17 of cpu, and none has so much",
+            "no node has the capacity for one pod, even empty: it asks for 17 of cpu, and none has so much",
         ),
         ({"cpu": "16", "memory": "64Gi"}, {}, "no node has all of it together"),
-        ({"cpu": "5", "memory": "1Gi"}, {"size": "l"}, "no node with those labels has room"),
+        ({"cpu": "5", "memory": "1Gi"}, {"size": "l"}, "no node with those labels has the capacity"),
         ({"cpu": "1", "memory": "1Gi"}, {"size": "xl"}, "spec.nodeSelector: no node has size=xl"),
         (
             {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"},
@@ -329,13 +329,13 @@ NO_OFFER = "no node offers reclaimed capacity: the regulator publishes it when s
         ),
         ("Reclaimed", {"cpu": "1", "memory": "536870913"}, {}, OFFERS, ["no node offers both together"]),
         ("Reclaimed", {"cpu": "1", "memory": "1Gi"}, {"size": "l"}, OFFERS, ["no node with those labels now offers"]),
-        ("Reclaimed", {"cpu": "17", "memory": "1Gi"}, {}, OFFERS, ["no node has room for one pod, even empty"]),
+        ("Reclaimed", {"cpu": "17", "memory": "1Gi"}, {}, OFFERS, ["no node has the capacity for one pod, even empty"]),
         (
             "Reclaimed",
             {"cpu": "17", "memory": "1Gi"},
             {},
             None,
-            ["no node has room for one pod, even empty", NO_OFFER],
+            ["no node has the capacity for one pod, even empty", NO_OFFER],
         ),
     ],
 )

@@ -77,7 +77,7 @@ def move(
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="The queue to move it to.")] = None,
     priority: Priority = None,
 ) -> None:
-    """Move a job to another queue, or in line.
+    """Move a job to another queue, or forward.
 
     To another queue only while no pod of it exists: suspend it first, or wait. Among the waiting jobs of its namespace,
     a higher priority goes first; it moves no job of another namespace.

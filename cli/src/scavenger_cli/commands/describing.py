@@ -63,9 +63,9 @@ def version(
     client: Annotated[bool, typer.Option("--client", help="Only of this program; asks no server.")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Print versions: program, server, services.
+    """Print versions: program, server, components.
 
-    Those of the services are the images of their Deployments, as far as you may read these.
+    Those of the components are the images of their Deployments, as far as you may read these.
 
     \b
     Examples:

@@ -23,10 +23,10 @@ def lint(
 ) -> None:
     """Check files, with a cluster or without.
 
-    By the definitions, their rules and the webhook's: what would be refused anywhere. Where a cluster answers, its API
-    server judges pod templates as well, and its namespace and nodes are looked at. Whether there are the queue and the
-    room, and what an administrator allows, submit --dry-run asks. Objects of other kinds in the files are passed over.
-    The exit code is 2 when anything is wrong.
+    By the CRDs, their rules and the webhook's: what would be refused anywhere. Where a cluster answers, its API server
+    judges pod templates as well, and its namespace and nodes are looked at. Whether there are the queue and the
+    capacity, and what an administrator allows, submit --dry-run asks. Objects of other kinds in the files are passed
+    over. The exit code is 2 when anything is wrong.
 
     \b
     Examples:

@@ -75,7 +75,7 @@ def list_queues(
     """List the queues that you may use.
 
     Those that take jobs of your namespace, if you may create jobs there. TOTAL counts all jobs of a queue, PENDING
-    those in line. CPU is what its jobs use, SHARE what it deserves now.
+    those that are queued. CPU is what its jobs use, SHARE what it deserves now.
 
     \b
     Examples:

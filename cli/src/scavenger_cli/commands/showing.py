@@ -283,7 +283,7 @@ def _view(access: Access, limit: int) -> View:
 
 @cluster_command
 def levels(access: Access, output: OutputOption = Format.TABLE) -> None:
-    """Show the water levels.
+    """Show the levels of the load.
 
     The load, below which level jobs start, and above which they are evicted.
 

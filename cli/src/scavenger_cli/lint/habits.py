@@ -36,7 +36,7 @@ def habit_warnings(job: Manifest) -> Iterator[str]:
         yield f"{field}: it installs packages at every start; build an image that has them"
     if not _lasting(spec):
         where = "spec.persistentVolumeClaims" if "template" not in spec else "spec.template.spec.volumes"
-        yield f"{where}: no volume outlives a pod, so each run begins anew unless the program saves its state elsewhere"
+        yield f"{where}: no volume outlives a pod: a run begins at the start unless the program saves elsewhere"
 
 
 def _program(spec: Manifest) -> tuple[str, Manifest]:

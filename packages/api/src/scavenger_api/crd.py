@@ -200,7 +200,7 @@ def _column(name: str, kind: str, path: str, description: str, *, wide: bool = F
 _AGE: Final = _column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created.")
 
 JOB_COLUMNS: Final = (
-    _column("Queue", "string", ".spec.queue", "The ScavengerQueue the job stands in line in."),
+    _column("Queue", "string", ".spec.queue", "The ScavengerQueue that the job is queued in."),
     _column("Status", "string", ".status.phase", "Where the job is in its life."),
     _column("Interrupted", "integer", ".status.interruptedCount", "How often the job was interrupted."),
     _column(

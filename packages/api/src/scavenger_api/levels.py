@@ -249,7 +249,7 @@ class LevelsView:
         if self.visibility is not Visibility.STALE or self.levels is None:
             return ""
         seen = format_time(self.levels.observed_at) if self.levels.observed_at is not None else "no moment"
-        return f"the levels were observed at {seen}, and nobody has published newer ones"
+        return f"the levels were observed at {seen}, and no newer ones were published"
 
     @property
     def admit(self) -> bool:

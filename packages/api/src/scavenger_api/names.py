@@ -149,7 +149,7 @@ MAX_DEVICES: Final = 8
 DEFAULT_INTERRUPTION_AFTER: Final = "30m"
 DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS: Final = 30
 
-# What a restart costs each core of a job, unless the services are told otherwise (section 6 of the design).
+# What a restart costs each core of a job, unless the services are told otherwise (docs/preemption-classes.md).
 DEFAULT_STARTUP_COST_SECONDS: Final = 60.0
 
 # The longest interruptionAfter that is taken at its word, unless the services are told otherwise
@@ -162,6 +162,6 @@ DEFAULT_RESOURCE_WEIGHTS: Final = {"cpu": 1.0, "memory": 0.0, "nvidia.com/gpu": 
 SETTINGS_CONFIGMAP: Final = "scavenger-settings"
 SETTING_RESOURCE_WEIGHTS: Final = "resourceWeights"
 
-# Without a regulator: admission under this percentage of requests (section 5 of the design).
+# Without a regulator: admission under this percentage of requests (docs/levels.md).
 FALLBACK_ADMISSION_PERCENT: Final = 70.0
 FALLBACK_PREEMPTIBLE_PERCENT: Final = 33.0

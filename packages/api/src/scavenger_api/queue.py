@@ -59,7 +59,7 @@ class ScavengerQueueStatus(Model):
 
 
 class ScavengerQueue(Model):
-    """A line of ScavengerJobs with a weighted share of what scavenging may use."""
+    """A queue of ScavengerJobs with a weighted share of what scavenging may use."""
 
     api_version: str = names.API_VERSION
     kind: str = "ScavengerQueue"

@@ -97,7 +97,7 @@ def _by_itself(ending: Ending, exit_saved: int) -> Judgement:
 def _after_sigterm(ending: Ending, grace: float, exit_saved: int) -> list[str]:
     if ending.outstayed:
         return [
-            f"it did not end within its grace period of {grace:g} s: in a cluster it is killed then, and ordinary "
+            f"it did not end within its grace period of {grace:g} s: in a cluster it is killed then, and regular "
             "workloads wait for it all that time"
         ]
     if ending.exit_code == -signal.SIGTERM:

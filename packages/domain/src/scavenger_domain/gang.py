@@ -1,4 +1,4 @@
-"""What a gang is, what it has at risk, and its place in line: the one owner of these rules (section 6 of the design).
+"""What a gang is, what it has at risk, and its place in line: the one owner of these rules.
 
 Prioritizer, regulator, admitter, command line and simulator ask here. The scheduler plugin, in Go, is tested against
 the same table of cases (services/scheduler/pkg/preemption/testdata/gang_cases.json).

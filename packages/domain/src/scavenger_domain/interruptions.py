@@ -38,7 +38,7 @@ PHRASES: Final = {
     InterruptionReason.PREEMPTED: "was preempted",
     InterruptionReason.EVICTED: "was evicted",
     InterruptionReason.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the eviction threshold",
-    InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
+    InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as no new job fits any more",
     InterruptionReason.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
     InterruptionReason.KUBELET_EVICTED: "was evicted by its node",
     InterruptionReason.NODE_OUT_OF_MEMORY: "was killed for memory on a node that was short of it",
@@ -54,7 +54,7 @@ PHRASES: Final = {
 
 WITHOUT_A_POD: Final[Mapping[InterruptionReason, str]] = {
     InterruptionReason.JOB_DELETED: "its Job was deleted",
-    InterruptionReason.QUEUE_RECLAIMED: "its room was taken back",
+    InterruptionReason.QUEUE_RECLAIMED: "its capacity was taken back",
     InterruptionReason.STARVED: "it was starved",
 }
 """What happened to a run, where no single pod is to be named."""

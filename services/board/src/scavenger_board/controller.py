@@ -234,7 +234,7 @@ class BoardView:
                 found = {one.metadata.name: readable_amounts(one.usage) for one in decode_node_metrics(body)}
             except (ApiError, ValueError) as error:
                 if self._used is not None:
-                    log.warning("nobody measures what nodes use", error=str(error))
+                    log.warning("the metrics API does not say what nodes use", error=str(error))
                 self._used = None
             else:
                 self._used = dict(found) or None

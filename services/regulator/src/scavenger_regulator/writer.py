@@ -316,9 +316,9 @@ def _loads(levels: PublishedLevels) -> str:
 
 def _why(victim: Victim, outcome: EvictionOutcome) -> str:
     why = {
-        EvictionReason.ABOVE_UPPER: "the load reached the upper level",
-        EvictionReason.YIELD: "the load is at the admission level, and the job had just passed a checkpoint",
-        EvictionReason.NODE_MEMORY: f"the memory of node {victim.scope} reaches its upper level",
+        EvictionReason.ABOVE_UPPER: "the load reached the eviction threshold",
+        EvictionReason.YIELD: "the load is at the admission threshold, and the job had just passed a checkpoint",
+        EvictionReason.NODE_MEMORY: f"the memory of node {victim.scope} reaches its eviction threshold",
     }[victim.reason]
     did = "Would be evicted" if outcome is EvictionOutcome.DRY_RUN else "Evicted"
     return f"{did} because {why}; {victim.candidate.loss:.0f} CPU-seconds since the last checkpoint"
@@ -326,7 +326,7 @@ def _why(victim: Victim, outcome: EvictionOutcome) -> str:
 
 def _shortage(plan: NodeMemoryPlan) -> str:
     text = (
-        f"memory at {plan.load:.1f} %, {plan.projected:.1f} % expected, upper level {plan.upper:.1f} %, and "
+        f"memory at {plan.load:.1f} %, {plan.projected:.1f} % expected, eviction threshold {plan.upper:.1f} %, and "
         f"{plan.short:.1f} points more than jobs on reclaimed capacity could free"
     )
     return text + (f"; {plan.protected} of them are covered by a disruption budget" if plan.protected else "")

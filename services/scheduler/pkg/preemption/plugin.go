@@ -227,7 +227,7 @@ func (pl *Plugin) waitIfRefused(ctx context.Context, at *attempt) {
 		return
 	}
 	pl.waiting.add(at.preemptor, pl.entitle.remaining(at.preemptor))
-	klog.FromContext(ctx).V(2).Info("Only non-preemptible jobs could make room, and the pod has not waited long enough",
+	klog.FromContext(ctx).V(2).Info("Only non-preemptible jobs could free the capacity, and the pod has not waited long enough",
 		"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
 }
 

@@ -74,7 +74,7 @@ def _against_upper(resources: Mapping[str, ResourceRow], above: list[str]) -> st
         for name, one in resources.items()
         if one.load is not None and one.upper is not None
     ]
-    where = f"Above the upper level: {', '.join(above)}" if above else "Below the upper level"
+    where = f"Above the eviction threshold: {', '.join(above)}" if above else "Below the eviction threshold"
     return f"{where} ({'; '.join(figures)})."
 
 

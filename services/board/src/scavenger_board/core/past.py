@@ -161,7 +161,7 @@ def _nodes(load: Mapping[str, Mapping[str, float]]) -> list[NodeRow]:
 
 
 def _unknown(snapshot: Snapshot, at: datetime, levels: LevelsRow, known: Recorded, *, without: bool) -> list[str]:
-    said = ["Jobs that were deleted since are missing; why a job waited then, and its place in line, nobody keeps."]
+    said = ["Jobs that were deleted since are missing; why a job waited then, and where in its queue, is not kept."]
     oldest = min((event.at for event in snapshot.events), default=None)
     if oldest is None:
         said.append("There are no Events: for whom jobs left, and at what cost, is not known.")

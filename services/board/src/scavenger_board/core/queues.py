@@ -67,7 +67,7 @@ def queue_rows(queues: Sequence[QueueFacts], line: Mapping[str, Sequence[str]]) 
 
 def _row(queue: QueueFacts | None, name: str, line: Sequence[str]) -> QueueRow:
     if queue is None:
-        # Of weight 1, open, always there (section 3 of the design); all others do not exist.
+        # Of weight 1, open, always there; all others do not exist.
         state = QueueState.OPEN.value if name == names.DEFAULT_QUEUE else ""
         weight = 1 if name == names.DEFAULT_QUEUE else None
         return QueueRow(name, state, weight, {}, None, None, None, list(line[:SHOWN]), len(line))

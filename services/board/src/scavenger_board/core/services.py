@@ -38,7 +38,7 @@ def _row(name: str, now: datetime, ready: list[bool], leases: Mapping[str, datet
         return ServiceRow(name, None, "not installed: it has no Lease")
     renewed = leases[name]
     if renewed is None:
-        return ServiceRow(name, False, "nobody leads: the last leader has given its Lease back", *counted)
+        return ServiceRow(name, False, "no replica leads: the last leader has given its Lease back", *counted)
     if now - renewed > SILENT:
         stamp = format_time(renewed)
         return ServiceRow(name, False, f"silent: its Lease was last renewed at {stamp}", *counted, stamp)

@@ -1,4 +1,4 @@
-"""Which running jobs an ordinary pod may displace: a pure function of one snapshot (section 6 of the design).
+"""Which running jobs an ordinary pod may displace: a pure function of one snapshot (docs/preemption-classes.md).
 
 The class stands twice: as a label on every pod of the gang, which is what schedulers and budgets read, and in the
 status of the job, for people. The label is the truth: a plan is computed against it, so a prioritizer that starts anew

@@ -1,4 +1,4 @@
-"""Water levels and the preemptible percentage: the formulas of section 5 of the design, and nothing else.
+"""Water levels and the preemptible percentage: the formulas of docs/levels.md, and nothing else.
 
 Everything is in percent of what the counted nodes can allocate. With `reserve` (a configured margin) and
 `stdev` (the standard deviation of the ordinary load over the window):

@@ -15,11 +15,11 @@ from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import ScopeDecision, Wait, cooldown_until
 
 OUTCOME_MESSAGES: Final[Mapping[Outcome, str]] = {
-    Outcome.NOBODY_LEFT: "above the upper level, and nothing preemptible is left that would lower it",
-    Outcome.SHORT: "above the upper level, and what is preemptible does not bring it down to the lower one",
-    Outcome.NO_FIGURES: "above the upper level, but no candidate has a figure to act by",
-    Outcome.UNLABELLED: "above the upper level; waiting for the jobs with the least at risk to become preemptible",
-    Outcome.WAITING: "above the upper level; waiting for checkpoints that are due",
+    Outcome.NOBODY_LEFT: "above the eviction threshold, and nothing preemptible is left that would lower it",
+    Outcome.SHORT: "above the eviction threshold, and what is preemptible does not bring it down to the low watermark",
+    Outcome.NO_FIGURES: "above the eviction threshold, but no candidate has a figure to act by",
+    Outcome.UNLABELLED: "above the eviction threshold; waiting for jobs with little unsaved work to become preemptible",
+    Outcome.WAITING: "above the eviction threshold; waiting for checkpoints that are due",
 }
 
 WARNING_MESSAGES: Final = frozenset(

@@ -81,7 +81,7 @@ def _grace_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
     most, wanted = facts.rules.max_grace, spec.grace_seconds
     if wanted > most:
         text = (
-            f"{wanted} is more than the {most} seconds that the administrator allows, as an ordinary pod may have to "
+            f"{wanted} is more than the {most} seconds that the administrator allows, as a regular pod may have to "
             f"wait this long; write {most} or less, and checkpoints that are quicker"
         )
         yield Problem("spec.terminationGracePeriodSeconds", text)

@@ -48,7 +48,7 @@ def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
     short = [_shortage(resource, each, selected) for resource, each in requests.items()]
     reasons = [reason for reason in short if reason] or ["no node has all of it together"]
     where = "no node with those labels" if spec.selected_nodes else "no node"
-    yield warning(f"{FIELD}: {where} has room for one pod, even empty: {'; '.join(reasons)}")
+    yield warning(f"{FIELD}: {where} has the capacity for one pod, even empty: {'; '.join(reasons)}")
 
 
 def reclaimed_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:

@@ -16,7 +16,7 @@ Demand: jobs that run or start, or jobs in line that could ever start. What a qu
 it asks for: what it leaves is lent to the others (backfill), in the order of their shares.
 
 Why `usable` is taken from both ends: without measurements it is the admission level of allocatable less what ordinary
-pods request, as in section 3 of the design. With measurements nobody knows which part of the load is whose, but what
+pods request, as docs/queues.md says. With measurements nobody knows which part of the load is whose, but what
 may still start is known, and what has started holds its requests.
 
 All comparisons are of whole products, without division: equal situations are decided equally.

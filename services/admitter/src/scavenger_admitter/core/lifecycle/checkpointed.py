@@ -25,7 +25,7 @@ from scavenger_admitter.core.lifecycle.termination import Checkpointed
 
 def go_back(draft: Draft, found: Checkpointed) -> None:
     """The run has saved its state and is not done: the job goes back in line, at its old place."""
-    message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; in line to go on"
+    message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; queued to continue"
     keep_place(draft, min(found.at, draft.seen.now), WaitReason.CHECKPOINTED, message)
 
 

@@ -48,13 +48,13 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
         fail(draft, at, FailureReason.POD_FAILURE_POLICY, said)
     elif matched is not None and matched[1].action == "Ignore":
         draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
-        _try_again(draft, at, message, f"rules[{matched[0]}] of podFailurePolicy does not count it; in line to go on")
+        _try_again(draft, at, message, f"rules[{matched[0]}] of podFailurePolicy does not count it; queued to continue")
     elif pod is not None and snapshots_untouched(spec, found.exit):
         draft.unfit_node = pod.spec.node_name
         _try_again(draft, at, message, f"its snapshots are as they were; queued to continue, {ELSEWHERE}")
     elif retries < limit:
         draft.set(retries=retries + 1)
-        _try_again(draft, at, message, f"in line for retry {retries + 1} of {limit}")
+        _try_again(draft, at, message, f"queued for retry {retries + 1} of {limit}")
     else:
         fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
 

@@ -43,7 +43,7 @@ def interrupt(draft: Draft, found: Removed) -> None:
     message = interruptions.tell(removal.cause, removal.pod, removal.detail, spent.lost, at_most=at_most)
     until = rests_until(draft.status)
     if until is None:
-        draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
+        draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; queued to start again")
     else:
         draft.enter(Phase.INTERRUPTED, WaitReason.BACKING_OFF, f"{message}; {short}: not started before {until:%X} UTC")
     draft.cause = found.removal.cause

@@ -39,7 +39,7 @@ def enter_line(draft: Draft) -> None:
     if draft.status.queued_timestamp is None:
         draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.end_of_line))
     if status.phase is None:
-        draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
+        draft.enter(Phase.WAITING, WaitReason.QUEUED, "queued for admission")
 
 
 def _restore(draft: Draft, batch: kinds.Job | None) -> None:
@@ -75,7 +75,7 @@ def suspend(draft: Draft) -> None:
     draft.interrupted = None
     if not wanted:
         draft.leave_run(WaitReason.QUEUED)
-        draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
+        draft.enter(Phase.WAITING, WaitReason.QUEUED, "queued for admission")
         return
     draft.spend(draft.settle(draft.seen.now, kept=False))
     draft.leave_run(WaitReason.SUSPENDED)
@@ -133,7 +133,7 @@ def line_up(draft: Draft) -> None:
         hold(draft, held_by)
     elif draft.reason in _STUCK:
         draft.reason = WaitReason.QUEUED
-        draft.set(message="in line for admission")
+        draft.set(message="queued for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
     if seen.wait is not None and held_by is None and not fresh:
         draft.explained = True
@@ -195,7 +195,7 @@ def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
     found = "; ".join(str(breach) for breach in breaches(draft.seen.job.spec, draft.seen.level))
     if not found or draft.seen.assumed_started:
         return None
-    return Wait(WaitReason.POD_SECURITY, f"{found}. A spec cannot change: create the job anew")
+    return Wait(WaitReason.POD_SECURITY, f"{found}. A spec cannot change: create the job again")
 
 
 def _job_held(draft: Draft) -> Wait | None:

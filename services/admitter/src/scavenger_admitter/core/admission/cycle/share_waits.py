@@ -18,7 +18,7 @@ def promised_room(shares: Shares, candidate: Candidate) -> Wait:
     has_and_deserves = _standing(shares, candidate, counted=True)
     return Wait(
         WaitReason.MAKING_ROOM,
-        lambda: f"{has_and_deserves()}: this job starts as soon as the pods are gone whose room it is to have",
+        lambda: f"{has_and_deserves()}: this job starts when the pods that leave for it are gone",
         candidate.queue,
     )
 
