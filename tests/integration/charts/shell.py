@@ -15,8 +15,6 @@ from scavenger_cluster import Cluster
 
 from .conftest import ROOT, Helm
 
-REGISTRY_OF_THE_PAGE = "registry.example.com"
-
 
 class Shell:
     """Pastes commands of a page, in the root of the repository, with the helm and the kubectl of the cluster.
@@ -36,14 +34,12 @@ class Shell:
         }
 
     def paste(self, commands: str, *instead: tuple[str, str], folder: Path = ROOT) -> str:
-        """Run them, and return what they print. instead: words of the page, and what stands for them here; so the
-        registry, which nobody has, is where the images are from that were loaded."""
+        """Run them, and return what they print. instead: words of the page, and what stands for them here."""
         for word, meant in instead:
             assert word in commands, f"{word!r} is not in {commands!r}"
             commands = commands.replace(word, meant)
-        here = commands.replace(REGISTRY_OF_THE_PAGE, "localhost")
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", here],
+            ["bash", "-euo", "pipefail", "-c", commands],
             cwd=folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -51,7 +47,7 @@ class Shell:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{here}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
+        assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
         return done.stdout
 
     @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from scavenger_testing.world import scavenger_job
 from .board import shows_the_cluster
 from .conftest import ROOT, SYSTEM, Helm, get
 from .looks import every_page_is_right
+from .published import REGISTRY_OF_THE_PAGES, published
 from .readme import (
     DOCS,
     installs_and_interrupts_a_job,
@@ -146,10 +149,10 @@ def test_uninstall_that_cannot_clean_up_deletes_nothing_and_can_be_repeated(clus
 
 
 @pytest.fixture(scope="module")
-def images(cluster: Cluster) -> None:
-    """Those of the services in Python, and of the counter, loaded into the node."""
-    service_images.load(cluster, SERVICES)
-    stack.build_images(cluster)
+def registry(cluster: Cluster) -> Iterator[str]:
+    """The address of a registry on loopback that has a release of this checkout."""
+    with published(cluster) as address:
+        yield address
 
 
 @pytest.fixture
@@ -160,12 +163,42 @@ def shell(cluster: Cluster, helm: Helm, tmp_path: Path) -> Shell:
 
 
 @pytest.mark.real
-@pytest.mark.usefixtures("images")
+def test_a_published_release_installs_with_nothing_local(
+    cluster: Cluster, helm: Helm, shell: Shell, registry: str, tmp_path: Path
+) -> None:
+    """By the command of the page, in an empty folder, on a node that has to pull every image."""
+    publishing, *_ = pages.blocks(DOCS / "install.md", "## From a release")
+    install = publishing[publishing.index("helm install") :]
+    flags = "--create-namespace"
+    address = (f"{REGISTRY_OF_THE_PAGES}/team", registry)
+    shell.paste(install, address, (flags, f"{flags} --plain-http --wait"), folder=tmp_path)
+
+    cluster.kubectl("create", "namespace", "research")
+    tag = service_images.version()
+    counting = ("run", "--dir=/tmp/c", "--seconds=2", "--steps=20")
+    apply(cluster, scavenger_job("published", *counting, image=f"{registry}/scavenger/counter:{tag}"))
+    wait_phase(cluster, helm, "published", "Completed")
+    assert pulled(cluster) >= {f"{registry}/scavenger/{name}:{tag}" for name in (*SERVICES, "counter")}
+
+    (leave,) = pages.blocks(DOCS / "install.md", "### One release")
+    shell.paste(leave, folder=tmp_path)
+    assert not ours(cluster, "deployments,services,serviceaccounts,jobs", "-A")
+    delete_research(cluster)
+
+
+def pulled(cluster: Cluster) -> set[str]:
+    """The images that the node did not have, and got from a registry."""
+    said = [event["message"] for event in get(cluster, "events", "-A", "--field-selector=reason=Pulled")["items"]]
+    return {found[1] for message in said if (found := re.match('Successfully pulled image "(.+?)"', message))}
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("registry")
 def test_life_of_an_installation(
     cluster: Cluster, helm: Helm, shell: Shell, chromium: str | None, prometheus_program: Path, tmp_path: Path
 ) -> None:
     """As the README has it, on a cluster with nothing of ours: install, a job, a dashboard, the board, and away again.
-    Its commands are what runs."""
+    Its commands are what runs, word by word: the node pulls what they name."""
     cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
     (leave,) = pages.blocks(DOCS / "install.md", "### One release")
     (for_good,) = pages.blocks(DOCS / "install.md", "### The CRDs, too")
