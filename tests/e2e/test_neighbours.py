@@ -1,11 +1,16 @@
-"""What others add to pods of jobs, on real kubelets."""
+"""What others do to pods and nodes of jobs, on real kubelets: they add containers, and switch nodes off."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from scavenger_cluster import Cluster
 from scavenger_testing.world import IMAGE, World, scavenger_job
 
 pytestmark = pytest.mark.real
@@ -18,6 +23,8 @@ SIDECAR: Final = (
     'limits: {"cpu": "10m", "memory": "32Mi"}}}'
 )
 ADD: Final = f'JSONPatch{{op: "add", path: "/spec/containers/-", value: {SIDECAR}}}'
+SILENT_AFTER: Final = "20s"
+"""A kubelet renews its Lease every 10 s."""
 
 
 @pytest.fixture
@@ -59,6 +66,15 @@ def sidecar(world: World) -> Iterator[None]:
         client.delete(f"{POLICIES}/{plural}/{name}")
 
 
+@pytest.fixture
+def quick_verdicts(cluster: Cluster) -> Iterator[None]:
+    """Kubernetes finds a node silent after 20 seconds instead of 50."""
+    before = cluster.state.arguments
+    cluster.up(arguments={**before, "kcm": [f"--node-monitor-grace-period={SILENT_AFTER}"]})
+    yield
+    cluster.up(arguments=before)
+
+
 def _program(*lines: str) -> dict[str, Any]:
     return {"command": ["python3", "-u", "-c", "\n".join(lines)]}
 
@@ -73,3 +89,62 @@ def test_a_job_ends_with_its_program_beside_a_container_that_admission_adds(worl
     assert "exited with code 3" in bad["message"]
     assert good["usefulCPUSeconds"] < 0.2 * 30, "no time after the end of the program counts"
     world.wait("what ran beside them is stopped", lambda: not world.staying("good") and not world.staying("bad"))
+
+
+def test_jobs_of_a_node_that_is_switched_off_run_again_elsewhere(
+    world: World, cluster: Cluster, quick_verdicts: None
+) -> None:
+    """Without graceful node shutdown the signals of the machine end containers before anybody marks their pods."""
+    node, other = cluster.state.nodes.real_names[-1], cluster.state.nodes.real_names[0]
+    heeds = _program(
+        "import signal, sys, time",
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))",
+        "print('ready')",
+        "time.sleep(3600)",
+    )
+    signals = {"told": signal.SIGTERM, "killed": signal.SIGKILL}
+    cluster.kubectl("cordon", other)
+    try:
+        world.apply(*(scavenger_job(name, **heeds) for name in signals))
+        for name in signals:
+            world.wait_phase(name, "Running")
+            world.wait(f"{name} listens", partial(world.said, name, "ready"))
+    finally:
+        cluster.kubectl("uncordon", other)
+    try:
+        for name, number in signals.items():
+            _signal(world.pods(name)[0], number)
+        for name, code in (("told", 143), ("killed", 137)):
+            world.wait(f"the kubelet to report {code}", partial(_ended_by, world, name, code))
+        cluster.node_stop(node)
+        assert [world.status(name)["phase"] for name in signals] == ["Running"] * 2, "the node may be well"
+        for name in signals:
+            world.wait(f"{name} runs elsewhere", partial(_runs_on, world, name, other))
+            assert world.status(name)["interruptedCount"] == 1
+    finally:
+        cluster.node_start(node)
+
+
+def _signal(pod: dict[str, Any], number: int) -> None:
+    """Send a signal to the processes of a pod's container, as the machine does that it runs on."""
+    container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    sent = 0
+    for group in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container in group.read_text():
+                os.kill(int(group.parent.name), number)
+                sent += 1
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    assert sent, f"no process of container {container}"
+
+
+def _ended_by(world: World, job: str, code: int) -> bool:
+    """Whether its pod's status has this exit code."""
+    state = world.pods(job)[0]["status"]["containerStatuses"][0]["state"]
+    return (state.get("terminated") or {}).get("exitCode") == code
+
+
+def _runs_on(world: World, job: str, node: str) -> bool:
+    nodes = [pod["spec"].get("nodeName") for pod in world.staying(job) if pod["status"].get("phase") == "Running"]
+    return world.status(job).get("phase") == "Running" and nodes == [node]

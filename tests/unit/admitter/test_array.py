@@ -295,6 +295,14 @@ def test_a_lost_node_holds_back_its_own_tasks_only() -> None:
     assert gone.status.interrupted_count == 1
 
 
+def test_a_task_whose_end_was_the_last_that_its_node_reported() -> None:
+    pod = task(1, ended=900, code=143, phase="Running")
+    assert decide(see(array(), pod)).status.interrupted_count == 0, "its kubelet is to say more"
+    lost = decide(see(array(), pod, nodes={"node-1": b.node(ready=False)}))
+    assert lost.status.interrupted_count == 1
+    assert actions(lost, ReleasePod) == [ReleasePod("job-1", "0001cafe-0000")]
+
+
 def test_a_job_that_was_deleted_by_hand_interrupts_every_task() -> None:
     pods = [task(index, ended=960, code=143, deleted=950) for index in (1, 2)]
     outcome = decide(see(array(), *pods, batch=None))

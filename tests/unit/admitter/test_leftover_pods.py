@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeletePod, ReleasePod
 from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, clear_orphans
@@ -15,7 +16,15 @@ from scavenger_kube import kinds
 from . import builders as b
 
 READY, DEAD = b.node(), b.node(ready=False)
+KILLED: dict[str, Any] = {"ended": 90, "code": 143, "phase": "Running"}
+"""Its kubelet has reported the end of the container, and not written the phase."""
 Nodes = dict[str, kinds.Node | None]
+
+
+def with_sidecar(pod: kinds.Pod, state: kinds.ContainerState) -> kinds.Pod:
+    """The pod with an init container that runs beside the others."""
+    status = msgspec.structs.replace(pod.status, init_container_statuses=(kinds.ContainerStatus("mesh", state),))
+    return msgspec.structs.replace(pod, status=status)
 
 
 @pytest.mark.parametrize("phase", [Phase.WAITING, Phase.INTERRUPTED])
@@ -37,6 +46,15 @@ Nodes = dict[str, kinds.Node | None]
         ("node has another taint", b.pod(deleted=95), {"node-1": b.node(ready=False, taint="other")}, False),
         ("deleted by force, node is dead", b.pod(deleted=95, grace=0), {"node-1": DEAD}, True),
         ("deleted by force, node is ready", b.pod(deleted=95, grace=0), {"node-1": READY}, False),
+        ("its end was reported, node is dead", b.pod(**KILLED, deleted=95), {"node-1": DEAD}, True),
+        ("its end was reported, nobody deleted it yet", b.pod(**KILLED), {"node-1": DEAD}, True),
+        ("its end was reported, node is gone", b.pod(**KILLED), {"node-1": None}, True),
+        ("its end was reported, node is not known", b.pod(**KILLED), {}, False),
+        ("its end was reported, node is ready", b.pod(**KILLED, deleted=95), {"node-1": READY}, False),
+        ("its success was reported", b.pod(**KILLED | {"code": 0}, deleted=95), {"node-1": DEAD}, False),
+        ("another container runs on", b.pod(**KILLED, beside=b.RUNS_ON), {"node-1": DEAD}, False),
+        ("a sidecar runs on", with_sidecar(b.pod(**KILLED), b.RUNS_ON), {"node-1": DEAD}, False),
+        ("a sidecar has ended as well", with_sidecar(b.pod(**KILLED), b.gone(91)), {"node-1": DEAD}, True),
         ("never placed, deleted", b.pod(started=None, deleted=95, grace=0, node=""), {}, True),
         ("never placed, not deleted", b.pod(started=None, node=""), {}, False),
     ],

@@ -14,7 +14,7 @@ from typing import Final
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.actions import DeletePod, OfPod, ReleasePod
-from scavenger_admitter.core.lifecycle.pods import deleting, held, moment
+from scavenger_admitter.core.lifecycle.pods import deleting, failed_unreported, held, moment
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """An administrator's word that the node is shut down (KEP-2268); the kubelet on it can do nothing more."""
@@ -57,11 +57,11 @@ def surely_ended(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool
 
     A node that is missing in `nodes` is not known; one mapped to None is known not to exist.
     """
-    if pod.ended:
+    name = pod.spec.node_name
+    if pod.ended or (_stopped(pod) and name in nodes and out_of_reach(nodes[name])):
         return True
     if not deleting(pod):
         return False
-    name = pod.spec.node_name
     if not name:
         return True  # never placed, and the API refuses to bind a pod that is being deleted
     if name not in nodes:
@@ -71,6 +71,19 @@ def surely_ended(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool
         return True
     forced = pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
     return forced and not node.ready
+
+
+def out_of_reach(node: kinds.Node | None) -> str:
+    """Why the kubelet of a node reports nothing; empty where it does."""
+    if node is None:
+        return "is gone"
+    return "" if node.ready else "is not ready"
+
+
+def _stopped(pod: kinds.Pod) -> bool:
+    """Whether it has failed, as its kubelet reported before it could write the phase: no pod of a job restarts any
+    container. One with a sidecar that was not seen to end may still be computing."""
+    return failed_unreported(pod) and all(one.state.terminated for one in pod.status.init_container_statuses)
 
 
 def find_leftover_pods(

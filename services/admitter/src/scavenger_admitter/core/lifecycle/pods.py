@@ -135,6 +135,13 @@ def over(pod: kinds.Pod) -> bool:
     return any(status.state.terminated is None for status in pod.status.container_statuses)
 
 
+def failed_unreported(pod: kinds.Pod) -> bool:
+    """Whether all containers were seen to end, the main one with a failure, and the phase is not written yet."""
+    main = main_status(pod)
+    ended = main.state.terminated if main is not None and ended_at(pod) is not None else None
+    return ended is not None and ended.exit_code != 0 and not pod.ended and not over(pod)
+
+
 def goes_on(pod: kinds.Pod) -> bool:
     """Whether nothing has happened to it that may end it, as is so of nearly all pods of a large gang."""
     main = main_status(pod)

@@ -16,14 +16,14 @@ from scavenger_domain.checkpoints import saved_its_state
 from scavenger_domain.nodes import leaving
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE
+from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
 from scavenger_admitter.core.lifecycle.pods import (
     Exit,
     Removal,
     deletion_requested,
     ended_at,
+    failed_unreported,
     goes_on,
-    main_status,
     moment,
     over,
     own_exit,
@@ -222,19 +222,15 @@ def _lost_nodes(
 
 
 def _unreported(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None]) -> list[Removal]:
-    """Pods of which all containers have ended, the main one with a failure, on nodes whose kubelet went down before it
-    wrote the phase, and so who ended them. A main container that succeeded may have done all its work: the kubelet is
-    waited for."""
+    """Pods that have failed, on nodes whose kubelet went down before it wrote the phase, and so who ended them. A main
+    container that succeeded may have done all its work: the kubelet is waited for."""
     return [
         Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} {what}")
         for pod in pods
-        if not over(pod)
+        if failed_unreported(pod)
         and (name := pod.spec.node_name) in nodes
-        and (main := main_status(pod)) is not None
-        and main.state.terminated is not None
-        and main.state.terminated.exit_code != 0
         and (at := ended_at(pod)) is not None
-        and (what := _out_of_reach(nodes[name]))
+        and (what := out_of_reach(nodes[name]))
     ]
 
 
@@ -257,17 +253,10 @@ def _short_of_memory(node: kinds.Node, ended: Exit) -> bool:
     return since is not None and since > ended.at
 
 
-def _out_of_reach(node: kinds.Node | None) -> str:
-    """Why its kubelet reports nothing; empty where it does."""
-    if node is None:
-        return "is gone"
-    return "" if node.ready else "is not ready"
-
-
 def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> str:
     """How the node was lost; empty when it was not."""
     if node is None or not node.ready:
-        return _out_of_reach(node)
+        return out_of_reach(node)
     ready = kinds.condition(node.status.conditions, "Ready")
     if rebooted is not None and rebooted > at:
         return "has rebooted"
