@@ -30,6 +30,7 @@ from scavenger_prioritizer.facts import (
     pod_facts,
     pod_signature,
 )
+from scavenger_testing.builders import running, terminated
 
 from tests.unit.effort import examples
 
@@ -102,6 +103,16 @@ def test_a_pod() -> None:
 def test_live_and_terminating(phase: str, deleted: str | None, live: bool, terminating: bool) -> None:
     facts = pod_facts(pod(status__phase=phase, metadata__deletionTimestamp=deleted))
     assert (facts.live, facts.terminating) == (live, terminating)
+
+
+@pytest.mark.parametrize(
+    ("phase", "main", "mesh", "finished"),
+    [("Succeeded", 0, 0, True), ("Failed", 0, 1, True), ("Failed", 1, 0, False), ("Running", 0, None, False)],
+)
+def test_who_has_finished_says_its_program(phase: str, main: int, mesh: int | None, finished: bool) -> None:
+    beside = running(name="mesh") if mesh is None else terminated(mesh, name="mesh")
+    of = pod(status__phase=phase, status__containerStatuses=[terminated(main), beside])
+    assert pod_facts(of).finished == finished
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,17 @@ from scavenger_regulator.sources.prometheus import (
     combine,
     parse_vector,
 )
-from scavenger_testing.builders import CREATED, condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
+from scavenger_testing.builders import (
+    CREATED,
+    condition,
+    job_dict,
+    node,
+    node_dict,
+    pod,
+    running,
+    scavengerjob_dict,
+    terminated,
+)
 
 from .builders import GIB, NOW
 
@@ -191,9 +201,16 @@ def test_tasks_of_an_array_that_is_deleted_are_there_until_they_have_stopped() -
 
 
 def test_members_that_have_succeeded_are_known() -> None:
-    pods = [member("a"), member("b", phase="Succeeded"), member("old", run="run-before", phase="Succeeded")]
+    beside = [terminated(0), terminated(1, name="mesh")]
+    pods = [
+        member("a"),
+        member("b", phase="Succeeded"),
+        member("c", phase="Failed", container_statuses=beside),
+        member("d", phase="Failed", container_statuses=[terminated(1), terminated(0, name="mesh")]),
+        member("old", run="run-before", phase="Succeeded"),
+    ]
     (found,) = gangs([job_of()], pods)
-    assert ([p.key for p in found.pods], [p.key for p in found.finished]) == (["lab/a"], ["lab/b"])
+    assert ([p.key for p in found.pods], [p.key for p in found.finished]) == (["lab/a"], ["lab/b", "lab/c"])
     assert gangs([job_of()], pods[1:]) == ()
 
 

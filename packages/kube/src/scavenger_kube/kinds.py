@@ -219,6 +219,16 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
         return self.metadata.annotations.get(ANNOTATION_DEFAULT_CONTAINER, MAIN_CONTAINER)
 
     @property
+    def succeeded(self) -> bool:
+        """Of a pod of a ScavengerJob, whether it has ended and its program with 0. The phase is Failed as well where a
+        container that admission added failed beside it."""
+        status, program = self.status, self.program
+        if status.phase == "Failed" and not status.reason and len(status.container_statuses) > 1:
+            ended = [one.state.terminated for one in status.container_statuses if one.name == program]
+            return any(one is not None and one.exit_code == 0 for one in ended)
+        return status.phase == "Succeeded"
+
+    @property
     def leaving(self) -> bool:
         """Told to go, and still on its node."""
         return bool(self.metadata.deletion_timestamp and self.spec.node_name) and not self.ended

@@ -122,7 +122,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         node=pod.spec.node_name,
         live=not pod.ended and not deleted,
         terminating=deleted and not pod.ended,
-        finished=pod.status.phase == "Succeeded",
+        finished=pod.succeeded,
         told_to_go=_told_to_go(meta),
         preempted=pod.preempted,
         started=_moment(pod.status.start_time),

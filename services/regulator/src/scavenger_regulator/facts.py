@@ -189,7 +189,7 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
     members: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(names.LABEL_JOB)
-        if name and (occupies(pod) or pod.status.phase == "Succeeded"):
+        if name and (occupies(pod) or pod.succeeded):
             members.setdefault((pod.metadata.namespace, name), []).append(pod)
     found: list[Gang] = []
     for job in jobs:

@@ -73,7 +73,7 @@ def end(
             _stop_members(draft, batch, pods, draft.reason, status.message or "")
         return
     completed, size = draft.phase is Phase.COMPLETED, seen.job.spec.parallelism if size is None else size
-    done = sum(pod.status.phase == "Succeeded" for pod in pods) if succeeded is None else succeeded
+    done = sum(pod.succeeded for pod in pods) if succeeded is None else succeeded
     done = size if completed else done
     started = moment(batch.metadata.creation_timestamp) or seen.now
     finished = max(status.finished_timestamp or second(seen.now), started)
