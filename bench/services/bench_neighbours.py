@@ -1,9 +1,8 @@
 """How many nodes Karpenter takes away after a peak of ordinary load, with scavenger jobs and without.
 
 Karpenter itself runs on a control plane with fake nodes. A Deployment grows and Karpenter buys nodes for it. The
-Deployment shrinks, and Karpenter consolidates what is left. First no job is there. Then jobs fill what the peak leaves
-free, and afterwards a quota: once with scavenger-scheduler and without budgets, once with the unmodified scheduler and
-with budgets.
+Deployment shrinks, and Karpenter consolidates what is left. First no job is there. Then jobs fill a quota: once
+with scavenger-scheduler and without budgets, once with the unmodified scheduler and with budgets.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from bench.services.harness import Figure, Object, scavenger_job
 from bench.services.karpenter import NODE_CLAIMS, running
 
 PEAK: Final = 60
-LOW: Final = 15
+LOW: Final = 13
 CPU: Final = "1500m"
 """Of an ordinary pod: five fit on a node."""
-JOBS: Final = 40
+JOBS: Final = 20
 JOB_CPU: Final = "200m"
 """Of each job: two fit on a node beside the pods of the peak."""
-QUOTA: Final = "6"
-"""CPUs of all jobs: most of a node, which the low load does not leave free on the nodes that it needs."""
+QUOTA: Final = "3"
+"""CPUs of all jobs. The low load needs three nodes and leaves 4.2 CPUs of them free, so that jobs need no fourth one:
+Karpenter removes a node with ordinary pods only when all pods of it, the jobs included, fit elsewhere."""
 SETTLED_SECONDS: Final = 45.0
 """Karpenter looks every 10 s and takes a decision again after 15 s: after so long without a change nothing follows."""
 LIMIT_SECONDS: Final = 130.0

@@ -11,7 +11,6 @@ from typing import Final
 
 import pytest
 from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
-from scavenger_admitter.core.admission.view.object_facts import spare
 from scavenger_api import names
 
 PRIORITY_CUTOFF: Final = -10
@@ -61,12 +60,12 @@ def test_scavenger_classes_and_no_others_are_expendable(name: str, scavenger: bo
         pytest.param({**NODE, GPU: 0}, {"cpu": 7000}, {}, False, id="a node that has lost its GPUs"),
     ],
 )
-def test_the_nodes_that_jobs_take_last_are_those_that_the_autoscaler_may_remove(
+def test_jobs_fill_nodes_that_the_autoscaler_keeps_before_those_that_it_may_remove(
     allocatable: Amounts, ordinary: Amounts, scavenging: Amounts, removable: bool
 ) -> None:
     used = {name: ordinary.get(name, 0) + scavenging.get(name, 0) for name in allocatable}
     node = NodeView("n", allocatable, used=used, scavenger=scavenging)
-    assert bool(spare([node])) == removable
+    assert (node.ordinary_share < 1000 * THRESHOLD) == removable
     if allocatable.get(GPU) != 0:  # the autoscaler waits for devices that a node is to have
         pods = [(0, ordinary), (names.PRIORITY_VALUES[names.PRIORITY_CLASS_PREEMPTIBLE], scavenging)]
         assert underutilized(allocatable, pods) == removable

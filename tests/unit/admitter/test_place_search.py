@@ -61,12 +61,13 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 
 @settings(max_examples=examples(200))
-@given(clusters(), st.lists(st.tuples(shapes(), st.integers(1, 40)), max_size=30), st.integers(0, 3))
+@given(clusters(), st.lists(st.tuples(shapes(), st.integers(1, 40)), max_size=30), st.integers(0, 3), st.booleans())
 def test_every_way_finds_the_same_place(
-    nodes: dict[str, NodeView], asked: list[tuple[Shape, int]], searches: int
+    nodes: dict[str, NodeView], asked: list[tuple[Shape, int]], searches: int, packs: bool
 ) -> None:
-    closed, spare = frozenset(list(nodes)[:2]), frozenset(list(nodes)[1::3])
-    one_by_one, found = Room(NodeIndex(nodes), closed, spare=spare), []
+    closed = frozenset(list(nodes)[:2])
+    ranks = [-nodes[name].ordinary_share for name in sorted(nodes)] if packs else None
+    one_by_one, found = Room(NodeIndex(nodes), closed, ranks=ranks), []
     expected = [_ask(one_by_one, shape, count) for shape, count in asked]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_index, "FEW", 2)
@@ -75,7 +76,7 @@ def test_every_way_finds_the_same_place(
         patch.setattr("scavenger_admitter.core.admission.placement.placement.MOST_SEARCHES", searches)
         patch.setattr(place_search, "BLOCK", 4)
         patch.setattr(place_search, "MANY", 5)
-        room = Room(NodeIndex(nodes), closed, spare=spare)
+        room = Room(NodeIndex(nodes), closed, ranks=ranks)
         found = [_ask(room, shape, count) for shape, count in asked]
     assert found == expected
 

@@ -67,6 +67,10 @@ def pod(name: str = "p", cpu: int = 1, node: str = "", **more: Any) -> Pod:
     )
 
 
+def ended(**codes: int) -> list[dict[str, Any]]:
+    return [{"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in codes.items()]
+
+
 def scavenger(name: str, job: str = "job", run: str = "1", queue: str = "default", **more: Any) -> Pod:
     labels = {LABEL_JOB: job, LABEL_QUEUE: queue}
     return pod(name, labels=labels, annotations={ANNOTATION_RUN: run}, **more)
@@ -526,7 +530,7 @@ def test_where_an_autoscaler_is_jobs_go_where_ordinary_pods_are(
     state.apply_pod(scavenger("other", job="x", node="empty", cpu=5))
     state.apply_candidate(candidate("job"))
     seen = snap(state)
-    assert seen.spare_nodes == ({"empty"} if spared else set())
+    assert seen.packs == spared
     start = plan_admissions(seen).starts[0]
     assert start.target.only == (("busy",) if spared else ())
 
@@ -538,6 +542,20 @@ def test_a_nearly_empty_node_is_taken_when_no_other_has_room() -> None:
     state.apply_pod(pod("web", node="busy", cpu=8))
     state.apply_candidate(candidate("job"))
     assert [start.target.only for start in plan_admissions(snap(state)).starts] == [("empty",)]
+
+
+def test_where_an_autoscaler_is_jobs_fill_one_node_after_the_other() -> None:
+    """Karpenter has to find another node for every job that is beside ordinary pods of a node which it removes. All
+    four are nearly empty."""
+    state = ClusterState(keep_scale_down=True)
+    for name, cpu in (("a", 0), ("b", 1), ("c", 3), ("d", 1)):
+        state.apply_node(node(name))
+        if cpu:
+            state.apply_pod(pod(f"web-{name}", node=name, cpu=cpu))
+    for number in range(6):
+        state.apply_candidate(candidate(f"job-{number}", queued_at=number))
+    placed = [start.target.only for start in plan_admissions(snap(state)).starts]
+    assert placed == [("c",)] * 5 + [("b",)]
 
 
 def test_a_job_being_started_is_not_started_again() -> None:
@@ -594,6 +612,8 @@ def test_metrics_do_not_know_pods_that_started_since(change: dict[str, Any], unk
     [
         (scavenger("c", node="n1", phase="Succeeded"), ("n1", "n1")),
         (scavenger("c", node="n1"), ("n1", "n1", "n1")),
+        (scavenger("c", node="n1", phase="Failed", containerStatuses=ended(main=0, mesh=1)), ("n1", "n1")),
+        (scavenger("c", node="n1", phase="Failed", containerStatuses=ended(main=1, mesh=0)), None),
         (scavenger("c", node="n1", phase="Failed"), None),  # the job is about to end, or to be interrupted
         (scavenger("c", node="n1", phase="Succeeded", deleted=AT), None),  # ended because it was told to go
         (scavenger("c", node="n1", phase="Succeeded", run="0"), None),  # of an earlier run

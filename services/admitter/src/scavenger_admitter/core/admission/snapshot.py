@@ -173,7 +173,7 @@ class Snapshot:
         counted_with_candidate: whether the load is counted with the job that asks.
         closed_nodes: nodes at or above a level of their own: no new job starts there.
         headroom: of nodes with a level of their own.
-        spare_nodes: nodes that an autoscaler may remove, as ordinary pods hold little of them: jobs take them last.
+        packs: whether jobs start where ordinary pods request most, for an autoscaler removes the other nodes.
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
             is under way.
@@ -202,7 +202,7 @@ class Snapshot:
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
     headroom: Headroom = UNKNOWN
-    spare_nodes: frozenset[str] = frozenset()
+    packs: bool = False
     shut: Wait | None = None
     blocked: Mapping[str, Wait] = field(default_factory=dict)
     futile: Mapping[str, bool] = field(default_factory=dict)

@@ -57,10 +57,10 @@ class CycleUsage:
         if index is None or index.source is not snapshot.nodes:
             index = NodeIndex(snapshot.nodes)
         closed, headroom = snapshot.closed_nodes, snapshot.headroom
-        spare = snapshot.spare_nodes
-        self.room = self.after_termination = Room(index, closed, headroom=headroom, spare=spare)
+        ranks = [-node.ordinary_share for node in index.nodes] if snapshot.packs else None
+        self.room = self.after_termination = Room(index, closed, headroom=headroom, ranks=ranks)
         if terminating or leaving:
-            self.after_termination = Room(index, closed, terminating, headroom, leaving, spare)
+            self.after_termination = Room(index, closed, terminating, headroom, leaving, ranks)
         self._empty = EmptyCluster(index)
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)

@@ -381,7 +381,7 @@ class _Cycle:
 
     def _as_start(self, start: _Start) -> Start:
         seen, candidate, nodes = self._snapshot, start.candidate, tuple(start.nodes)
-        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=bool(seen.spare_nodes))
+        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=seen.packs)
         return Start(candidate, nodes, start.load_ppm, target)
 
     def _count(self, candidate: Candidate) -> None:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS
 from scavenger_kube.kinds import Taint
 
 from scavenger_admitter.core.admission.shape import Shape
 
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
+
+_GPUS: Final = tuple(name for name in DEFAULT_RESOURCE_WEIGHTS if name not in ("cpu", "memory"))
+"""Resources of devices for which alone a node is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,19 @@ class NodeView:
     taints: tuple[Taint, ...] = ()
     schedulable: bool = True
     counts: bool = True
+
+    @property
+    def ordinary_share(self) -> int:
+        """How much of it ordinary pods request, in thousandths: of CPU and memory the larger share, and on a node with
+        GPUs that of these alone. By that Cluster Autoscaler decides which nodes it removes
+        (cluster-autoscaler/simulator/utilization/info.go, Calculate)."""
+        judged = [name for name in _GPUS if self.allocatable.get(name)] or ("cpu", "memory")
+        return max(self._ordinary_share(name) for name in judged)
+
+    def _ordinary_share(self, resource: str) -> int:
+        offered = self.allocatable.get(resource, 0)
+        ordinary = self.used.get(resource, 0) - self.scavenger.get(resource, 0)
+        return ordinary * 1000 // offered if offered else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The best place for a pod, without looking at every node for every shape.
 
 Within a cycle room only shrinks, which is what makes all of this quick: a node that does not fit a shape never will
-again, and its score for a shape only falls. There are three ways to the same answer:
+again, and its score for a shape only falls; its rank stays. There are three ways to the same answer:
 
   * `Ranking`: all nodes of one shape in a heap, of which only the top is brought up to date. Ranking five thousand
     nodes takes milliseconds, so it pays where there are few nodes, or many pods of one shape.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 Key = tuple[int, int, int]
-"""(score negated, allocatable cpu, position): the smallest is the best place."""
+"""(score negated or rank, allocatable cpu, position): the smallest is the best place."""
 
 Column = list[int]
 
@@ -39,14 +39,19 @@ class Ask:
         needs: per resource what is free on every node, and what the pod requests.
         scored: per resource that counts for the score what is free, the request, and what every node offers.
         size: what makes a node large, for the choice among equals.
+        ranks: which nodes are better than others, the smaller ones; None: the score says so.
     """
 
     needs: tuple[tuple[Column, int], ...]
     scored: tuple[tuple[Column, int, Column], ...]
     size: Column
+    ranks: Column | None = None
 
     def key(self, i: int) -> Key:
-        """Rank of a node for one more pod (k8s.io/kubernetes noderesources/least_allocated.go)."""
+        """What sorts nodes for one more pod: the rank, or the score of the scheduler (k8s.io/kubernetes
+        noderesources/least_allocated.go)."""
+        if self.ranks is not None:
+            return (self.ranks[i], self.size[i], i)
         score = 0
         for free, request, offered in self.scored:
             left = free[i] - request
@@ -188,18 +193,21 @@ class PlaceSearch:
         # Of every block: the most that any node has free, per resource; and the highest share free that any has, in
         # percent, summed over what is scored.
         self._most: dict[int, tuple[Column, list[int]]] = {}
+        self._best_ranks: list[int] | None = None
         self._shares = [self._highest(nodes) for nodes in self._nodes]
 
     def best(self, ask: Ask, kinds: frozenset[int], among: Collection[int] | None) -> int | None:
         """The best place for one pod on nodes of these kinds, or None. `among`: only these nodes."""
         bounds = self._bounds(ask, numbers) if (numbers := self._open(ask, kinds)) else []
+        ranked = ask.ranks is not None
         heapq.heapify(bounds)
         found: Key | None = None
         while bounds:
             bound, number = heapq.heappop(bounds)
             first = self._blocks.blocks[number].first
-            if found is not None and (-int((_ROUNDING - bound) // 2), *first) > found:
-                if bound > 2 * (found[0] + 1):
+            least = int(bound) if ranked else -int((_ROUNDING - bound) // 2)
+            if found is not None and (least, *first) > found:
+                if least > found[0]:
                     break
                 continue
             nodes = ask.fitting(self._nodes[number])
@@ -218,7 +226,13 @@ class PlaceSearch:
                     yield i
 
     def _bounds(self, ask: Ask, numbers: list[int]) -> list[tuple[float, int]]:
-        """The best score that any node of a block could have: negated, in percent, summed over what is scored."""
+        """The best score that any node of a block could have: negated, in percent, summed over what is scored. Or the
+        best rank that one has."""
+        if ask.ranks is not None:
+            if self._best_ranks is None:
+                ranks = ask.ranks
+                self._best_ranks = [min([ranks[i] for i in nodes], default=0) for nodes in self._nodes]
+            return [(self._best_ranks[number], number) for number in numbers]
         asked = [request * 100 for _, request, _ in ask.scored]
         less = [
             sum([request / most for request, most in zip(asked, largest, strict=True) if request and most])

@@ -13,8 +13,9 @@ Why it is quick: what of the nodes does not change is looked up in a `NodeIndex`
 looking at every node (`place_search.py`). All pods of a gang are equal, so how many fit is a sum over nodes, known
 before the first is taken: nothing is ever rolled back. What no waiting will change is told apart in `empty_cluster.py`.
 
-Where an autoscaler removes nodes, jobs leave it those that ordinary pods hardly use: these are places only when no
-other is left, and a start is bound to the nodes that it was granted, as the scheduler would take the emptiest.
+Where an autoscaler removes nodes, jobs leave it those that ordinary pods hardly use: they fill one node after the
+other, from that of which ordinary pods request the largest share, and a start is bound to the nodes that it was
+granted, as the scheduler would take the emptiest.
 
 Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job, and the others no more
 than their headroom (`headroom.py`). Ordinary pods and starts under way may still land there, so they reserve room there
@@ -55,7 +56,6 @@ _ANY: Final = 1 << 62
 class Among(Enum):
     """Which nodes are looked at."""
 
-    HELD = "those that new jobs may use and that ordinary pods hold anyway"
     OPEN = "those that new jobs may use"
     ALL = "closed ones as well, which ordinary pods may use"
 
@@ -69,7 +69,7 @@ class Room:
         terminating: per node what counts as free, though pods that have been told to go still request it.
         leaving: per node what the figures behind the headroom show of them, and of those that have gone.
         headroom: up to the levels that nodes have of their own.
-        spare: names of nodes that an autoscaler may remove: jobs take them last.
+        ranks: of the nodes, by which jobs choose instead of by what is free: the smallest first.
 
     Attributes:
         looks: nodes that were looked at to see whether whole gangs fit; counted down from `MOST_LOOKS`.
@@ -82,7 +82,7 @@ class Room:
         terminating: Mapping[str, Amounts] | None = None,
         headroom: Headroom = UNKNOWN,
         leaving: Mapping[str, Amounts] | None = None,
-        spare: frozenset[str] = frozenset(),
+        ranks: list[int] | None = None,
     ) -> None:
         self._index = index
         self._nodes = index.nodes
@@ -90,14 +90,12 @@ class Room:
         self._usable_by: Final = {Among.ALL: index.schedulable, Among.OPEN: index.schedulable}
         if closed:
             self._usable_by[Among.OPEN] = [node.schedulable and node.name not in closed for node in self._nodes]
-        if spare:
-            usable = zip(self._usable_by[Among.OPEN], self._nodes, strict=True)
-            self._usable_by[Among.HELD] = [open_ and node.name not in spare for open_, node in usable]
         self._every: Final = {among: all(usable) for among, usable in self._usable_by.items()}
         self._terminating = terminating or {}
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
         self._free: dict[str, list[int]] = {}
+        self._ranks: Final = ranks
         self._left: Final = headroom.columns(self._nodes, leaving or {})
         self.looks = MOST_LOOKS
         self._taken: list[int] = []
@@ -106,9 +104,8 @@ class Room:
         self._among: dict[int, frozenset[int]] = {}
         found: dict[Shape, Places] = {}  # open places, for jobs
         self._found: Final[dict[Among, dict[Shape, Places]]] = {
-            Among.HELD: {},
             Among.OPEN: found,
-            Among.ALL: {} if closed or self._left else found,
+            Among.ALL: {} if closed or self._left or ranks else found,
         }
         self._kept: list[tuple[int, PendingPod]] = []
         self._promised: list[str] = []
@@ -126,12 +123,9 @@ class Room:
         places = self._places_of(shape)
         if count > 1 and not self._fits(shape, count, places):
             return None
-        first = self._places_of(shape, Among.HELD) if Among.HELD in self._usable_by else None
         taken = []
         for _ in range(count):
-            i = first.best() if first is not None else None
-            if i is None:
-                i = places.best()
+            i = places.best()
             if i is None:
                 return None  # the first and only one: how many of a gang fit was known before
             self._take(i, shape)
@@ -151,10 +145,10 @@ class Room:
     def _apart(self, shape: Shape, enough: int) -> list[int]:
         """Places for up to `enough` pods that may not share a value of a node label. Nodes without the label are for
         as many as they hold."""
-        ask, held = self._ask(shape, Among.OPEN), self._usable_by.get(Among.HELD)
+        ask = self._ask(shape, Among.OPEN)
         found: list[int] = []
         used: set[str] = set()
-        for i in sorted(ask.fitting(self.places(shape)), key=lambda i: (held is not None and not held[i], ask.key(i))):
+        for i in sorted(ask.fitting(self.places(shape)), key=ask.key):
             domain = self.domain(shape, i)
             if domain not in used:
                 found += [i] * (1 if domain is not None else ask.holds(i))
@@ -307,6 +301,7 @@ class Room:
             needs=tuple(needs),
             scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in SCORED]),
             size=offered("cpu"),
+            ranks=self._ranks if among is Among.OPEN else None,
         )
 
     def _seek(self, shape: Shape, among: Among) -> Places:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, DEFAULT_RESOURCE_WEIGHTS, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import job_of, unit
@@ -14,7 +14,7 @@ from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
 
-from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView, PendingPod
+from scavenger_admitter.core.admission.placement.inputs import Amounts, PendingPod
 from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.pending import Verdict, verdict
@@ -22,9 +22,6 @@ from scavenger_admitter.core.admission.view.pending import Verdict, verdict
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
 
-
-GPUS: Final = tuple(name for name in DEFAULT_RESOURCE_WEIGHTS if name not in ("cpu", "memory"))
-"""Resources of devices for which alone a node is kept."""
 
 UNTRIED: Final = 60 * SECOND
 """A pod that no scheduler has looked at for so long has a `schedulerName` of nobody."""
@@ -110,31 +107,12 @@ def pod_facts(pod: Pod) -> PodFacts:
         task=part_of if part_of != job else "",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
-        succeeded=pod.status.phase == "Succeeded",
+        succeeded=pod.succeeded,
         leaves_by=_leaves_by(pod),
         created=_second(meta.creation_timestamp),
         started=_started(pod),
         shape=shape,
     )
-
-
-def spare(nodes: Iterable[NodeView]) -> frozenset[str]:
-    """Nodes of which ordinary pods request less than half: by default Cluster Autoscaler removes such nodes
-    (--scale-down-utilization-threshold), and Karpenter finds their pods a place elsewhere.
-
-    Of CPU and memory the more used one counts, and on a node with GPUs these alone
-    (cluster-autoscaler/simulator/utilization/info.go, Calculate).
-    """
-    return frozenset(node.name for node in nodes if all(_underused(node, name) for name in _judged(node)))
-
-
-def _judged(node: NodeView) -> Sequence[str]:
-    return [name for name in GPUS if node.allocatable.get(name)] or ("cpu", "memory")
-
-
-def _underused(node: NodeView, resource: str) -> bool:
-    ordinary = node.used.get(resource, 0) - node.scavenger.get(resource, 0)
-    return 2 * ordinary < node.allocatable.get(resource, 0)
 
 
 def _run(pod: Pod) -> str:

@@ -39,7 +39,7 @@ from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
 from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.view.load_overlap import overlap
 from scavenger_admitter.core.admission.view.node_sums import NodeSums
-from scavenger_admitter.core.admission.view.object_facts import PodFacts, pod_facts, spare
+from scavenger_admitter.core.admission.view.object_facts import PodFacts, pod_facts
 from scavenger_admitter.core.admission.view.refused import RefusedStarts
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
@@ -58,7 +58,8 @@ class ClusterState:
     Args:
         tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
         start_backoff: the first and the longest delay of starts that are refused, seconds.
-        keep_scale_down: whether jobs take nearly empty nodes last; None: from when a node of an autoscaler is seen.
+        keep_scale_down: whether jobs start where ordinary pods request most; None: from when a node
+            of an autoscaler is seen.
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class ClusterState:
             counted_with_candidate=rule.counted_with_candidate,
             closed_nodes=rule.closed_nodes,
             headroom=self._headroom(rule),
-            spare_nodes=spare(nodes.values()) if self._keep_scale_down else frozenset(),
+            packs=bool(self._keep_scale_down),
             shut=rule.shut,
             blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),
