@@ -408,6 +408,7 @@ async def test_a_gang_does_not_start_with_a_service_that_is_not_its_own(foreign:
         c.submit("a", parallelism=2)
         await c.until(lambda: says in c.status("a").get("message", ""))
         assert "Service sj-a" in c.status("a")["message"]
+        assert next(one["reason"] for one in c.status("a")["conditions"] if one["type"] == "Admitted") == "NameTaken"
         assert c.jobs_ever("a") == 0
         c.api.remove(SERVICES, NS, "sj-a")
         await runs(c, "a", limit=120)

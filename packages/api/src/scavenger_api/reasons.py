@@ -54,8 +54,7 @@ class WaitReason(Reason):
     PODS_REMAIN = "PodsRemain", "A pod of its last run is still there; no second run begins beside it."
     HELD_BACK = (
         "HeldBack",
-        "A pod or the Job of its last run should have gone long ago, or an object that is not its own has a name it "
-        "needs.",
+        "A pod or the Job of its last run should have gone long ago, or a Job that is not its own has its name.",
     )
     BACKING_OFF = (
         "BackingOff",
@@ -74,6 +73,7 @@ class WaitReason(Reason):
     )
     QUOTA_EXCEEDED = "QuotaExceeded", "Its last start was taken back: a ResourceQuota of its namespace is used up."
     CREATION_REFUSED = "CreationRefused", "Its last start was taken back: the API server refused its Job or its pods."
+    NAME_TAKEN = "NameTaken", "Its last start was taken back: a Service that is not its own has the name it needs."
     CREATION_UNANSWERED = (
         "CreationUnanswered",
         "The API server, or an admission webhook, does not answer the creation of Jobs in its namespace.",

@@ -359,7 +359,7 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     if refused.reason == ABSENT:
         return Problem(message, True, FailureReason.NOT_FOUND)
     if refused.reason == NAME_TAKEN:
-        return Problem(message, False, WaitReason.CREATION_REFUSED, blameless=True)
+        return Problem(message, False, WaitReason.NAME_TAKEN, blameless=True)
     if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:
         return _namespace_gone(message)
     if _BY_ADMISSION.search(message) is None:
@@ -427,6 +427,7 @@ FAILED_BY_ITSELF: Final = frozenset(
         WaitReason.REFERENCE_MISSING,
         WaitReason.QUOTA_EXCEEDED,
         WaitReason.CREATION_REFUSED,
+        WaitReason.NAME_TAKEN,
         WaitReason.INSTALLATION_INCOMPLETE,
     }
 )
