@@ -23,6 +23,7 @@ ORDINARY, JOBS, PLAIN, INK = "#9aa5b1", "#1f6fb2", "#b3261e", "#222222"
 NAMES: Final = {
     "none": "no scavenging",
     "plain": "Jobs of low priority",
+    "youngest": "youngest first, as Kueue",
     "ours": "scavenger jobs",
     "short-runs": "scavenger jobs, `interruptedFirst: short-runs`",
 }

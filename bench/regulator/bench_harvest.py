@@ -145,11 +145,12 @@ def read(path: Path) -> list[list[float]]:
 
 
 def servers(machines: list[list[float]], *, by_peak: bool) -> list[Server]:
-    """Virtual machines of one core put on nodes at random. A node is as big as what they reserved: their peaks of the
-    day, or a core each."""
-    chosen = random.Random(1).sample(machines, NODES * MACHINES)
+    """Virtual machines of one core put on nodes at random; few of them on fewer nodes. A node is as big as what they
+    reserved: their peaks of the day, or a core each."""
+    count = min(NODES, len(machines) // MACHINES)
+    chosen = random.Random(1).sample(machines, count * MACHINES)
     found = []
-    for number in range(NODES):
+    for number in range(count):
         guests = chosen[number * MACHINES : (number + 1) * MACHINES]
         course = [sum(guest[cell] for guest in guests) / 100 for cell in range(CELLS)]
         found.append(Server(sum(max(guest) for guest in guests) / 100 if by_peak else float(MACHINES), course))

@@ -5,7 +5,13 @@ For each day, and with the sums over all days:
 - loop.jobs_done_ratio_to_plain, loop.work_ratio_to_plain, loop.waited_4h_ratio_to_plain, loop.lost_ratio_to_plain:
   jobs completed, core-hours of work, jobs that waited longer than four hours in one piece, core-hours lost; ours ÷
   plain Jobs.
+- loop.lost_ratio_to_youngest_first, loop.displaced_ratio_to_youngest_first: core-hours lost, and jobs displaced for
+  ordinary pods or evicted, ours ÷ youngest-first, which is Kueue's order, too.
 - loop.ordinary_waited_over_60s: ordinary pods that waited for longer than a minute, more than with plain Jobs.
+- loop.ordinary_wait_p99: seconds that 99 % of the ordinary pods waited at most, more than with plain Jobs; of all days
+  together, the mean.
+- loop.node_periods_above_upper: of all nodes in all periods, those with a CPU above the upper level, in percent; of
+  all days together, the mean.
 - gain.badput: core-hours lost ÷ harvested.
 """
 
@@ -55,12 +61,20 @@ def _compared(suffix: str, days: list[dict[str, Run]]) -> Iterable[Figure]:
         if plain := total(Policy.PLAIN, what):
             yield _figure(f"{name}{suffix}", total(Policy.OURS, what) / plain, "ratio", goal)
             yield _figure(f"{name}{suffix}.{SHORT_RUNS}", total(SHORT_RUNS, what) / plain, "ratio", goal)
+    for name, parts in {"lost": ("lost",), "displaced": ("preemptions", "evictions")}.items():
+        if youngest := sum(total(Policy.YOUNGEST, part) for part in parts):
+            ours = sum(total(Policy.OURS, part) for part in parts)
+            yield _figure(f"loop.{name}_ratio_to_youngest_first{suffix}", ours / youngest, "ratio")
     more = total(Policy.OURS, "delayed_long") - total(Policy.PLAIN, "delayed_long")
     yield _figure(f"loop.ordinary_waited_over_60s{suffix}", more, "pods", "<= 0")
+    later = (total(Policy.OURS, "wait_p99") - total(Policy.PLAIN, "wait_p99")) / len(days)
+    yield _figure(f"loop.ordinary_wait_p99{suffix}", later, "s")
+    above = total(Policy.OURS, "above_upper_nodes") / len(days)
+    yield _figure(f"loop.node_periods_above_upper{suffix}", above, "%", "<= 0.5")
     yield _figure(
         f"gain.badput{suffix}", total(Policy.OURS, "lost") / total(Policy.OURS, "harvested"), "ratio", "<= 0.002"
     )
 
 
-def _figure(name: str, value: float, unit: str, goal: str) -> Figure:
+def _figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:
     return {"name": name, "value": round(value, 4), "unit": unit, "goal": goal}

@@ -63,7 +63,7 @@ TRACES: Final = {
 }
 
 
-OTHER_DAYS: Final = (141, 140, 147, 146, 144)
+OTHER_DAYS: Final = (141, 140, 147, 146)
 """Of openb: those with most ordinary pods after OPENB_DAY."""
 DAYS: Final = {**TRACES, **{f"openb-{day}": Trace(f"openb-{day}", "", 4 * DAY, day=day) for day in OTHER_DAYS}}
 """With days that nothing was set by."""

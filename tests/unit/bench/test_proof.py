@@ -22,10 +22,11 @@ def test_a_course_has_means() -> None:
 
 
 def test_a_run_takes_the_place_of_the_one_before_and_the_course_is_of_one_day() -> None:
-    result = RunResult("x", "ours", 1, Totals(delays=(30.0, 60.0, 61.0)), points=(point(0.0, 10.0),))
+    totals = Totals(delays=(30.0, 60.0, 61.0), ordinary_pods=200)
+    result = RunResult("x", "ours", 1, totals, points=(point(0.0, 10.0),))
     found = kept(result)
-    assert set(found) == {*KEPT, "delayed_long"}
-    assert (found["delayed"], found["delayed_long"]) == (3, 1)
+    assert set(found) == {*KEPT, "delayed_long", "wait_p99"}
+    assert (found["delayed"], found["delayed_long"], found["wait_p99"]) == (3, 1, 30.0), "two of 200 waited longer"
     data: dict[str, Any] = {}
     for day, policy, lost in (
         ("openb-140", "ours", 1),
@@ -46,11 +47,14 @@ def test_a_run_takes_the_place_of_the_one_before_and_the_course_is_of_one_day() 
 def test_ratios_are_of_sums_and_of_each_day() -> None:
     def run(day: str, policy: str, completed: int, lost: float, late: int) -> dict[str, Any]:
         values = {"completed": completed, "progress": 100.0, "starved": 0, "lost": lost, "harvested": 1000.0}
+        values |= {"preemptions": completed, "evictions": 0, "wait_p99": 10.0 * late, "above_upper_nodes": late / 2}
         return {"day": day, "policy": policy, **values, "delayed_long": late}
 
     runs = [
         run("a", "none", 0, 0.0, 2),
         run("a", "plain", 100, 10.0, 2),
+        run("a", "youngest", 60, 8.0, 2),
+        run("b", "youngest", 540, 0.0, 0),
         run("a", "ours", 90, 1.0, 3),
         run("b", "plain", 300, 30.0, 0),
         run("b", "ours", 330, 3.0, 0),
@@ -63,5 +67,9 @@ def test_ratios_are_of_sums_and_of_each_day() -> None:
     assert found["loop.jobs_done_ratio_to_plain.short-runs"] == pytest.approx(1.1)
     assert found["loop.lost_ratio_to_plain"] == pytest.approx(0.1)
     assert (found["loop.ordinary_waited_over_60s"], found["loop.ordinary_waited_over_60s.b"]) == (1, 0)
+    assert found["loop.lost_ratio_to_youngest_first"] == pytest.approx(0.5)
+    assert found["loop.displaced_ratio_to_youngest_first.a"] == pytest.approx(1.5)
+    assert "loop.lost_ratio_to_youngest_first.b" not in found, "youngest-first lost nothing there"
+    assert (found["loop.ordinary_wait_p99"], found["loop.node_periods_above_upper"]) == (5.0, 0.75)
     assert found["gain.badput"] == pytest.approx(0.002)
     assert "loop.waited_4h_ratio_to_plain" not in found, "nobody waited beside plain Jobs"
