@@ -42,6 +42,7 @@ Object = dict[str, Any]
 def plain_cluster(name: str, nodes: int, **options: Any) -> Iterator[Cluster]:
     """Plain Kubernetes with the stock scheduler; the definitions of ours are there, and nobody who acts on them."""
     cluster = Cluster(name, report=lambda line: None)
+    cluster.down()  # a run that was killed may have left its objects: with them, this one measures another cluster
     try:
         cluster.up(f"fake:{nodes}", scheduler="stock", **options)
         cluster.client.apply(f"/apis/scheduling.k8s.io/v1/priorityclasses/{LOW_CLASS}", low_class())  # before the guard

@@ -360,6 +360,15 @@ def test_what_is_beyond_a_promise_is_free() -> None:
     assert [start.key for start in found.starts] == ["y"], "backfill of a: nobody under its share has use for node m"
 
 
+def test_capacity_of_a_promise_is_taken_once() -> None:
+    """All pods have left, and only the measured load still shows them: eight cores are free, of which x gets five."""
+    measured = LoadLimit("cpu", 8000, 0, 60 * PPM // 100, 90 * PPM // 100)
+    waiting = [job("x", cpu=5), job("y", shape=Shape.of({"cpu": 300}))]
+    found = plan(seen({"n": 8}, [], waiting, limits=(measured,), recently_terminated={"cpu": 3000}))
+    assert found.held["x"].reason is WaitReason.MAKING_ROOM
+    assert [start.key for start in found.starts] == ["y"]
+
+
 # --- the load ---
 
 

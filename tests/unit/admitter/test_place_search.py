@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.placement import node_index, place_search
+from scavenger_admitter.core.admission.placement import node_index, node_labels, place_search
 from scavenger_admitter.core.admission.placement.empty_cluster import EmptyCluster
 from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.placement.node_index import NodeIndex
@@ -70,7 +70,7 @@ def test_every_way_finds_the_same_place(
     one_by_one, found = Room(NodeIndex(nodes), closed, ranks=ranks), []
     expected = [_ask(one_by_one, shape, count) for shape, count in asked]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_index, "FEW", 2)
+        patch.setattr(node_labels, "FEW", 2)
         patch.setattr("scavenger_admitter.core.admission.placement.placement.FEW", 2)
         patch.setattr(node_index, "MOST_SEARCHES", searches)
         patch.setattr("scavenger_admitter.core.admission.placement.placement.MOST_SEARCHES", searches)
@@ -88,7 +88,7 @@ def test_an_index_that_serves_many_cycles_finds_the_same_places(
 ) -> None:
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_index, "FEW", 2)
+        patch.setattr(node_labels, "FEW", 2)
         patch.setattr("scavenger_admitter.core.admission.placement.placement.FEW", 2)
         patch.setattr(node_index, "MOST_SEARCHES", 2)
         patch.setattr(place_search, "BLOCK", 4)
@@ -124,7 +124,7 @@ def test_who_would_not_fit_an_empty_cluster_either(nodes: dict[str, NodeView], s
     ]
     total = sum(min(node.allocatable.get(name, 0) // n for name, n in shape.requests) for node in matching)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_index, "FEW", 2)
+        patch.setattr(node_labels, "FEW", 2)
         index = NodeIndex(nodes)
         hold = EmptyCluster(index).impossible(shape, count)
         assert [index.nodes[i].name for i in index.matching(shape)] == sorted(node.name for node in matching)

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.admission.cycle import cycle_usage
+from scavenger_admitter.core.admission.cycle import gang_looks
 from scavenger_admitter.core.admission.cycle.plan import MOST_PODS_PER_CYCLE, plan_admissions
 from scavenger_admitter.core.admission.placement import placement
 from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
@@ -114,8 +114,8 @@ def test_a_cycle_ends_when_it_has_started_many_pods() -> None:
 
 def test_gangs_beyond_what_a_cycle_looks_at_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "MOST_LOOKS", 1_000)
-    monkeypatch.setattr(cycle_usage, "MOST_LOOKS", 1_000)
-    monkeypatch.setattr(cycle_usage, "_IN_TURN", 3)
+    monkeypatch.setattr(gang_looks, "MOST_LOOKS", 1_000)
+    monkeypatch.setattr(gang_looks, "_IN_TURN", 3)
     jobs = line(lambda i: shape(6_000, GI + i), pods=400, count=40)
     judged: set[str] = set()
     for second in range(40):

@@ -214,7 +214,7 @@ class _Cycle:
             preemptions=self._preemptions,
             shares=self._table,
             truncated=self._truncated,
-            unserved=self._unserved or self._usage.postponed > 0 or bool(self._held and self._snapshot.pending),
+            unserved=self._unserved or self._usage.gangs.postponed > 0 or bool(self._held and self._snapshot.pending),
             starvation=self._starvation,
             promised=self._usage.room.promised,
             turn=turn,
@@ -345,7 +345,7 @@ class _Cycle:
 
     def _judge(self, candidate: Candidate) -> Wait | None:
         """Why a job of an open queue cannot start, as far as that does not depend on room."""
-        hold = self._usage.never(candidate) or self._snapshot.shut or self._usage.beyond_quota(candidate)
+        hold = self._usage.never(candidate) or self._snapshot.shut or self._usage.quotas.refusal(candidate)
         if hold is None and not self._usage.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
             hold = _BEYOND
         return hold
@@ -374,7 +374,7 @@ class _Cycle:
         self._passed = len(self._overdue)
         start = self._starts.setdefault(candidate.key, _Start(candidate))
         start.nodes += nodes
-        start.load_ppm = self._usage.load_ppm()
+        start.load_ppm = self._usage.limits.ppm()
         self._granted += 1
         self._pods += len(nodes)
         self._count(candidate)
@@ -425,7 +425,7 @@ class _Cycle:
             for candidate in line:
                 kind = (candidate.queue, candidate.shape, candidate.parallelism)
                 if kind not in refused:
-                    found = self._usage.beyond_quota(candidate) or self._usage.start(candidate)
+                    found = self._usage.quotas.refusal(candidate) or self._usage.start(candidate)
                     if not isinstance(found, Wait):
                         self._start(candidate, found)
                         if self._has_more(candidate):

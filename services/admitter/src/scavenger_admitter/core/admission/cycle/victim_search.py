@@ -84,7 +84,7 @@ class VictimSearch:
             return None
         attempt.spare()
         chosen = sorted(attempt.chosen.values(), key=lambda victim: victim.order)
-        self.usage.limits_after_termination = attempt.limits
+        self.usage.limits.soon = attempt.limits
         self.usage.take_promised(candidate, tuple(self.names[i] for i in attempt.places))
         return chosen
 
@@ -107,8 +107,8 @@ class VictimSearch:
         shape, count = candidate.shape, candidate.parallelism
         return (
             self._shares.within(candidate.queue, shape, count)
-            and self.usage.beyond_quota(candidate) is None
-            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.usage.limits_after_termination)
+            and self.usage.quotas.refusal(candidate) is None
+            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.usage.limits.soon)
         )
 
     # --- room ---
@@ -298,7 +298,7 @@ class _Attempt:
     def __init__(self, search: VictimSearch, candidate: Candidate, first: Victim | None = None) -> None:
         self.chosen: dict[str, Victim] = {}
         self.places: list[int] = []
-        self.limits = list(search.usage.limits_after_termination)
+        self.limits = list(search.usage.limits.soon)
         self._search = search
         self._candidate = candidate
         self._shape = candidate.shape
@@ -365,7 +365,7 @@ class _Attempt:
         self.limits = self._search.relieved(self.limits, victim)
 
     def _fits_load(self, limits: list[LoadLimit]) -> bool:
-        return self._search.usage.fits_load(self._candidate, limits)
+        return self._search.usage.limits.fits(self._candidate, limits)
 
     def _uses(self, victim: Victim) -> bool:
         """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""

@@ -18,6 +18,7 @@ from scavenger_domain.taints import spell_taint, tolerates
 
 from scavenger_admitter.core.admission.placement.inputs import Amounts
 from scavenger_admitter.core.admission.placement.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement.node_labels import NodeSet
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.waits import Wait, spell
 
@@ -39,7 +40,7 @@ class EmptyCluster:
 
     def __init__(self, index: NodeIndex) -> None:
         self._index = index
-        self._counts: dict[int, list[tuple[int, int]]] = {}
+        self._counts: dict[NodeSet, list[tuple[int, int]]] = {}
         self.looks = MOST_LOOKS
 
     def impossible(self, shape: Shape, count: int) -> Wait | None:
@@ -115,12 +116,12 @@ class EmptyCluster:
                 break
         return total
 
-    def _sizes_of(self, selected: list[int]) -> list[tuple[int, int]]:
+    def _sizes_of(self, selected: NodeSet) -> list[tuple[int, int]]:
         """The sizes among some nodes, and how many nodes are of each; the most frequent first."""
-        counts = self._counts.get(id(selected))
+        counts = self._counts.get(selected)
         if counts is None:
             counted = Counter(map(self._index.sizes[1].__getitem__, selected))
-            counts = self._counts[id(selected)] = counted.most_common()
+            counts = self._counts[selected] = counted.most_common()
         return counts
 
     # --- sentences, made when they are asked for ---

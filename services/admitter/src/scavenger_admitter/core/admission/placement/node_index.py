@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
 from typing import Final
 
 from scavenger_domain.node_affinity import Terms, selects_node
@@ -20,17 +19,12 @@ from scavenger_domain.taints import tolerates
 from scavenger_kube.kinds import Taint, Toleration
 
 from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
+from scavenger_admitter.core.admission.placement.node_labels import NodeLabels, NodeSet, Selector
 from scavenger_admitter.core.admission.placement.place_search import Blocks
 from scavenger_admitter.core.admission.shape import Shape
 
-Selector = tuple[tuple[str, str], ...]
-
 MOST_AFFINITIES: Final = 256
 """So many different node affinities are looked at, each on all nodes."""
-
-FEW: Final = 128
-"""So few nodes are gone through one by one: the scheduler itself looks at all nodes where there are no more than a
-hundred (`minFeasibleNodesToFind`)."""
 
 SCORED: Final = ("cpu", "memory")
 """What the scheduler compares nodes by."""
@@ -38,7 +32,6 @@ MOST_SEARCHES: Final = 8
 """Sets of nodes, by selector, that are searched on their own; those of further selectors among all nodes."""
 
 _LEADING: Final = 6
-_BOOLEANS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +75,14 @@ class NodeIndex:
         self._kinds: Final = list(kinds)
         self.schedulable: Final = [node.schedulable for node in self.nodes]
         self._free: dict[str, list[int]] = {}
-        self._blocks: dict[int, Blocks] = {}
+        self._blocks: dict[NodeSet, Blocks] = {}
         self._moved = 0
         self._letting_in: dict[tuple[frozenset[int], tuple[str, ...]], frozenset[int]] = {}
         self._offered: dict[str, list[int]] = {}
         self._tolerated: dict[tuple[Toleration, ...], frozenset[int]] = {}
-        self._by_label: dict[str, dict[str, list[int]]] = {}
-        self._masks: dict[tuple[str, str], int] = {}
-        self._of_mask: dict[int, list[int]] = {}
-        self._all: Final = list(range(len(self.nodes)))
-        self._selected: dict[Selector, list[int]] = {(): self._all}
-        self._chosen: dict[tuple[int, Terms, tuple[Terms, ...]], list[int]] = {}
-        self._matching: dict[tuple[int, frozenset[int]], list[int]] = {}
+        self._labels: Final = NodeLabels(self.nodes)
+        self._chosen: dict[tuple[NodeSet, Terms, tuple[Terms, ...]], NodeSet] = {}
+        self._matching: dict[tuple[NodeSet, frozenset[int]], NodeSet] = {}
 
     def renewed(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> NodeIndex:
         """The index of the same nodes after pods have come and gone: all but what is free is as it was.
@@ -123,14 +112,14 @@ class NodeIndex:
             column = self._free[resource] = [o - u for o, u in zip(self.offered(resource), used, strict=True)]
         return column
 
-    def blocks(self, selected: list[int]) -> Blocks:
+    def blocks(self, selected: NodeSet) -> Blocks:
         """Nodes that `selected` gave, in blocks of neighbours. They are kept over many cycles, those of a few sets."""
-        found = self._blocks.get(id(selected))
+        found = self._blocks.get(selected)
         if found is None:
             free, offered = [self.free(name) for name in SCORED], [self.offered(name) for name in SCORED]
             found = Blocks(selected, self.kind_of, free, offered)
             if len(self._blocks) < MOST_SEARCHES:
-                self._blocks[id(selected)] = found
+                self._blocks[selected] = found
         return found
 
     @cached_property
@@ -169,41 +158,37 @@ class NodeIndex:
             )
         return found
 
-    def selected(self, selector: Selector) -> list[int]:
-        """The nodes with these labels. The same list object where other labels say the same of all nodes."""
-        found = self._selected.get(selector)
-        if found is None:
-            found = self._selected[selector] = self._select(selector)
-        return found
+    def selected(self, selector: Selector) -> NodeSet:
+        """The nodes with these labels. The same object where other labels say the same of all nodes."""
+        return self._labels.selected(selector)
 
-    def chosen(self, shape: Shape) -> list[int]:
+    def chosen(self, shape: Shape) -> NodeSet:
         """The nodes that the labels, the affinity and the volumes of a shape select."""
         selected = self.selected(shape.node_selector)
         if not shape.affinity and not shape.volumes:
             return selected
-        key = (id(selected), shape.affinity, shape.volumes)
+        key = (selected, shape.affinity, shape.volumes)
         found = self._chosen.get(key)
         if found is None:
             if len(self._chosen) >= MOST_AFFINITIES:
                 return selected  # the scheduler knows better, and a failed start is taken back
             nodes, required = self.nodes, (shape.affinity, *shape.volumes)
-            found = [
+            found = self._chosen[key] = NodeSet(
                 i for i in selected if all(selects_node(terms, nodes[i].name, nodes[i].labels) for terms in required)
-            ]
-            self._chosen[key] = found
+            )
         return found
 
-    def matching(self, shape: Shape) -> list[int]:
+    def matching(self, shape: Shape) -> NodeSet:
         """The nodes whose labels and taints let a shape in, places or not."""
         selected = self.chosen(shape)
         tolerated = self.tolerated(shape.tolerations)
         if len(tolerated) == len(self.taints):
             return selected
-        key = (id(selected), tolerated)  # lists of nodes live as long as this index
+        key = (selected, tolerated)
         found = self._matching.get(key)
         if found is None:
             taint_of = self.taint_of
-            found = self._matching[key] = [i for i in selected if taint_of[i] in tolerated]
+            found = self._matching[key] = NodeSet(i for i in selected if taint_of[i] in tolerated)
         return found
 
     def kinds(self, shape: Shape) -> frozenset[int]:
@@ -219,43 +204,6 @@ class NodeIndex:
             )
         return found
 
-    def _select(self, selector: Selector) -> list[int]:
-        lists = [self._labelled(*pair) for pair in selector]
-        smallest = min(lists, key=len)
-        if len(smallest) <= FEW:
-            nodes = self.nodes
-            return [i for i in smallest if all(nodes[i].labels.get(name) == value for name, value in selector)]
-        # Large sets are met as bits of one integer: different selectors for the same nodes find the same list.
-        mask = -1
-        for pair in selector:
-            mask &= self._mask(pair)
-        found = self._of_mask.get(mask)
-        if found is None:
-            found = self._of_mask[mask] = self._positions(mask)
-        return found
-
-    def _labelled(self, name: str, value: str) -> list[int]:
-        values = self._by_label.get(name)
-        if values is None:
-            values = self._by_label[name] = {}
-            for i, node in enumerate(self.nodes):
-                has = node.labels.get(name)
-                if has is not None:
-                    values.setdefault(has, []).append(i)
-        return values.get(value, [])
-
-    def _mask(self, pair: tuple[str, str]) -> int:
-        mask = self._masks.get(pair)
-        if mask is None:
-            mask = self._masks[pair] = _bits(self._labelled(*pair), len(self.nodes))
-        return mask
-
-    def _positions(self, mask: int) -> list[int]:
-        if mask.bit_count() == len(self.nodes):
-            return self._all
-        bits = f"{mask:b}"[::-1].encode().translate(_BOOLEANS)
-        return list(compress(self._all, bits))
-
 
 def rough(value: int) -> int:
     """An amount by its leading bits: what counts as nearly equal (to 2-3 %) has the same."""
@@ -266,11 +214,3 @@ def rough(value: int) -> int:
 def _kind(offered: Amounts) -> tuple[frozenset[str], int, int]:
     names = frozenset(name for name, value in offered.items() if value > 0)
     return names, rough(offered.get("cpu", 0)), rough(offered.get("memory", 0))
-
-
-def _bits(positions: Iterable[int], size: int) -> int:
-    """An integer with these bits set."""
-    digits = bytearray(b"0" * (size + 1))
-    for i in positions:
-        digits[size - i] = 0x31
-    return int(digits, 2)

@@ -35,7 +35,8 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 
 from scavenger_admitter.core.admission.placement.headroom import HEADROOM, UNKNOWN, Headroom, beside, takes
 from scavenger_admitter.core.admission.placement.inputs import Amounts, PendingPod
-from scavenger_admitter.core.admission.placement.node_index import FEW, MOST_SEARCHES, SCORED, NodeIndex
+from scavenger_admitter.core.admission.placement.node_index import MOST_SEARCHES, SCORED, NodeIndex
+from scavenger_admitter.core.admission.placement.node_labels import FEW, NodeSet
 from scavenger_admitter.core.admission.placement.place_search import Ask, Places, PlaceSearch
 from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
 from scavenger_admitter.core.waits import Wait, spell
@@ -99,9 +100,9 @@ class Room:
         self._left: Final = headroom.columns(self._nodes, leaving or {})
         self.looks = MOST_LOOKS
         self._taken: list[int] = []
-        self._usable: dict[tuple[int, Among], list[int]] = {}
-        self._searches: dict[tuple[int, Among], PlaceSearch] = {}
-        self._among: dict[int, frozenset[int]] = {}
+        self._usable: dict[tuple[NodeSet, Among], NodeSet] = {}
+        self._searches: dict[tuple[NodeSet, Among], PlaceSearch] = {}
+        self._among: dict[NodeSet, frozenset[int]] = {}
         found: dict[Shape, Places] = {}  # open places, for jobs
         self._found: Final[dict[Among, dict[Shape, Places]]] = {
             Among.OPEN: found,
@@ -277,12 +278,13 @@ class Room:
     def _holds(self, i: int, shape: Shape) -> bool:
         return all(self._column(resource)[i] >= amount for resource, amount in shape.requests)
 
-    def _usable_nodes(self, matching: list[int], among: Among) -> list[int]:
-        key = (id(matching), among)
+    def _usable_nodes(self, matching: NodeSet, among: Among) -> NodeSet:
+        key = (matching, among)
         found = self._usable.get(key)
         if found is None:
             usable = self._usable_by[among]
-            found = self._usable[key] = matching if self._every[among] else [i for i in matching if usable[i]]
+            every = self._every[among]
+            found = self._usable[key] = matching if every else NodeSet(i for i in matching if usable[i])
         return found
 
     def _places_of(self, shape: Shape, among: Among = Among.OPEN) -> Places:
@@ -312,13 +314,13 @@ class Room:
         selected = self._index.chosen(shape)
         everywhere = self._index.selected(())
         only: Collection[int] | None = None
-        if (id(selected), among) not in self._searches and len(self._searches) >= MOST_SEARCHES:
-            only = self._among.setdefault(id(nodes), frozenset(nodes))
+        if (selected, among) not in self._searches and len(self._searches) >= MOST_SEARCHES:
+            only = self._among.setdefault(nodes, frozenset(nodes))
             selected = everywhere
         return Places(ask, nodes, self._search(selected, among), self._index.kinds(shape), only)
 
-    def _search(self, selected: list[int], among: Among) -> PlaceSearch:
-        key = (id(selected), among)
+    def _search(self, selected: NodeSet, among: Among) -> PlaceSearch:
+        key = (selected, among)
         search = self._searches.get(key)
         if search is None:
             cpu, memory = SCORED
