@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from scavenger_kube.resources import CONFIGMAPS, JOBS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
+from scavenger_runtime.write_budget import WriteBudget
 
 from . import builders as b
 from .harness import NS, Harness, empty_harness, harness, runs
@@ -69,6 +71,32 @@ async def test_a_job_that_waits_is_told_after_a_minute_and_when_it_is_there() ->
         assert not c.api.stored(JOBS)
 
 
+async def test_jobs_whose_status_waits_for_its_turn_are_not_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A busy API server leaves no turn to explanations, so jobs have no status after a minute in line."""
+    async with empty_harness() as c:
+        c.node("n1", cpu="10")
+        c.admitter()
+        put(c, PERSISTENTVOLUMECLAIMS, "data")
+        c.submit("first", cpu="5")
+        await runs(c, "first")
+        monkeypatch.setattr(WriteBudget, "_may_explain", lambda _: False)
+        for number in range(3):
+            c.submit(f"j{number}", cpu="5", **CLAIM)
+        before = _looks()
+        await c.pass_time(200, step=10)
+        assert {c.phase(f"j{number}") for number in range(3)} == {""}
+        assert _looks() - before < 30
+
+
+def _looks() -> float:
+    """How often the loop has looked at a job that it is to look at again."""
+    return (
+        REGISTRY.get_sample_value("scavenger_reconciles_total", {"loop": "scavengerjobs", "outcome": "requeue"}) or 0.0
+    )
+
+
 @pytest.mark.parametrize("resource", [CONFIGMAPS, SECRETS], ids=lambda one: one.plural)
 def test_what_may_be_absent_is_no_reference(resource: Resource[Any]) -> None:
     kind = resource.kind.lower()
@@ -85,7 +113,7 @@ def test_what_may_be_absent_is_no_reference(resource: Resource[Any]) -> None:
         pod = {"containers": [container], "volumes": volumes}
         short = b.job(spec={"env": env, "envFrom": env_from})
         long = b.job(spec={"image": None, "resources": None, "template": {"spec": pod}})
-        return [job.spec.references(kind) - {""} for job in (short, long)]
+        return [job.spec.references(kind) for job in (short, long)]
 
     assert of() == [{"a", "b"}, {"a", "b", "c"}]
     assert of(optional=False) == of()

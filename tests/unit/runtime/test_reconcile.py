@@ -57,6 +57,21 @@ async def test_success_is_not_looked_at_again_until_asked(clock: VirtualClock, r
     assert len(loop.queue) == 0
 
 
+async def test_keys_that_are_due_at_once_leave_others_their_turns(run: Run) -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> Result | None:
+        seen.append(key)
+        return Result(requeue_after=0.0) if len(seen) < 1000 else None
+
+    loop = run(reconcile, workers=2)
+    loop.add("a")
+    loop.add("b")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(seen) < 10
+
+
 async def test_requeue_after_is_kept_unless_something_happens_before(clock: VirtualClock, run: Run) -> None:
     seen: list[float] = []
 

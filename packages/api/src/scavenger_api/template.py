@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
-    WithJsonSchema,
-    model_serializer,
-)
+from pydantic import ConfigDict, Field, SerializationInfo, WithJsonSchema, model_serializer
 
 from scavenger_api.main_container import main_index
 from scavenger_api.model import DnsLabel, Model, Quantity
@@ -27,17 +20,9 @@ Written = dict[str, Any]
 
 
 class _Part(Model):
-    """A part of a pod, of which nothing is lost: unknown fields are kept, and defaults are not written."""
+    """A part of a pod, of which nothing is lost: unknown fields are kept."""
 
     model_config = ConfigDict(extra="allow")
-
-    @model_serializer(mode="wrap")
-    def _as_written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        for name, field in type(self).model_fields.items():
-            if name not in self.model_fields_set:
-                data.pop(str(field.serialization_alias) if info.by_alias else name, None)
-        return data
 
 
 class TemplateResources(_Part):
@@ -114,6 +99,13 @@ class PodTemplate(_Part):
     spec: Annotated[TemplateSpec, AS_WRITTEN]
     """What a pod is made of, as in a Job."""
 
+    @model_serializer(mode="plain")
+    def _as_written(self, info: SerializationInfo) -> dict[str, Any]:
+        """No defaults are written. That is said here once, as a serializer of each part would be called for each."""
+        parts = {name: part for name in self.model_fields_set if isinstance(part := getattr(self, name), _Part)}
+        how: Any = {"mode": info.mode, "by_alias": info.by_alias, "exclude_unset": True}
+        return {**(self.model_extra or {}), **{name: part.model_dump(**how) for name, part in parts.items()}}
+
 
 def main_container(spec: TemplateSpec, name: DnsLabel | None) -> TemplateContainer:
     """The container that is the program: the one of this name, or the first."""
@@ -129,7 +121,7 @@ def containers_of(spec: TemplateSpec) -> Iterator[tuple[str, TemplateContainer]]
 
 def references(spec: TemplateSpec, kind: str) -> frozenset[str]:
     """Names of the objects of a kind (`configmap`, `secret`, `persistentvolumeclaim`) that the pods need."""
-    return frozenset(name for found, name in _references(spec) if found == kind)
+    return frozenset(name for found, name in _references(spec) if found == kind and name)
 
 
 def has_token(spec: TemplateSpec) -> bool:
@@ -172,9 +164,10 @@ def _references(spec: TemplateSpec) -> Iterator[tuple[str, str]]:
             yield "configmap", _needed(source, "configMap", "name")
             yield "secret", _needed(source, "secret", "name")
     for container in spec.all_containers:
+        sources = [variable.value_from for variable in container.env if variable.value_from]
         for kind, field in (("configmap", "configMap"), ("secret", "secret")):
-            for variable in container.env:
-                yield kind, _needed(variable.value_from or {}, f"{field}KeyRef", "name")
+            for source in sources:
+                yield kind, _needed(source, f"{field}KeyRef", "name")
             for whole in container.env_from:
                 yield kind, _needed(whole, f"{field}Ref", "name")
 

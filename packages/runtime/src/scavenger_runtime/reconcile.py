@@ -134,6 +134,8 @@ class ReconcileLoop:
                 self.queue.done(key)
             if self._at_work.pop(me, None) is None:  # another one has its place
                 return
+            # A reconcile that waits for nothing, for one key after the other, would leave no turn to probes and leases.
+            await asyncio.sleep(0)
 
     async def _handle(self, key: str, priority: int) -> None:
         try:

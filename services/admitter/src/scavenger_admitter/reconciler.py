@@ -195,8 +195,9 @@ class Reconciler:
         await self._writer.carry_out(key, clears)
         self._tell_snapshot_warnings(job, seen.pods, clears.value)
         self._records[key].done.update(clears.value)
-        # Another record by now where the job went meanwhile and another one has its name.
-        look = self._looks_in(key, job)
+        # As the next look sees the job, which does not have a status that was left out. Another record by now where the
+        # job went meanwhile and another one has its name.
+        look = self._looks_in(key, job if left_out is None else seen.job)
         return _soonest(left_out, outcome.requeue_after, look, asks_in, *self._records[key].attempt.waits(self._clock))
 
     def _tell_snapshot_warnings(self, job: ScavengerJob, pods: Iterable[Pod], cleared: Iterable[Cleanup]) -> None:
@@ -233,7 +234,7 @@ class Reconciler:
                 log.info("references not looked for", job=key, error=str(error))
 
     async def _look_at_claims(self, job: ScavengerJob) -> VolumeTopology:
-        claims = job.spec.references("persistentvolumeclaim") - {""}
+        claims = job.spec.references("persistentvolumeclaim")
         return await self._topologies.of(job.metadata.namespace, claims)
 
     async def _check_nodes_of_grant(self, key: str, job: ScavengerJob) -> None:

@@ -41,7 +41,7 @@ class References:
             (kind, name)
             for kind, resource in KINDS.items()
             if resource.plural in self.checked
-            for name in sorted(spec.references(kind) - {""})
+            for name in sorted(spec.references(kind))
         ]
         absent = [(kind, name) for kind, name in wanted if await self._absent(kind, namespace, name)]
         return ", ".join(f'{kind} "{name}" not found' for kind, name in absent)
