@@ -97,10 +97,13 @@ class ApiClient:
         for _ in self.events(path, seconds=seconds):
             changed()
 
-    def events(self, path: str, *, seconds: int, selector: str = "") -> Iterator[Any]:
+    def events(self, path: str, *, seconds: int, selector: str = "", version: str = "") -> Iterator[Any]:
         """Every object of a collection with these labels, and then every change, as a watch of so many seconds shows
-        them. Raises ApiError, where the connection breaks `Unavailable`."""
+        them; with a resource version every change since. Raises ApiError, where the connection breaks `Unavailable`.
+        """
         asked: Params = {"watch": "true", "timeoutSeconds": seconds, "labelSelector": selector}
+        if version:
+            asked = {**asked, "resourceVersion": version}
         with self._connect() as client:
             for line in client.stream(path, asked, silence=2 * seconds):
                 yield json.loads(line)

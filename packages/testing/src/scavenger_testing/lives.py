@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from scavenger_cluster.api import ApiClient, namespaced
 from scavenger_domain.checkpoints import stated_checkpoint
 from scavenger_kube.errors import ApiError
 
-FOLLOWED_SECONDS = 1200
+WATCH_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Life:
     Attributes:
         task: the index of its task; empty where it is of none.
         started: when it did.
-        asked: when its pod was first asked to go; None: nobody did that.
+        asked: when its pod was first asked to go; None: nobody did that while it ran.
         ended: when it did.
         saved: its last checkpoint, by annotation or termination message; None: it reported none.
         code: how it exited.
@@ -77,14 +77,15 @@ class Lives:
         return [_life(pod, ended, self._asked.get(uid)) for uid, pod, ended in found if ended]
 
     def follow(self, client: ApiClient, path: str, selector: str) -> None:
-        """Until closed, or the API server ends that."""
-        try:
-            for event in client.events(path, seconds=FOLLOWED_SECONDS, selector=selector):
-                if self._closed.is_set():
-                    return
-                self._see(event["object"])
-        except ApiError:  # what is missing then, no account has
-            return
+        """Until closed. A watch that ends is begun again where it was."""
+        version = ""
+        while not self._closed.is_set():
+            with suppress(ApiError):  # the connection breaks, where a server has too much to do
+                for event in client.events(path, seconds=WATCH_SECONDS, selector=selector, version=version):
+                    version = event["object"]["metadata"].get("resourceVersion", "")  # none with an error: from now on
+                    if event["type"] != "ERROR":
+                        self._see(event["object"])
+            self._closed.wait(0.2)
 
     def close(self) -> None:
         """See no more."""
@@ -140,6 +141,7 @@ def _life(pod: Mapping[str, Any], ended: Mapping[str, Any], asked: int | None) -
     said = stated_checkpoint(ended.get("message", ""))
     reports = (annotated, int(said.timestamp()) if said is not None else None)
     saved = max((one for one in reports if one is not None and one <= at), default=None)
+    asked = asked if asked is not None and asked <= at else None
     return Life(meta["labels"].get(LABEL_TASK, ""), started, asked, at, saved, ended["exitCode"])
 
 
