@@ -174,7 +174,7 @@ func inGromacs(t *testing.T, tools string) []string {
 	inputs := map[string]string{
 		"topol.top": "#include \"amber99sb-ildn.ff/forcefield.itp\"\n#include \"amber99sb-ildn.ff/spce.itp\"\n" +
 			"[ system ]\nwater\n[ molecules ]\nSOL 216\n",
-		"md.mdp": "dt = 0.002\nnsteps = 3000\nnstxout = 20\nnstenergy = 20\nnstcalcenergy = 20\ncutoff-scheme = Verlet\n" +
+		"md.mdp": "dt = 0.002\nnsteps = 600\nnstxout = 20\nnstenergy = 20\nnstcalcenergy = 20\ncutoff-scheme = Verlet\n" +
 			"coulombtype = PME\nrcoulomb = 0.9\nrvdw = 0.9\nconstraints = h-bonds\ntcoupl = v-rescale\n" +
 			"tc-grps = System\ntau-t = 1\nref-t = 300\nld-seed = 7\n",
 	}
