@@ -41,6 +41,20 @@ for _ in range(700):
     a /= np.abs(a).max()
 """
 READS: Final = ("dd", "if=/dev/zero", "of=/dev/null", "bs=512", "count=200000")
+WATER_BOX: Final = ("5.58618", "5.58618", "7.44824")
+"""In nm: 36 times the box of 216 molecules that comes with GROMACS, so 23,328 atoms."""
+WATER: Final = """
+dt = 0.002
+nsteps = 200
+cutoff-scheme = Verlet
+coulombtype = PME
+rcoulomb = 0.9
+rvdw = 0.9
+constraints = h-bonds
+"""
+TOPOLOGY: Final = '#include "amber99sb-ildn.ff/forcefield.itp"\n#include "amber99sb-ildn.ff/spce.itp"\n' + (
+    "[ system ]\nwater\n[ molecules ]\n"
+)
 MEMORY_MB: Final = 512
 HOLD: Final = f"import os, time; held = os.urandom({MEMORY_MB} << 20); print('held', flush=True); time.sleep(600)"
 SAVED: Final = re.compile(r"saved ([\d.]+) MB: the program was stopped for ([\d.]+) s, and .* after ([\d.]+) s")
@@ -109,6 +123,25 @@ def on_snapshots(snap: Path, volume: Path, command: Sequence[str], every: str = 
     return [str(snap), *words, *command]
 
 
+def gromacs(folder: Path) -> list[str] | None:
+    """The command that simulates water in two threads; None where there is no GROMACS."""
+    gmx = shutil.which("gmx")
+    if gmx is None:
+        return None
+
+    def prepare(*words: str) -> None:
+        subprocess.run([gmx, "-quiet", *words], cwd=folder, capture_output=True, check=True)
+
+    (folder / "water.mdp").write_text(WATER)
+    (folder / "water.top").write_text(TOPOLOGY)
+    prepare("solvate", "-cs", "spc216.gro", "-box", *WATER_BOX, "-p", "water.top", "-o", "water.gro")
+    prepare("grompp", "-f", "water.mdp", "-c", "water.gro", "-p", "water.top", "-o", "water.tpr", "-maxwarn", "1")
+    (folder / "water").mkdir(mode=0o777)
+    (folder / "water").chmod(0o777)
+    run = ["mdrun", "-s", str(folder / "water.tpr"), "-deffnm", str(folder / "water" / "run")]
+    return [gmx, "-quiet", *run, "-ntmpi", "1", "-ntomp", "2", "-pin", "off", "-notunepme"]
+
+
 def ratios(snap: Path, folder: Path, python: str) -> list[Figure]:
     """CPU time on snapshots ÷ without."""
     loop = folder / "loop"
@@ -118,6 +151,9 @@ def ratios(snap: Path, folder: Path, python: str) -> list[Figure]:
         "numpy": ([python, "-c", NUMPY], "<= 1.15"),
         "small_reads": (READS, None),
     }
+    water = gromacs(folder)
+    if water is not None:
+        programs["gromacs"] = (water, "<= 1.25")
     figures: list[Figure] = []
     for name, (command, goal) in programs.items():
         plain = cpu_of(command, "plain")
