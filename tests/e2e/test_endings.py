@@ -1,4 +1,4 @@
-"""Every ending of a running job, brought about for real: section 4.7 of the design."""
+"""Every ending of a running job, brought about for real."""
 
 from __future__ import annotations
 

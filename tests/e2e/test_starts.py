@@ -1,4 +1,4 @@
-"""Starts that do not come off, and what is missing for good: sections 4.3 and 4.6 of the design."""
+"""Starts that do not come off, and what is missing for good."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""In which state a queue is, whether jobs may be admitted from it, and their order in it (sections 3 and 4.2 of the
-design)."""
+"""In which state a queue is, whether jobs may be admitted from it, and their order in it."""
 
 from __future__ import annotations
 
