@@ -279,6 +279,15 @@ def test_a_smaller_most_takes_those_with_the_least_unsaved_work() -> None:
     assert [one.name for one in actions(outcome, DeletePod)] == ["job-2", "job-3"]
 
 
+def test_deletions_that_are_not_shown_yet_are_not_chosen_again() -> None:
+    """Meanwhile the only task that may stay has saved its work, and so has the least unsaved."""
+    job = array(spec={"maxRunning": 1})
+    others = (task(2, checkpoint=b.stamp(990)), task(3, checkpoint=b.stamp(500)))
+    chosen = frozenset(one.uid for one in actions(decide(see(job, task(1), *others)), DeletePod))
+    outcome = decide(see(job, task(1, checkpoint=b.stamp(999)), *others, deleted_pods=chosen))
+    assert [one.name for one in actions(outcome, DeletePod)] == ["job-2", "job-3"]
+
+
 def test_a_task_whose_name_is_taken_is_held_back() -> None:
     job = array(Phase.WAITING, tasks=1)
     outcome = decide(see(job, held_tasks=1))

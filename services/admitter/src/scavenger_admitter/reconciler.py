@@ -33,6 +33,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,
     CreatePods,
+    DeletePod,
     ReleasePod,
     StartTasks,
 )
@@ -426,6 +427,7 @@ class Reconciler:
             granted_tasks=_granted_tasks(attempt),
             posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
             stopped_tasks=record.stopped_now(pods),
+            deleted_pods=frozenset(action.uid for action in record.done if isinstance(action, DeletePod)),
             held_tasks=set_of(record.taken_now(self._clock.monotonic())) if record.taken else 0,
             assumed_started=attempt.stage is Stage.POSTED,
             token=informers.gets_token(job),

@@ -100,6 +100,8 @@ class Observation:
     """Tasks that cannot start, as the names of their pods are taken by pods of others: such a set."""
     stopped_tasks: Mapping[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, whose room is taken from them, and why."""
+    deleted_pods: frozenset[str] = frozenset()
+    """Pods, by uid, that the API server has deleted for us and whose informer may not show that yet."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
     was_starting: bool = False

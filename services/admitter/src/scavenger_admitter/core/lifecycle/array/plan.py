@@ -234,7 +234,8 @@ class _Plan:
     def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> bool:
         """Whether the pod is not to run, or has no Job any more."""
         seen = self.draft.seen
-        stopped = seen.job.spec.suspend or pod.metadata.uid in seen.stopped_tasks
+        uid = pod.metadata.uid
+        stopped = seen.job.spec.suspend or uid in seen.stopped_tasks or uid in seen.deleted_pods
         return stopped or run.batch is None or bool(self.tasks.over >> task & 1)
 
     def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
