@@ -79,11 +79,15 @@ test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPL
 
 .PHONY: test-simulation
 test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all services
-	HISTORIES=40 $(PYTEST) tests/simulation -q -rs -n 2
+	HISTORIES=37 $(PYTEST) tests/simulation -q -rs -n 2
 
 .PHONY: simulate-faults
 simulate-faults: sync ## Histories with faults: SEEDS=10000 FIRST_SEED=0; ends after 15 minutes and says where to go on
 	$(RUN) python -m tests.simulation --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000) --until 840 --table
+
+.PHONY: simulate-bugs
+simulate-bugs: sync ## Bugs put in on purpose, and what finds each: SEEDS=1000 looks for each in random histories as well
+	$(RUN) python -m tests.simulation --bugs --seeds $(or $(SEEDS),0)
 
 .PHONY: fuzz
 fuzz: EXAMPLES = fuzz

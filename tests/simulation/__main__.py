@@ -13,10 +13,12 @@ import sys
 import time
 from collections import Counter
 
-from tests.simulation.system.history import History, simulate
+from tests.simulation.mutations import BUGS, found_by, found_in
+from tests.simulation.system.history import FAILURES, History, simulate
 from tests.simulation.system.system import System
 
-FAILURES = (AssertionError, TimeoutError)
+MOST_SAID = 300
+"""Letters of what a history says."""
 
 
 def shrink(seed: int, kind: type[History]) -> list[int]:
@@ -60,6 +62,21 @@ def table(met: Counter[tuple[str, str]]) -> str:
     return "\n".join(rows)
 
 
+def tell_bugs(seeds: range) -> int:
+    """Print what its situation says of each bug that is put in on purpose, and which random history finds it. Returns
+    how many bugs show in no situation."""
+    missed = 0
+    for bug in BUGS:
+        shown = found_in(bug)
+        missed += shown is None
+        print(f"{bug.name}: {bug.shows.__name__}: {'NOT FOUND' if shown is None else shown[:MOST_SAID]}", flush=True)
+        if seeds:
+            found = found_by(bug, seeds)
+            print(f"  at random: {'not found' if found is None else found[:MOST_SAID]}", flush=True)
+    print(f"{len(BUGS)} bugs, {missed} not found")
+    return missed
+
+
 def main() -> int:
     """Play histories, and print what each came to. Returns the exit code: 1 where one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
@@ -67,11 +84,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--until", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--admitter", action="store_true", help="the admitter alone")
+    parser.add_argument("--bugs", action="store_true", help="put bugs in, and say which history finds each")
     parser.add_argument("--table", action="store_true", help="print the table")
     chosen = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # or the order of sets would differ from run to run
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what is left of processes that were killed
+    if chosen.bugs:
+        return 1 if tell_bugs(range(chosen.seed, chosen.seed + chosen.seeds)) else 0
     kind = History if chosen.admitter else System
     met: Counter[tuple[str, str]] = Counter()
     failed, began, cpu, played = 0, time.monotonic(), time.process_time(), 0

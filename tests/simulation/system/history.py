@@ -24,12 +24,12 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import parse_time
 from scavenger_kube.resources import JOBS, NODES, PODS
-from scavenger_testing import FakeApi
+from scavenger_testing import FakeApi, terminated
 from scavenger_testing.clock import START
 from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, run_virtually
 
-from tests.unit.admitter.harness import NS, Harness, Instance, Object
+from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, _ended
 from tests.unit.admitter.test_stale_caches import completes
 
 JOBS_AT_MOST = 4
@@ -38,9 +38,13 @@ OTHER = "other"
 HANGS = 0.02
 """Of the requests that fail; each takes as long as the client waits."""
 ALWAYS = 1_000_000
+GRACE = 30
+"""Seconds that a pod has to end."""
 ALL = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
 
+FAILURES = (AssertionError, TimeoutError)
+"""What a history raises that fails."""
 
 H = TypeVar("H", bound="History")
 
@@ -73,10 +77,14 @@ class Trouble:
     Attributes:
         stops: pods that were told to stop.
         succeeded: pods that ended by themselves, with 0, before anybody told them to stop.
+        ended: Jobs, by uid, whose runs somebody ended: a pod, the Job or the node was taken away.
+        suspended: Jobs, by uid, that were there when their ScavengerJob was suspended.
     """
 
     stops: dict[str, Stop] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+    suspended: set[str] = field(default_factory=set)
 
 
 class History(Harness):
@@ -86,10 +94,14 @@ class History(Harness):
     """How often something happens."""
     rests = 60
     """Seconds after which nothing changes any more once all jobs are Completed."""
+    alone = True
+    """Whether nobody ends runs but who is played here."""
+    machines: tuple[str, ...] = ("n1",)
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock)
         self.seed = seed
+        self.api.store.graceful_pods, self.api.store.pod_grace = True, GRACE
         self.random = random.Random(seed)
         self.met: Counter[tuple[str, str]] = Counter()
         """In which phases of jobs what has happened."""
@@ -97,6 +109,7 @@ class History(Harness):
         self.trouble = Trouble()
         self.replicas: list[Instance] = []
         self.born = 0
+        self.clocks_stepped = self.machines_down = False
         self.happened: list[str] = []
         queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": OTHER}}
         self.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1}})
@@ -117,9 +130,29 @@ class History(Harness):
         for name in ("a", "b"):
             self.submit(name)
 
+    async def happen(self, skip: Set[int]) -> None:
+        """Everything that goes wrong, but for some of the steps."""
+        for number in range(self.steps):
+            act = self.step(number)
+            if number not in skip and (done := act()) is not None:
+                await done
+            for _ in range(self.random.randint(1, 3)):
+                await self.turn(self.random.choice((0.2, 1.0, 3.0, 8.0)))
+
     async def turn(self, seconds: float = 0.1) -> None:
         await self.restart_what_ended()
         await super().turn(seconds)
+        self.hold_now()
+
+    def processes(self) -> Iterator[tuple[str, Process]]:
+        """All of the services, each with the name of its service."""
+        return ((names.ADMITTER, one) for one in self.replicas)
+
+    def hold_now(self) -> None:
+        """What holds at every moment: no program fails by itself, so no job is Failed, and a service has one leader."""
+        assert "Failed" not in self.phases().values(), f"a job is Failed: {self.phases()}"
+        leading = Counter(name for name, one in self.processes() if _leads(one))
+        assert not leading or max(leading.values()) == 1, f"several lead: {leading}"
 
     async def restart_what_ended(self) -> None:
         """The kubelet starts a process again that has ended, as one does that has lost its Lease."""
@@ -142,7 +175,25 @@ class History(Harness):
             )
             if done and "deletionTimestamp" not in meta and not job.get("status", {}).get("conditions"):
                 completes(self, meta["name"])
+        for pod in self.api.stored(PODS):
+            self._kubelet_reports(pod)
         self._collect_garbage()
+
+    def reaches(self, pod: Object) -> bool:
+        """Whether the kubelet of a pod works, if it has one."""
+        return self.kubelet
+
+    def _kubelet_reports(self, pod: Object) -> None:
+        """A kubelet that is back says how pods ended that it had no time to report, and lets go of those that were to
+        be deleted."""
+        if not self.reaches(pod):
+            return
+        meta = pod["metadata"]
+        if _over(pod) and not _ended(pod):
+            codes = [one["state"]["terminated"]["exitCode"] for one in pod["status"]["containerStatuses"]]
+            self._status(pod, phase="Failed" if any(codes) else "Succeeded")
+        elif _ended(pod) and _deleting(pod) and not meta.get("finalizers"):
+            self.api.remove(PODS, meta["namespace"], meta["name"])
 
     def _collect_garbage(self) -> None:
         """What the garbage collector does with a Job whose ScavengerJob is gone, and with a pod whose Job is, such as
@@ -158,6 +209,8 @@ class History(Harness):
 
     def end(self, pod: Object, code: int = 0) -> None:
         uid = pod["metadata"]["uid"]
+        if _over(pod):
+            return
         if "deletionTimestamp" in pod["metadata"]:
             stop = self.trouble.stops.setdefault(uid, self._stop())
             if self.clock.monotonic() < stop.at:
@@ -192,7 +245,7 @@ class History(Harness):
         """What may happen, the more often the more often it is there."""
         often = (self.evict, self.fall_behind, self.lose)
         once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.move, self.finish)
-        machines = (self.lose_node, self.return_node, self.step_clock, self.kill)
+        machines = (self.lose_node, self.return_node, self.step_clock, self.kill, self.power_off)
         return [*often, *often, *once, self.catch_up, self.cut, self.lag, self.outage, *machines]
 
     def run_process(self, main: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -209,11 +262,21 @@ class History(Harness):
     def evict(self) -> None:
         living = [pod for pod in self.api.list(PODS) if pod["status"]["phase"] == "Running" and not _deleting(pod)]
         if living:
-            self.delete_pod(self.random.choice(living))
+            self.take_away(self.random.choice(living))
+
+    def take_away(self, pod: Object) -> None:
+        """Somebody deletes a pod."""
+        self.trouble.ended.add(_owner(pod))
+        self.delete_pod(pod)
 
     def delete_job(self) -> None:
         if found := self.api.list(JOBS):
-            self._remove_job(self.random.choice(found))
+            self.remove_job(self.random.choice(found))
+
+    def remove_job(self, job: Object) -> None:
+        """Somebody deletes a Job, and its pods with it."""
+        self.trouble.ended.add(job["metadata"]["uid"])
+        self._remove_job(job)
 
     def _remove_job(self, job: Object) -> None:
         pods = self._pods_of(job)
@@ -225,19 +288,25 @@ class History(Harness):
     def replace(self) -> None:
         """`kubectl replace --force`."""
         if found := self.api.list(SCAVENGERJOBS):
-            job = self.random.choice(found)
-            name = job["metadata"]["name"]
-            self.api.remove(SCAVENGERJOBS, NS, name)
-            if (batch := self.api.get(JOBS, NS, name)) is not None:
-                self._remove_job(batch)
-            self.submit(name, parallelism=job["spec"]["parallelism"])
+            self.replace_one(self.random.choice(found))
+
+    def replace_one(self, job: Object) -> None:
+        """Another job has the name of this one, at once."""
+        name = job["metadata"]["name"]
+        self.api.remove(SCAVENGERJOBS, NS, name)
+        if (batch := self.api.get(JOBS, NS, name)) is not None:
+            self.remove_job(batch)
+        self.submit(name, parallelism=job["spec"]["parallelism"])
 
     def suspend(self) -> None:
         if found := self.api.list(SCAVENGERJOBS):
             self._suspend(self.random.choice(found), suspended=self.random.random() < 0.5)
 
     def _suspend(self, job: Object, *, suspended: bool) -> None:
-        self.api.edit(SCAVENGERJOBS, NS, job["metadata"]["name"], lambda obj: obj["spec"].update(suspend=suspended))
+        name = job["metadata"]["name"]
+        if suspended and (batch := self.api.get(JOBS, NS, name)) is not None:
+            self.trouble.suspended.add(batch["metadata"]["uid"])
+        self.api.edit(SCAVENGERJOBS, NS, name, lambda obj: obj["spec"].update(suspend=suspended))
 
     def move(self) -> None:
         """A job goes to another queue, as far as the rule of the CRD lets it."""
@@ -274,24 +343,59 @@ class History(Harness):
         return [("POST", "/jobs"), ("POST", "/pods"), ("PATCH", "/jobs"), *OFTEN]
 
     def lose_node(self) -> None:
-        """The machine falls silent, and what runs on it is to be evicted."""
-        self.kubelet = False
-        self._ready("Unknown")
-        for pod in self.api.list(PODS):
+        """A machine falls silent, and what runs on it is to be evicted."""
+        name = self.random.choice(self.machines)
+        self.fall_silent(name)
+        for pod in self.on(name):
             if not _deleting(pod) and self.random.random() < 0.5:
-                self.delete_pod(pod)
+                self.take_away(pod)
+
+    def on(self, node: str) -> list[Object]:
+        """The pods on a node that have not ended."""
+        return [pod for pod in self.api.stored(PODS) if pod["spec"].get("nodeName") == node and not _ended(pod)]
+
+    def fall_silent(self, node: str) -> None:
+        """Its kubelet reports nothing any more."""
+        self.kubelet = False
+        self._say_ready(node, "Unknown")
 
     def return_node(self) -> None:
         if not self.kubelet:
-            self._ready("True")
+            self._say_ready("n1", "True")
             self.kubelet = True
 
-    def _ready(self, status: str) -> None:
+    def _say_ready(self, name: str, status: str) -> None:
         condition = {"type": "Ready", "status": status, "lastTransitionTime": self.stamp()}
-        self.api.edit(NODES, None, "n1", lambda node: node["status"].update(conditions=[condition]))
+        self.api.edit(NODES, None, name, lambda node: node["status"].update(conditions=[condition]))
+
+    def power_off(self) -> None:
+        """A machine goes down: a signal ends what runs there. Its kubelet has time to report that, or has not.
+
+        For how long a failure may be the fault of a node is judged by the wall clock, so no clock is set meanwhile.
+        """
+        if not self.clocks_stepped:
+            self.machines_down = True
+            name, reported = self.random.choice(self.machines), self.random.random() < 0.5
+            self.kill_containers(name, reported=reported)
+            self.fall_silent(name)
+
+    def kill_containers(self, name: str, *, reported: bool) -> None:
+        """A signal ends what runs on a machine. reported: the kubelet writes phases, and not only the ends."""
+        for pod in self.on(name):
+            if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
+                self.trouble.ended.add(_owner(pod))
+                self._kill(pod, phase="Failed" if reported and self.reaches(pod) else "Running")
+
+    def _kill(self, pod: Object, phase: str) -> None:
+        ended = terminated(self.random.choice((137, 143)), finished=self.stamp())
+        begun = pod["status"]["containerStatuses"][0]["state"].get("running", {})
+        ended["state"]["terminated"]["startedAt"] = begun.get("startedAt", self.stamp())
+        self._status(pod, phase=phase, containerStatuses=[ended])
 
     def step_clock(self) -> None:
-        self.random.choice(self.replicas).clock.skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
+        if not self.machines_down:
+            self.clocks_stepped = True
+            self.random.choice(self.replicas).clock.skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
 
     def lag(self) -> None:
         """Each watch is behind by another time from now on."""
@@ -315,10 +419,11 @@ class History(Harness):
         await self.replicas.pop(self.random.randrange(len(self.replicas))).kill()
         self.stand_by()
 
-    def stand_by(self) -> None:
+    def stand_by(self, **settings: Any) -> None:
         managed = self.always_managed or self.random.random() < 0.3
         self.born += 1
-        self.replicas.append(self.admitter(leader_elect=True, managed_jobs=managed, identity=f"admitter-{self.born}"))
+        common = {"leader_elect": True, "managed_jobs": managed, "identity": f"admitter-{self.born}"}
+        self.replicas.append(self.admitter(**{**common, **settings}))
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -385,6 +490,56 @@ class History(Harness):
                 runs.setdefault(_owner(pod), []).append(pod)
         return {uid: pods for uid, pods in runs.items() if len(pods) >= job["spec"]["parallelism"]}
 
+    def check_runs(self, job: Object) -> None:
+        """A job that ran together is Completed by a run that was left alone, and each other run counted once."""
+        runs, count = self.runs_of(job), job["status"]["interruptedCount"]
+        done = {uid for uid, pods in runs.items() if {p["metadata"]["uid"] for p in pods} <= self.trouble.succeeded}
+        where = f"{job['metadata']['name']}: {job['status']}: {sorted(runs)}"
+        assert done, where
+        assert count <= len(runs) - 1, where
+        others = runs.keys() - done - self.trouble.suspended
+        assert count >= len(others & self._recorded(job)), f"an interruption is not counted: {where}"
+        if self.alone:
+            ended = (runs.keys() - done) & self.trouble.ended
+            assert count <= len(ended), f"interrupted by nobody: {ended}: {where}"
+
+    def _recorded(self, job: Object) -> set[str]:
+        """The runs, by the uid of their Jobs, that a status said were Running."""
+        uid, places, batches = job["metadata"]["uid"], set[str](), dict[str, str]()
+        for entry in self.api.store.history:
+            if (new := entry.new) is None:
+                continue
+            if entry.kind.plural == "scavengerjobs" and new["metadata"]["uid"] == uid:
+                status = new.get("status") or {}
+                places |= {status["queuedTimestamp"]} if status.get("phase") == "Running" else set()
+            elif entry.kind.plural == "jobs":
+                batches[new["metadata"]["uid"]] = new["metadata"]["annotations"].get(names.ANNOTATION_RUN, "")
+        return {one for one, place in batches.items() if place in places}
+
+    def check_statuses(self) -> None:
+        """A job that is Completed stays so, and what the scheduler or an eviction took is called so."""
+        pods, before = dict[str, Object](), dict[str, Object]()
+        for entry in self.api.store.history:
+            if (new := entry.new) is None:
+                continue
+            if _is_pod(entry):
+                pods[new["metadata"]["uid"]] = new
+            elif entry.kind.plural == "scavengerjobs":
+                uid, status = new["metadata"]["uid"], new.get("status") or {}
+                old, before[uid] = before.get(uid, {}), status
+                assert old.get("phase") != "Completed" or status["phase"] == "Completed", f"works again: {new}"
+                more = status.get("interruptedCount", 0) > old.get("interruptedCount", 0)
+                if more and "array" not in new["spec"]:
+                    self._check_cause(old, new, pods)
+
+    def _check_cause(self, old: Object, new: Object, pods: dict[str, Object]) -> None:
+        place, name = old.get("queuedTimestamp"), new["metadata"]["name"]
+        mine = [pod for pod in pods.values() if pod["metadata"].get("labels", {}).get(names.LABEL_JOB) == name]
+        told = [pod for pod in mine if _run(pod) == place and _deleting(pod)]
+        said = {one["reason"] for one in new["status"]["conditions"] if one["type"] == "Interrupted"}
+        disrupted = [pod for pod in told if _disrupted(pod)]
+        assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
+
     def check_tasks(self, job: Object, tasks: int) -> None:
         """Each task of an array that is Completed succeeded in some pod, and no interruption was counted twice."""
         ran: dict[str, set[str]] = {}
@@ -409,24 +564,38 @@ def _deleting(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
+def _run(pod: Object) -> str:
+    return str(pod["metadata"].get("annotations", {}).get(names.ANNOTATION_RUN, ""))
+
+
+def _disrupted(pod: Object) -> bool:
+    return any(one["type"] == "DisruptionTarget" for one in pod["status"].get("conditions", ()))
+
+
+def _over(pod: Object) -> bool:
+    """Whether all its containers have ended, reported by a phase or not."""
+    statuses = pod["status"].get("containerStatuses", ())
+    return bool(statuses) and all("terminated" in one["state"] for one in statuses)
+
+
+def _leads(process: Process) -> bool:
+    elector = process.context.elector
+    return elector is not None and elector.is_leader
+
+
 def _is_pod(entry: Entry) -> bool:
     return (entry.kind.api_version, entry.kind.plural) == ("v1", "pods")  # and no PodMetrics
 
 
 def _computes(pod: Object) -> bool:
-    return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in ("Succeeded", "Failed")
+    return bool(pod["spec"].get("nodeName")) and not _ended(pod) and not _over(pod)
 
 
 async def play(c: History, skip: Set[int]) -> None:
     """The history, and then peace until every job is Completed."""
     c.set_up()
     await c.pass_time(5)
-    for number in range(c.steps):
-        act = c.step(number)
-        if number not in skip and (done := act()) is not None:
-            await done
-        for _ in range(c.random.randint(1, 3)):
-            await c.turn(c.random.choice((0.2, 1.0, 3.0, 8.0)))
+    await c.happen(skip)
     c.calm()
     await c.until(lambda: c.settled("Running", "Completed"), limit=1800, step=5)
     await c.until(c.all_done, limit=600, step=5)
@@ -465,8 +634,6 @@ async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int])
         if (tasks := job["spec"].get("array", {}).get("tasks")) is not None:
             c.check_tasks(job, tasks)
             continue
-        runs = c.runs_of(job)
-        where = f"{job['metadata']['name']}: {job['status']}"
-        assert job["status"]["interruptedCount"] <= len(runs) - 1, where
-        assert any({pod["metadata"]["uid"] for pod in pods} <= c.trouble.succeeded for pods in runs.values()), where
+        c.check_runs(job)
+    c.check_statuses()
     return c

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from scavenger_api import names
@@ -33,6 +34,10 @@ POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods"
 NODE_NAMES: Final = ("n1", "n2", "n3")
 CORES: Final = 4
 SCRAPED_EVERY: Final = 15.0
+USED: Final = 0.9
+"""What a pod uses of its request."""
+HOT: Final = 1.15
+BY_SCHEDULER: Final = "PreemptionByScheduler"
 SHOP: Final = "shop"
 """The namespace of ordinary pods."""
 FRESH: Final = 90.0
@@ -70,6 +75,9 @@ class System(History):
 
     steps = 60
     rests = 300
+    alone = False
+    machines = NODE_NAMES
+    regulator_settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock, seed)
@@ -77,6 +85,7 @@ class System(History):
         self.silent: set[str] = set()
         self.metrics = "fine"
         self.measured = 0.0
+        self.used = USED
         self.ends: dict[str, float] = {}
         self.most_pods = NO_QUOTA
         self.admission = self._within_quota
@@ -100,7 +109,8 @@ class System(History):
         self.born += 1
         common: dict[str, Any] = {"health_port": 0, "identity": f"{name}-{self.born}"}
         if name == names.REGULATOR:
-            self.others.append(Replica(self, name, regulator_main, RegulatorSettings(**common)))
+            settings = RegulatorSettings(**common, **self.regulator_settings)
+            self.others.append(Replica(self, name, regulator_main, settings))
         else:
             self.others.append(Replica(self, name, prioritizer_main, PrioritizerSettings(**common)))
 
@@ -109,7 +119,14 @@ class System(History):
         for one in self.others:
             await one.kill()
 
+    def processes(self) -> Iterator[tuple[str, Process]]:
+        yield from super().processes()
+        yield from ((one.name, one) for one in self.others)
+
     # --- the cluster --------------------------------------------------------------------------------
+
+    def reaches(self, pod: Object) -> bool:
+        return pod["spec"].get("nodeName") not in self.silent
 
     async def turn(self, seconds: float = 0.1) -> None:
         await super().turn(seconds)
@@ -195,7 +212,7 @@ class System(History):
         for node in nodes:
             name, victims = node["metadata"]["name"], list[Object]()
             room = self._left(name)
-            for one in sorted(self._on(name), key=lambda p: (_protected(p), p["metadata"]["name"])):
+            for one in sorted(self.on(name), key=lambda p: (_protected(p), p["metadata"]["name"])):
                 if room < _cores(pod) and one["metadata"]["namespace"] != SHOP and not _deleting(one):
                     victims.append(one)
                     room += _cores(one)
@@ -205,7 +222,7 @@ class System(History):
             _, name, victims = min(found, key=lambda one: one[:2])
             self._status(pod, nominatedNodeName=name)
             for victim in victims:
-                self.disrupt(victim, "PreemptionByScheduler")
+                self.disrupt(victim, BY_SCHEDULER)
 
     def disrupt(self, pod: Object, reason: str) -> None:
         """Delete a pod, and say in a condition why."""
@@ -214,19 +231,16 @@ class System(History):
         if (now := self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])) is not None:
             self.delete_pod(now)
 
-    def _on(self, node: str) -> list[Object]:
-        return [pod for pod in self.api.stored(PODS) if pod["spec"].get("nodeName") == node and not _ended(pod)]
-
     def _left(self, node: str) -> float:
-        return CORES - sum(_cores(pod) for pod in self._on(node))
+        return CORES - sum(_cores(pod) for pod in self.on(node))
 
     def _scrape(self) -> None:
         taken = {"timestamp": format_time(self.clock.now()), "window": "15s"}
         there = set()
         for node in NODE_NAMES:
-            pods, used = self._on(node), 0.1
+            pods, used = self.on(node), 0.1
             for pod in pods:
-                meta, cores = pod["metadata"], 0.9 * _cores(pod)
+                meta, cores = pod["metadata"], self.used * _cores(pod)
                 used += cores
                 usage = {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}
                 kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
@@ -243,7 +257,7 @@ class System(History):
     def acts(self) -> list[Callable[[], Any]]:
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
-        return [*super().acts(), *more, *strangers, self.reboot, self.submit_array, self.change_crd]
+        return [*super().acts(), *more, *strangers, self.reboot, self.submit_array, self.change_crd, self.change_use]
 
     def requests(self) -> list[tuple[str, str]]:
         more = [("POST", "/eviction"), ("PATCH", "/configmaps"), ("PATCH", "/pods"), ("GET", "/metrics.k8s.io")]
@@ -251,11 +265,14 @@ class System(History):
 
     def ordinary(self) -> None:
         """An ordinary pod comes, for a while."""
-        name, uid = f"web-{len(self.happened)}", str(uuid.uuid4())
-        cpu = self.random.choice(("1", "2", "3"))
-        made = pod_dict(name, namespace=SHOP, uid=uid, cpu=cpu, priority=0, created=self.stamp())
-        self.ends[uid] = self.clock.monotonic() + self.random.uniform(10, 120)
-        self.api.put(PODS, made)
+        name, cpu = f"web-{len(self.happened)}", self.random.choice(("1", "2", "3"))
+        self.put_ordinary(name, cpu, self.random.uniform(10, 120))
+
+    def put_ordinary(self, name: str, cpu: str, seconds: float) -> None:
+        """One of this name, for so long."""
+        uid = str(uuid.uuid4())
+        self.ends[uid] = self.clock.monotonic() + seconds
+        self.api.put(PODS, pod_dict(name, namespace=SHOP, uid=uid, cpu=cpu, priority=0, created=self.stamp()))
 
     def submit_array(self) -> None:
         """An array, where all replicas can start one."""
@@ -299,12 +316,14 @@ class System(History):
 
     def reboot(self) -> None:
         """A machine starts again, and its kubelet finds that no container is there any more."""
-        name = self.random.choice(NODE_NAMES)
-        if name in self.silent:
-            return
+        if (name := self.random.choice(NODE_NAMES)) not in self.silent:
+            self.boot(name)
+
+    def boot(self, name: str) -> None:
+        """This machine does."""
         boot = str(uuid.uuid4())
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
-        for pod in self._on(name):
+        for pod in self.on(name):
             if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
                 state = {"exitCode": LOST, "reason": "Unknown", "finishedAt": self.stamp()}
                 ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
@@ -326,12 +345,16 @@ class System(History):
     def mend_metrics(self) -> None:
         self.metrics = "fine"
 
+    def change_use(self) -> None:
+        """Pods use less, or more than they request."""
+        self.used = self.random.choice((0.5, USED, HOT))
+
     def drain(self) -> None:
         """Somebody drains a node, or lets it take pods again."""
         node = self.random.choice(NODE_NAMES)
         closed = self.random.random() < 0.5
         self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=closed))
-        for pod in self._on(node) if closed else ():
+        for pod in self.on(node) if closed else ():
             if not _deleting(pod):
                 self.disrupt(pod, "EvictionByEvictionAPI")
 
@@ -341,26 +364,19 @@ class System(History):
         await dead.kill()
         self.start_other(dead.name)
 
-    def lose_node(self) -> None:
-        name = self.random.choice(NODE_NAMES)
-        self.silent.add(name)
-        self._say_ready(name, "Unknown")
-        for pod in self._on(name):
-            if not _deleting(pod) and self.random.random() < 0.5:
-                self.delete_pod(pod)
+    def fall_silent(self, node: str) -> None:
+        self.silent.add(node)
+        self._say_ready(node, "Unknown")
 
     def return_node(self) -> None:
         for name in sorted(self.silent):
             self._say_ready(name, "True")
         self.silent.clear()
 
-    def _say_ready(self, name: str, status: str) -> None:
-        condition = {"type": "Ready", "status": status, "lastTransitionTime": self.stamp()}
-        self.api.edit(NODES, None, name, lambda node: node["status"].update(conditions=[condition]))
-
     def calm(self) -> None:
         super().calm()
         self.mend_metrics()
+        self.used = USED
         self.lift_limit()
         self.let_go()
         self.allow_evictions()

@@ -9,8 +9,6 @@ import pytest
 from tests.simulation.system.history import History, simulate
 from tests.simulation.system.system import System
 
-FOUND = ((History, 16),)
-"""Histories that found something."""
 SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 
 
@@ -22,11 +20,6 @@ def test_the_admitter_does_nothing_twice_and_loses_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_system_does_nothing_twice_and_loses_nothing(seed: int) -> None:
     simulate(seed, System)
-
-
-@pytest.mark.parametrize(("kind", "seed"), FOUND)
-def test_what_was_found_does_not_come_back(kind: type[History], seed: int) -> None:
-    simulate(seed, kind)
 
 
 @pytest.mark.parametrize("kind", [History, System])

@@ -88,6 +88,8 @@ class Store:
         self.graceful_pods = False
         """Whether a pod on a node stays, with a deletionTimestamp, until it is deleted with grace 0, as with a kubelet.
         """
+        self.pod_grace = 0
+        """Seconds that such a pod has to end when whoever deletes it does not say so."""
 
     def list(self, where: Collection) -> list[Object]:
         """The objects of a collection, by namespace and name."""
@@ -212,8 +214,11 @@ class Store:
     def _mark(self, where: Collection, obj: Object, grace: int | None) -> Object:
         if "deletionTimestamp" in obj["metadata"]:
             return self._shorten(where, obj, grace)
-        marked = patches.copied(obj)
-        marked["metadata"]["deletionTimestamp"] = self._now()
+        marked, stamp = patches.copied(obj), self._now()
+        if grace is None and where.plural == "pods" and self._lingers(obj) and (now := parse_time(stamp)) is not None:
+            grace = self.pod_grace
+            stamp = format_time(now + timedelta(seconds=grace))
+        marked["metadata"]["deletionTimestamp"] = stamp
         marked["metadata"]["deletionGracePeriodSeconds"] = 0 if grace is None else grace
         return self._write(where, obj, marked)
 

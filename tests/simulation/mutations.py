@@ -1,0 +1,204 @@
+"""Bugs that `make simulate-bugs` puts into the services on purpose, each with a history that finds it.
+
+Each is a race that there has been, or a rule that a change could break. A bug that no history finds shows that the
+faults or what is asserted are too weak.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from unittest import mock
+
+from scavenger_admitter.core.lifecycle import leftover_pods
+from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
+from scavenger_admitter.core.lifecycle.observation import Asked
+from scavenger_admitter.core.lifecycle.pods import deleting
+from scavenger_kube import kinds
+from scavenger_regulator.core import scope
+
+from tests.simulation.system import situations
+from tests.simulation.system.history import FAILURES, History, simulate
+from tests.simulation.system.system import System
+
+LIFECYCLE: Final = "scavenger_admitter.core.lifecycle"
+ADMITTER: Final = "scavenger_admitter"
+ELECTION: Final = "scavenger_runtime.election"
+REGULATOR: Final = "scavenger_regulator"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """Something to be wrong.
+
+    Attributes:
+        name: what is wrong.
+        shows: the situation in which it shows.
+        instead: what stands in the place of each of these, by its path.
+    """
+
+    name: str
+    shows: type[History]
+    instead: Mapping[str, Any]
+
+    @contextlib.contextmanager
+    def put_in(self) -> Iterator[None]:
+        """The services have it."""
+        with contextlib.ExitStack() as stack:
+            for path, wrong in self.instead.items():
+                stack.enter_context(mock.patch(path, wrong))
+            yield
+
+
+def always(value: Any) -> Callable[..., Any]:
+    """A function that says the same of everything."""
+    return lambda *_, **__: value
+
+
+def soon(value: Any) -> Callable[..., Any]:
+    """The same as a coroutine."""
+
+    async def said(*_: Any, **__: Any) -> Any:
+        return value
+
+    return said
+
+
+async def decide_creation_unasked(_: Any, seen: Any) -> Any:
+    """Take what the watch shows of the pods for all there are."""
+    return confirm_creation(replace(seen, asked=Asked.PODS))
+
+
+def ended_when_told(pod: kinds.Pod, _: Any) -> bool:
+    """Take a pod that was told to stop for one that has ended."""
+    return pod.ended or deleting(pod)
+
+
+def ended_on_lost_nodes(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool:
+    """Take a pod on a node that is not ready for one that has ended."""
+    node = nodes.get(pod.spec.node_name)
+    return pod.ended or (deleting(pod) and (node is None or not node.ready))
+
+
+def surely_ended(wrong: Callable[..., bool]) -> dict[str, Any]:
+    """In all modules that ask."""
+    modules = ("leftover_pods", "checkpointed", "array.plan", "managed")
+    return {f"{LIFECYCLE}.{module}.surely_ended": wrong for module in modules}
+
+
+def cleared_with_its_job(clear: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave each pod to whoever deletes its Job."""
+
+    def wrong(pod: kinds.Pod, nodes: Any, _: str | None) -> Any:
+        owner = pod.metadata.controller
+        return clear(pod, nodes, owner.uid if owner is not None else None)
+
+    return wrong
+
+
+def high_at_once(note_high: Callable[..., Any]) -> Callable[..., Any]:
+    """Count one sample for as many as it takes."""
+
+    def wrong(state: Any, reading: Any, levels: Any, rules: Any) -> Any:
+        noted = note_high(state, reading, levels, rules)
+        return replace(noted, high={r: samples and rules.cpu_samples for r, samples in noted.high.items()})
+
+    return wrong
+
+
+BUGS: Final = (
+    Bug(
+        "a Job that a watch does not show is gone",
+        situations.UnseenJob,
+        {f"{LIFECYCLE}.confirmed._doubtful": always(False)},
+    ),
+    Bug(
+        "a Job that is Complete was left alone", situations.UnseenEnd, {f"{LIFECYCLE}.confirmed._final": always(False)}
+    ),
+    Bug(
+        "a job starts again without a look at its pods",
+        situations.UnseenPods,
+        {f"{ADMITTER}.reconciler.decide_creation": decide_creation_unasked},
+    ),
+    Bug(
+        "a new leader does not wait for its watches",
+        situations.BlindTakeover,
+        {f"{ADMITTER}.controller.caught_up": soon(None)},
+    ),
+    Bug("a pod that was told to stop has ended", situations.SilentNode, surely_ended(ended_when_told)),
+    Bug("a pod on a node that is not ready has ended", situations.SilentNode, surely_ended(ended_on_lost_nodes)),
+    Bug(
+        "pods of a Job that a finalizer holds are left to the garbage collector",
+        situations.HeldJob,
+        {f"{LIFECYCLE}.leftover_pods._clear": cleared_with_its_job(leftover_pods._clear)},
+    ),
+    Bug("a container that nobody saw end failed", situations.Rebooted, {f"{LIFECYCLE}.pods._LOST_CONTAINER": ()}),
+    Bug("a deleted pod ended by itself", situations.SlowStop, {f"{LIFECYCLE}.pods._deleted": always(None)}),
+    Bug("a disruption is a deletion", situations.Drained, {f"{LIFECYCLE}.pods._disrupted": always(None)}),
+    Bug("a signal is a failure at once", situations.PowerOff, {f"{LIFECYCLE}.termination._suspects": always([])}),
+    Bug("a lost node is no cause", situations.PowerOff, {f"{LIFECYCLE}.termination._lost": always("")}),
+    Bug(
+        "a container that ended on a lost node runs",
+        situations.PowerCut,
+        {f"{LIFECYCLE}.termination._unreported": always([])},
+    ),
+    Bug(
+        "pods keep the finalizer",
+        situations.SlowStop,
+        {f"{LIFECYCLE}.{module}.held": always(False) for module in ("leftover_pods", "array.plan")},
+    ),
+    Bug(
+        "pods of an earlier job are of the run",
+        situations.SamePlace,
+        {f"{LIFECYCLE}.lifecycle._is_older": always(False)},
+    ),
+    Bug("two replicas lead at once", situations.TwoCandidates, {f"{ELECTION}._Observed.expires": always(0.0)}),
+    Bug(
+        "a start gives its slot back never",
+        situations.ManyStarts,
+        {f"{ADMITTER}.create_limiter.CreateLimiter.release": always(None)},
+    ),
+    Bug(
+        "a create that hangs keeps its slot",
+        situations.HangingCreate,
+        {f"{ADMITTER}.create_limiter.CreateLimiter.skip_hanging": always(None)},
+    ),
+    Bug(
+        "a failed start is never tried again", situations.RefusedOnce, {f"{ADMITTER}.attempt.Attempt.waits": always(())}
+    ),
+    Bug(
+        "old figures are believed",
+        situations.OldFigures,
+        {f"{REGULATOR}.settings.RegulatorSettings.believed": property(always(3600.0))},
+    ),
+    Bug(
+        "one sample of the CPU evicts",
+        situations.OneHotSample,
+        {f"{REGULATOR}.core.scope._note_high": high_at_once(scope._note_high)},
+    ),
+)
+
+
+def found_in(bug: Bug) -> str | None:
+    """What the situation of a bug says of it; None where it does not find it."""
+    return _said(bug, 1, bug.shows)
+
+
+def found_by(bug: Bug, seeds: range) -> str | None:
+    """Seed and system of the first random history that finds a bug, and what it says; None where none does."""
+    for seed in seeds:
+        for kind in (History, System):
+            if (said := _said(bug, seed, kind)) is not None:
+                return f"seed {seed} ({kind.__name__}): {said}"
+    return None
+
+
+def _said(bug: Bug, seed: int, kind: type[History]) -> str | None:
+    try:
+        with bug.put_in():
+            simulate(seed, kind)
+    except FAILURES as error:
+        return str(error)
+    return None

@@ -1,0 +1,267 @@
+"""Histories in which one thing happens: each makes the situation in which some bug would show.
+
+A random history comes to most of them in time. These come to them at once, and are held to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_api.levels import LevelsState
+from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
+
+from tests.simulation.system.history import History, Stop, _deleting, _leads
+from tests.simulation.system.system import BY_SCHEDULER, HOT, System, _held_by_others
+from tests.unit.admitter.harness import NS, Object
+
+LATE: Final = 60.0
+"""Seconds that a pod takes to stop that takes long."""
+STAY: Final = 900.0
+"""Seconds that ordinary pods stay."""
+
+
+class Situation(History):
+    """What the admitter is put into. Jobs `a` and `b` run, on one node."""
+
+    manages: ClassVar = True
+    """Whether the admitters create the pods of Jobs."""
+    admitter_settings: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    def stand_by(self, **settings: Any) -> None:
+        self.always_managed = self.manages
+        super().stand_by(**{"managed_jobs": self.manages, **self.admitter_settings, **settings})
+
+    async def happen(self, skip: Set[int]) -> None:
+        await self.comes()
+
+    async def comes(self) -> None:
+        """Bring it about."""
+        raise NotImplementedError
+
+    def job(self, name: str) -> Object:
+        """The Job of a ScavengerJob."""
+        found = self.api.get(JOBS, NS, name)
+        assert found is not None, f"{name} has no Job"
+        return found
+
+    def stop_late(self, name: str, code: int = 143, seconds: float = LATE) -> None:
+        """Its pods will take so long to stop."""
+        for pod in self.pods(name):
+            self.trouble.stops[pod["metadata"]["uid"]] = Stop(self.clock.monotonic() + seconds, code)
+
+    async def computes(self, name: str) -> None:
+        """Until its pods run, whatever is known of that."""
+        await self.until(lambda: any(pod["spec"].get("nodeName") for pod in self.pods(name)))
+
+
+class SystemSituation(Situation, System):
+    """What the whole system is put into, on three nodes."""
+
+    def node_of(self, name: str) -> str:
+        """Where the one pod of a job runs."""
+        return str(self.pods(name)[0]["spec"]["nodeName"])
+
+
+class UnseenJob(Situation):
+    """The pods of a job are shown as they run, and its Job is not."""
+
+    async def comes(self) -> None:
+        self.api.hold_watches(JOBS, PODS)
+        self.submit("c")
+        await self.computes("c")
+        self.api.release_watches(PODS)
+        await self.pass_time(20)
+
+
+class UnseenEnd(Situation):
+    """The Job controller finds that a job is Complete, and the watch does not show that its pod was told to stop."""
+
+    manages = False
+
+    async def comes(self) -> None:
+        self.api.hold_watches(PODS)
+        self.stop_late("a", code=0, seconds=5)
+        self.take_away(self.pods("a")[0])
+        await self.pass_time(40)
+
+
+class UnseenPods(Situation):
+    """A Job is deleted whose pods the watch has never shown, and they take long to stop."""
+
+    async def comes(self) -> None:
+        self.api.hold_watches(PODS)
+        self.submit("c")
+        await self.computes("c")
+        await self.pass_time(3)
+        self.stop_late("c")
+        self.remove_job(self.job("c"))
+        await self.pass_time(LATE - 10)
+
+
+class BlindTakeover(Situation):
+    """A Job is deleted while nobody leads, and the next leader has seen neither it nor its pods, which stop late."""
+
+    async def comes(self) -> None:
+        self.api.hold_watches(JOBS, PODS)
+        self.submit("c")
+        await self.computes("c")
+        leader = next(one for one in self.replicas if _leads(one))
+        self.replicas.remove(leader)
+        await leader.kill()
+        self.stop_late("c", seconds=2 * LATE)
+        self.remove_job(self.job("c"))
+        await self.pass_time(LATE)
+
+
+class SlowStop(Situation):
+    """A pod that was told to stop takes long, and ends with 0."""
+
+    async def comes(self) -> None:
+        self.stop_late("a", code=0)
+        self.take_away(self.pods("a")[0])
+        await self.pass_time(LATE - 10)
+
+
+class PowerOff(Situation):
+    """A machine goes down. Its kubelet says first that containers were killed, and falls silent a while later."""
+
+    async def comes(self) -> None:
+        self.kill_containers("n1", reported=True)
+        await self.pass_time(40)
+        self.fall_silent("n1")
+        await self.pass_time(150, step=5)
+
+
+class PowerCut(Situation):
+    """A machine goes down, and of its containers only the ends are written, not the phases of their pods."""
+
+    async def comes(self) -> None:
+        self.kill_containers("n1", reported=False)
+        self.fall_silent("n1")
+        await self.pass_time(30)
+        assert set(self.phases().values()) == {"Interrupted"}, self.phases()
+
+
+class TwoCandidates(Situation):
+    """Nothing happens."""
+
+    async def comes(self) -> None:
+        await self.pass_time(20)
+
+
+class ManyStarts(Situation):
+    """As many jobs start, one after the other, as would take all slots if none came back."""
+
+    admitter_settings = MappingProxyType({"concurrent_starts": 2})
+
+    async def comes(self) -> None:
+        for number in range(4):
+            self.submit(f"c{number}")
+            await self.until(lambda: self.settled("Running"), limit=30)
+
+
+class HangingCreate(Situation):
+    """The creation of one Job takes for ever. Others of its namespace start all the same."""
+
+    admitter_settings = MappingProxyType({"concurrent_starts": 2, "max_starts_per_cycle": 2})
+
+    async def comes(self) -> None:
+        self.lost.add("c")
+        self.submit("c")
+        await self.pass_time(1)
+        for name in ("d", "e", "f"):
+            self.submit(name)
+        await self.until(lambda: all(self.phase(name) == "Running" for name in ("d", "e", "f")), limit=20)
+        await self.arrive("c")
+
+
+class RefusedOnce(Situation):
+    """The API server refuses one start, and nothing happens after that."""
+
+    async def comes(self) -> None:
+        await self.pass_time(90, step=5)
+        self.api.fail(500, methods={"POST"}, path="/jobs")
+        self.submit("c")
+        await self.until(lambda: self.phase("c") == "Running", limit=40)
+
+
+class SamePlace(Situation):
+    """A job is replaced while nobody leads, and the next leader, whose clock is behind, gives it the same place."""
+
+    async def comes(self) -> None:
+        for replica in self.replicas:
+            await replica.kill()
+        self.replicas.clear()
+        self.stop_late("b")
+        last = self.api.get(SCAVENGERJOBS, NS, "b")
+        assert last is not None
+        self.replace_one(last)
+        self.stand_by(skew=-LATE)
+        await self.pass_time(2 * LATE)
+
+
+class Drained(SystemSituation):
+    """The scheduler takes the node of a job for somebody else."""
+
+    async def comes(self) -> None:
+        self.disrupt(self.pods("a")[0], BY_SCHEDULER)
+        await self.pass_time(LATE)
+
+
+class Rebooted(SystemSituation):
+    """A machine starts again, and the end of a container was not seen."""
+
+    async def comes(self) -> None:
+        self.boot(self.node_of("a"))
+        await self.pass_time(LATE)
+
+
+class SilentNode(SystemSituation):
+    """A node is not ready, a pod on it was told to stop, and there is room elsewhere."""
+
+    async def comes(self) -> None:
+        self.fall_silent(self.node_of("a"))
+        self.take_away(self.pods("a")[0])
+        await self.pass_time(LATE)
+
+
+class HeldJob(SystemSituation):
+    """A Job is deleted that somebody's finalizer holds: the collector leaves its pods."""
+
+    async def comes(self) -> None:
+        self.api.edit(JOBS, NS, "a", _held_by_others)
+        self.remove_job(self.job("a"))
+        await self.pass_time(LATE)
+        left = [pod for pod in self.pods("a") if not _deleting(pod)]
+        assert not left, f"they compute for nobody: {left}"
+
+
+class OldFigures(SystemSituation):
+    """The last figures grow old."""
+
+    async def comes(self) -> None:
+        await self.pass_time(LATE)
+        self.metrics = "old"
+        await self.pass_time(3 * LATE, step=2)
+        levels = self.api.get(CONFIGMAPS, "scavenger-system", names.LEVELS_CONFIGMAP)
+        assert levels is not None
+        assert levels["data"][names.LEVELS_STATE] == LevelsState.BLIND, levels["data"]
+
+
+class OneHotSample(SystemSituation):
+    """Ordinary pods take nearly all capacity that is left. One sample of the CPU is high, and the next is not."""
+
+    async def comes(self) -> None:
+        for number in range(3):
+            self.put_ordinary(f"web-{number}", "3", STAY)
+        self.used = 0.5
+        await self.pass_time(LATE)
+        self.used = HOT
+        await self.pass_time(30, step=0.5)
+        self.used = 0.5
+        await self.pass_time(90, step=2)
+        assert not self.api.count("POST", "/eviction"), "jobs were evicted for one sample"
