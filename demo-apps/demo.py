@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -96,7 +97,10 @@ def story(stage: Stage, services: Services, *, install: bool) -> Path | None:
         demo_story.displace(stage)
         demo_story.measure(stage, services)
         demo_loop.tell(stage, sweep=demo_story.reclaim(stage))
-        saved = demo_picture.save(stage, services, PICTURE, install=install)  # while the last jobs run
+        with ThreadPoolExecutor(1) as pool:
+            interrupted = pool.submit(demo_story.interrupt, stage)
+            saved = demo_picture.save(stage, services, PICTURE, install=install)  # while the last jobs run
+            interrupted.result()
         demo_story.finish(stage)
         return saved
     except (DemoError, ApiError) as error:

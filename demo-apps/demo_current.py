@@ -21,6 +21,8 @@ from scavenger_kube.errors import ApiError
 LOADED: Final = "localhost"
 """The registry of images that were loaded into the nodes."""
 PATH_OF_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OWN_IMAGES: Final = ("counter", "snapshot")
+"""Images of the demo itself: what counts, and what saves a program without checkpoints."""
 EXAMPLE: Final = "registry.example.com"
 LARGEST: Final = 64
 """Cores. The demo fills the cluster that it is played on."""
@@ -46,6 +48,8 @@ To build them, with docker, podman or buildah:
       services/build-image.sh $service {registry}/scavenger/$service:{version}
   done
   docker build --tag {registry}/scavenger/counter:demo --file demo-apps/counter/Containerfile demo-apps/counter
+  snapshot/build.sh snapshot/scavenger-snapshot
+  docker build --tag {registry}/scavenger/snapshot:demo --file snapshot/Containerfile snapshot
 {scheduler}
 {hint}
 """
@@ -85,7 +89,8 @@ def cluster(registry: str, *, yes: bool, keep: bool) -> Iterator[tuple[Stage, Se
 def found(folder: Path, registry: str) -> Stage:
     """The cluster, and how large the parts of the story are to be on it."""
     environment = programs_on(folder, {name: program(name) for name in ("kubectl", "helm")})
-    stage = Stage(environment, real=True, measured=True, unit=0, image=f"{registry}/scavenger/counter:demo")
+    counter, snap = (f"{registry}/scavenger/{name}:demo" for name in OWN_IMAGES)
+    stage = Stage(environment, real=True, measured=True, unit=0, image=counter, snap=snap)
     offered = sum(millicores(node["status"]["allocatable"]["cpu"]) for node in stage.nodes().values())
     scheduler = OWN_SCHEDULER if minor_of(stage.get("/version")["gitVersion"]) == minor_of(KUBERNETES_VERSION) else None
     return replace(stage, measured=has_metrics(stage), unit=offered / 20, scheduler=scheduler)
@@ -150,7 +155,9 @@ def explain(stage: Stage, registry: str) -> None:
         IMAGES.format(
             images="\n".join(f"  {name}" for name in wanted),
             services=" ".join(SERVICES),
-            scheduler=OF_THE_SCHEDULER.format(image=wanted[-2]) if stage.scheduler else "",
+            scheduler=OF_THE_SCHEDULER.format(image=service_images.name_of(SCHEDULER, registry or LOADED))
+            if stage.scheduler
+            else "",
             registry=registry or LOADED,
             version=service_images.version(),
             hint=PUSH if registry else LOAD.format(example=EXAMPLE),
@@ -165,7 +172,8 @@ def explain(stage: Stage, registry: str) -> None:
 
 def needed(services: Sequence[str], registry: str) -> list[str]:
     """The images that the story takes."""
-    return [*(service_images.name_of(service, registry) for service in services), f"{registry}/scavenger/counter:demo"]
+    own = (f"{registry}/scavenger/{name}:demo" for name in OWN_IMAGES)
+    return [*(service_images.name_of(service, registry) for service in services), *own]
 
 
 def not_loaded(wanted: list[str], nodes: Mapping[str, Object]) -> list[str]:

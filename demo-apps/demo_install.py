@@ -168,7 +168,7 @@ class Processes:
 def settings_of(service: str, stage: Stage) -> Mapping[str, str]:
     """By the names of its chart."""
     if service == "admitter":
-        return ADMITTER
+        return {**ADMITTER, "snapshotImage": stage.snap} if stage.snap else ADMITTER
     if service != REGULATOR:
         return {}
     return SETTINGS if stage.measured else {**SETTINGS, "source": "requests"}

@@ -13,11 +13,11 @@ import demo_picture
 from demo_install import OWN_SCHEDULER, Charts, Processes, Services
 from demo_stage import Stage, console, programs_on, say
 from scavenger_cluster import Cluster, cgroups, service_images, stack
-from scavenger_cluster.build import CLUSTER_TOOLS, ensure_tools
+from scavenger_cluster.build import CLUSTER_TOOLS, SNAPSHOT, ensure_tools
 
 CORES: Final = 1000
 """Millicores that the node offers, whatever the machine has: the others are the control plane's."""
-TOOLS: Final = (*(tool.name for tool in CLUSTER_TOOLS if tool.name != "kwok"), "metrics-server", "helm")
+TOOLS: Final = (*(tool.name for tool in CLUSTER_TOOLS if tool.name != "kwok"), "metrics-server", "helm", SNAPSHOT.name)
 """All that the demo takes, so that it is compiled at once."""
 REGISTRY: Final = "localhost"
 
@@ -52,10 +52,17 @@ def real(found: Cluster, nodes: str, folder: Path) -> tuple[Stage, Services]:
         found.report("loading the images into the node")
         service_images.load(found)
         stack.build_images(found)
+        stack.build_snapshot_image(found)
         metrics.result()
     environment = programs_on(folder, {name: tools[name] for name in ("kubectl", "helm")}, found.kubeconfig)
     stage = Stage(
-        environment, real=True, measured=True, unit=CORES / 20, image=stack.COUNTER_IMAGE, scheduler=OWN_SCHEDULER
+        environment,
+        real=True,
+        measured=True,
+        unit=CORES / 20,
+        image=stack.COUNTER_IMAGE,
+        snap=stack.SNAPSHOT_IMAGE,
+        scheduler=OWN_SCHEDULER,
     )
     return stage, Charts(REGISTRY, pull="Never")
 

@@ -82,7 +82,8 @@ class Stage:
 
     environment: with a PATH on which kubectl, helm and kubectl-sj are, and the KUBECONFIG. real: containers run, and
     the services are in pods. measured: the metrics API has figures. unit: a twentieth of its CPU, in millicores. image:
-    of the program that counts. scheduler: of ordinary pods that need room at once.
+    of the program that counts. snap: image of what saves programs without checkpoints; empty where none runs.
+    scheduler: of ordinary pods that need room at once.
     """
 
     environment: Mapping[str, str]
@@ -90,6 +91,7 @@ class Stage:
     measured: bool
     unit: float
     image: str
+    snap: str = ""
     scheduler: str | None = None
 
     @cached_property

@@ -57,6 +57,17 @@ while True:
     time.sleep(20)
 """
 """Busy for twenty seconds, and idle for as long."""
+PLAIN: Final = """
+import time
+total = 0
+for step in range(200):
+    total += step
+    print(f"step={step}", flush=True)
+    time.sleep(0.1)
+print(f"event=complete result={total} expected={sum(range(200))} recomputed=0", flush=True)
+"""
+"""A program that writes no checkpoints."""
+PLAIN_JOB: Final = "plain"
 IDLE: Final = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(0)); time.sleep(3600)"
 
 
@@ -93,17 +104,27 @@ def prepare(stage: Stage) -> None:
 
 def submit(stage: Stage, team: str, name: str, size: Size, seconds: int, *options: str, shown: bool = True) -> None:
     """A job that counts for so many seconds, keeps its CPU busy, and saves its state on a claim of its own."""
-    words = ["kubectl", "sj", "run", name, f"--namespace={team}", f"--queue={team}", f"--image={stage.image}"]
-    words += [f"--cpu={size.cpu}m", "--memory=48Mi", "--interruption-after=20s", "--grace=5", *options]
+    words = [*run(stage, team, name), f"--cpu={size.cpu}m", "--memory=48Mi", "--interruption-after=20s", "--grace=5"]
+    words += options
     if size.pods > 1:
         words.append(f"--parallelism={size.pods}")
     if stage.real:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
-        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-        stage.apply(team, claim)
-        words += [f"--pvc={name}:/data", "--fs-group=65532"]
+        words += with_claim(stage, team, name, "10Mi")
     words += ["--", "run", f"--seconds={seconds}", f"--steps={20 * seconds * size.pods}", "--spin"]
     stage.run(*words, shown=shlex.join(words) if shown else "")
+
+
+def run(stage: Stage, team: str, name: str) -> list[str]:
+    """The beginning of each command that submits a job."""
+    return ["kubectl", "sj", "run", name, f"--namespace={team}", f"--queue={team}", f"--image={stage.image}"]
+
+
+def with_claim(stage: Stage, team: str, name: str, storage: str) -> tuple[str, ...]:
+    """Options for a job with a claim of its own, which is made here."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+    stage.apply(team, claim)
+    return f"--pvc={name}:/data", "--fs-group=65532"
 
 
 def fill(stage: Stage) -> None:
@@ -207,6 +228,35 @@ def caused(stage: Stage, cause: InterruptionReason) -> list[str]:
     return sorted(found)
 
 
+def interrupt(stage: Stage) -> None:
+    """A program that writes no checkpoints runs on snapshots, and its pod is deleted."""
+    if not stage.snap:
+        return
+    words = [*run(stage, CHEM, PLAIN_JOB), "--cpu=200m", "--memory=256Mi", "--interruption-after=30s", "--grace=20"]
+    words += [*with_claim(stage, CHEM, PLAIN_JOB, "256Mi"), f"--snapshot={PLAIN_JOB}", "--command", "--"]
+    program = ("python3", "-c", PLAIN)
+    stage.run(*words, *program, shown=f"{shlex.join(words)} python3 -c …")
+    until("a program without checkpoints computes", lambda: len(steps(stage, "Running")) > 10)
+    stage.shell("kubectl", "-n", CHEM, "delete", "pod", f"--selector={LABEL_JOB}={PLAIN_JOB}", "--wait=false")
+
+
+def steps(stage: Stage, phase: str) -> list[int]:
+    """What the pod of that program has made, as its log has it; none where the job is in another phase."""
+    if stage.status(PLAIN_JOB).get("phase") != phase or not stage.pods(CHEM, f"{LABEL_JOB}={PLAIN_JOB}"):
+        return []
+    lines = stage.run("kubectl", "sj", "logs", PLAIN_JOB, "-n", CHEM).splitlines()
+    return [int(step) for line in lines if (step := ended(line).get("step"))]
+
+
+def tell_continued(stage: Stage) -> None:
+    """Its last pod has not begun anew, as far as its log is there. DemoError where it has."""
+    made = steps(stage, "Completed")
+    if 0 in made:
+        raise DemoError(f"{PLAIN_JOB} was interrupted, and has begun anew")
+    if made:
+        say(f"{PLAIN_JOB} writes no checkpoints: a snapshot continued it in another pod at step {made[0]}", "green")
+
+
 # --- the end ---
 
 
@@ -215,6 +265,8 @@ def finish(stage: Stage) -> None:
     if not stage.real:
         complete_fake(stage)
     until("all jobs are Completed", lambda: len(stage.in_phase("Completed")) == len(stage.jobs()), 240)
+    if stage.snap:
+        tell_continued(stage)
     table = Table("job", "pods", "interrupted", "CPU-seconds useful", "lost", "steps made again", "result")
     wrong, right_ones = [], 0
     for team in (CHEM, BIO):

@@ -88,6 +88,10 @@ def test_the_settings_are_those_of_the_regulator() -> None:
     environment = demo_install.environment_of("regulator", stage(measured=False))
     assert environment["SCAVENGER_HISTORY_MIN_SAMPLES"] == "3"
     assert environment["SCAVENGER_SOURCE"] == "requests"
+    of_admitter = set(demo_install.settings_of("admitter", stage(snap="snapshot:demo")))
+    schema = json.loads((ROOT / "charts/scavenger-admitter/values.schema.json").read_text())
+    assert "snapshotImage" in of_admitter <= set(schema["properties"]["settings"]["properties"])
+    assert "snapshotImage" not in demo_install.settings_of("admitter", stage())
 
 
 def test_every_chart_is_installed_and_all_of_them_are_uninstalled() -> None:
@@ -164,7 +168,7 @@ def test_what_will_happen_and_what_it_takes_is_said(
     said = capsys.readouterr().out
     for words in ("context kind-kind", "1 node with 8 CPUs", "demo-shop, demo-chemistry, demo-biology"):
         assert words in said
-    for name in ("admitter:0.1.0", "board:0.1.0", "counter:demo"):
+    for name in ("admitter:0.1.0", "board:0.1.0", "counter:demo", "snapshot:demo"):
         assert f"{registry or 'localhost'}/scavenger/{name}\n" in said
     assert ("kind load docker-image" in said) == (not registry)
     assert ("localhost/scavenger/admitter:0.1.0," in said) is False, "the node has this one"
@@ -242,6 +246,49 @@ def test_a_job_whose_pod_was_evicted_as_it_ended_has_no_log() -> None:
     job = {"metadata": {"name": "bio-1"}, "spec": {}, "status": {"phase": "Completed"}}
     row, right = demo_story.line_of(ended("", 0), "demo-biology", job)
     assert (row[-1], right) == ("not to be seen", None)
+
+
+@dataclass(frozen=True)
+class Plain(Pretended):
+    """A cluster with the job whose program writes no checkpoints."""
+
+    phase: str = "Completed"
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        return {demo_story.PLAIN_JOB: {"phase": self.phase}}
+
+
+def plain(log: str, phase: str = "Completed", pods: int = 1) -> Plain:
+    found = {"/api/v1/namespaces/demo-chemistry/pods": items(*[pod_dict("plain-0-x")] * pods)}
+    given: dict[str, Any] = {"environment": {}, "real": True, "measured": True, "unit": 50.0, "image": IMAGE}
+    return Plain(phase=phase, objects=found, said={"kubectl sj logs plain": log}, snap="snapshot:demo", **given)
+
+
+def test_a_program_without_checkpoints_is_interrupted_when_it_computes() -> None:
+    found = plain("".join(f"step={step}\n" for step in range(11)), "Running")
+    demo_story.interrupt(found)
+    submitted, *_, deleted = found.commands[1:]
+    assert {"--snapshot=plain", "--pvc=plain:/data", "--command"} <= set(submitted)
+    assert deleted[3:6] == ("delete", "pod", "--selector=scavenger.dev/job=plain")
+    nowhere = stage()
+    demo_story.interrupt(nowhere)
+    assert not nowhere.commands, "there are no snapshots"
+
+
+@pytest.mark.parametrize(
+    ("log", "pods", "said"), [("step=23\nstep=24\n", 1, "at step 23"), ("", 1, ""), ("step=0\n", 0, "")]
+)
+def test_that_it_was_continued_is_told_from_its_log(
+    log: str, pods: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo_story.tell_continued(plain(log, pods=pods))
+    told = capsys.readouterr().out
+    assert ("writes no checkpoints" in told, said in told) == (bool(said), True)
+
+
+def test_a_program_that_has_begun_anew_fails_the_demo() -> None:
+    with pytest.raises(DemoError, match="has begun anew"):
+        demo_story.tell_continued(plain("step=0\nstep=1\n"))
 
 
 @dataclass
