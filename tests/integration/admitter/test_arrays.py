@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 
 import pytest
 from scavenger_admitter.writer import PODS_AT_ONCE
 from scavenger_api.indexes import indexes_of, parse_indexes
+from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
+from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
+from scavenger_kube.errors import ApiError, NotFound
+from scavenger_kube.resources import MERGE_PATCH
+from scavenger_testing.lives import assert_books, lives_of
 
 from .conftest import Object, Place, start_admitter
+from .test_faults import QUICK_LEASE
 from .test_managed_jobs import finish, kubectl
 
 pytestmark = pytest.mark.timeout(600)
@@ -70,34 +81,70 @@ def test_half_of_a_start_of_an_admitter_that_died(cluster: Cluster, place: Place
     assert place.status("sweep")["interruptedCount"] == 0
 
 
-def test_a_thousand_tasks_of_which_some_are_killed_at_random(cluster: Cluster, place: Place) -> None:
-    """Each is done once, by its own account, and every interruption is counted."""
-    chosen, done, killed = random.Random(7), set[str](), set[str]()
-    place.submit("sweep", cpu="100m", array={"tasks": 1000, "maxRunning": 400})
-    rounds = 0
+@pytest.fixture
+def prioritizer(cluster: Cluster) -> Iterator[None]:
+    cluster.service_start("prioritizer", environment=QUICK_LEASE, wait="readyz")
+    yield
+    cluster.service_stop("prioritizer")
+
+
+@pytest.mark.usefixtures("prioritizer")
+def test_a_thousand_tasks_killed_at_random_together_with_their_services(cluster: Cluster, place: Place) -> None:
+    """Each is done once, by its own account, and the books say what the pods did. A driver reports checkpoints."""
+    start_admitter(cluster, **QUICK_LEASE)  # another one takes over soon
+    chosen = random.Random(7)
+    done, asked = set[str](), set[str]()
+    killed = iter(sorted(chosen.sample(range(100, 900), 3)))
+    services, next_one = iter(("admitter", "prioritizer", "admitter")), next(killed)
 
     def play() -> bool:
-        nonlocal rounds
-        rounds += 1
+        nonlocal next_one
         for pod in running(place):
-            uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-            if uid in killed or uid in done:
+            uid, luck = pod["metadata"]["uid"], chosen.random()
+            if uid in asked or uid in done:
                 continue
-            if chosen.random() < 0.05:
-                killed.add(uid)
-                place.delete("pods", name)
-            elif chosen.random() < 0.7:
-                done.add(uid)
-                finish(place, pod)
-        if rounds == 3:
-            cluster.service_stop("admitter")
-            start_admitter(cluster)
+            with suppress(NotFound):  # it stopped since
+                if luck < 0.05:
+                    asked.add(uid)
+                    remove(place, pod["metadata"]["name"], evicted=luck < 0.025)
+                elif luck < 0.35:
+                    report_checkpoint(place, pod["metadata"]["name"])
+                elif luck < 0.75 and "deletionTimestamp" not in finish(place, pod)["metadata"]:
+                    done.add(uid)
+            if len(done) >= next_one:
+                cluster.service_kill(next(services))
+                next_one = next(killed, 1001)
         return place.phase("sweep") == "Completed"
 
-    place.wait("all of them", play, timeout=420)
-    status = place.status("sweep")
+    with lives_of(cluster.client, place.namespace, "sweep") as lives:
+        place.submit("sweep", cpu="100m", array={"tasks": 1000, "maxRunning": 400}, interruptionAfter="2h")
+        place.wait("all of them", play, timeout=420)
+        place.wait("no finalizer", lambda: not place.held())
+        place.wait("their ends to be shown", lambda: sum(life.done for life in lives.ended) >= 1000)
+    assert next(services, None) is None, "all three were killed"
+    status, ended = place.status("sweep"), lives.ended
     assert list(indexes_of(parse_indexes(status["array"]["completedIndexes"]))) == list(range(1000))
-    assert len(done) == 1000
-    # What the admitter that stopped was creating at that moment may be more than maxRunning, and stops again: counted.
-    assert 0 <= status["interruptedCount"] - len(killed) <= PODS_AT_ONCE
-    place.wait("no finalizer", lambda: not place.held())
+    assert Counter(int(life.task) for life in ended if life.done) == Counter(range(1000))
+    # What the admitter that was killed was creating may be more than maxRunning, and stops again: counted, too.
+    assert 0 <= sum(not life.done for life in ended) - len(asked) <= 2 * PODS_AT_ONCE
+    assert_books(status, ended, cores=0.1)
+
+
+def remove(place: Place, pod: str, *, evicted: bool) -> None:
+    """Take a pod away; one that its budget protects is not evicted. Raises NotFound."""
+    path, client = f"{place.path('pods')}/{pod}", place.cluster.client
+    try:
+        if evicted:
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+            client.request("POST", f"{path}/eviction", body)
+            return
+    except ApiError as error:
+        if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+            raise
+    client.request("DELETE", path)
+
+
+def report_checkpoint(place: Place, pod: str) -> None:
+    """What a driver writes of a program that saves its work. Raises NotFound."""
+    note = {"metadata": {"annotations": {ANNOTATION_LAST_CHECKPOINT: format_time(datetime.now(UTC))}}}
+    place.cluster.client.request("PATCH", f"{place.path('pods')}/{pod}", note, MERGE_PATCH)
