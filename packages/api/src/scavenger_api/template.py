@@ -32,20 +32,13 @@ class TemplateResources(_Part):
     limits: dict[str, Quantity] = Field(default_factory=dict)
 
 
-class TemplateVariable(_Part):
-    """An environment variable."""
-
-    name: str
-    value: str | None = None
-    value_from: Written | None = None
-
-
 class TemplateContainer(_Part):
     """A container, or an init container."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     image: str = ""
-    env: tuple[TemplateVariable, ...] = ()
+    env: tuple[Written, ...] = ()
+    """Kept as it is written as well: a template may have hundreds, and every service keeps those of all jobs."""
     env_from: tuple[Written, ...] = ()
     resources: TemplateResources = TemplateResources()
     restart_policy: str | None = None
@@ -164,7 +157,7 @@ def _references(spec: TemplateSpec) -> Iterator[tuple[str, str]]:
             yield "configmap", _needed(source, "configMap", "name")
             yield "secret", _needed(source, "secret", "name")
     for container in spec.all_containers:
-        sources = [variable.value_from for variable in container.env if variable.value_from]
+        sources = [source for variable in container.env if (source := variable.get("valueFrom"))]
         for kind, field in (("configmap", "configMap"), ("secret", "secret")):
             for source in sources:
                 yield kind, _needed(source, f"{field}KeyRef", "name")

@@ -171,7 +171,7 @@ def _policy_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
 
 def _container_problems(field: str, container: TemplateContainer) -> Iterator[Problem]:
     for index, variable in enumerate(container.env):
-        if variable.name in names.RESERVED_ENV:
+        if variable.get("name") in names.RESERVED_ENV:
             text = "the names " + ", ".join(names.RESERVED_ENV) + " are set by the admitter; choose another name"
             yield Problem(f"{field}.env[{index}].name", text)
     for side in ("requests", "limits"):
