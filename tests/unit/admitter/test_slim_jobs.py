@@ -41,6 +41,21 @@ def test_a_small_spec_is_kept_as_it_is_without_labels_and_annotations() -> None:
     assert (kept.metadata.annotations, kept.spec, size_of(kept)) == ({}, job.spec, None)
 
 
+def test_a_spec_that_has_not_changed_stays_the_same_object() -> None:
+    first = slim(b.job())
+    assert first.spec.requests, "worked out once"
+    again = b.job()
+    assert again.spec is not first.spec
+    meta = again.metadata.model_copy(update={"resource_version": "2", "labels": {"a": "b"}})
+    kept = slim(again.model_copy(update={"metadata": meta}), first)
+    assert kept.spec is first.spec
+    assert (kept.metadata.resource_version, kept.metadata.labels) == ("2", {})
+    changed = b.job(spec={"parallelism": 7})
+    assert slim(changed, first).spec is changed.spec
+    large = b.job(spec={"env": variables(100_000)})
+    assert size_of(slim(large, slim(large))) == spec_bytes(large.spec)
+
+
 def test_nothing_large_is_left_of_a_spec_that_is_too_large() -> None:
     mounts = [
         {"name": "n" * 250, "mountPath": f"/{number}" + "p" * 1000, "subPath": "s" * 1000} for number in range(60)

@@ -485,7 +485,8 @@ async def test_only_what_the_transform_leaves_is_kept(
     put(api, ["a", "b"])
     seen: list[str] = []
 
-    def without_labels(pod: Pod) -> Pod:
+    def without_labels(pod: Pod, known: Pod | None) -> Pod:
+        assert known is None, "no pod changes here"
         seen.append(pod.metadata.name)
         if pod.metadata.name == "bad":
             raise ValueError("not that one")

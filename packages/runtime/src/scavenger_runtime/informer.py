@@ -101,8 +101,8 @@ class Informer(Generic[T]):
         label_selector, field_selector: as in kubectl.
         name: in logs, metrics and probes, by default the plural; needed where there are two informers of one kind.
         indices: functions naming the values under which `by_index` finds an object.
-        transform: what is kept of an object, with its metadata's key, uid and resourceVersion; what it raises makes an
-            object malformed.
+        transform: what is kept of an object, with its metadata's key, uid and resourceVersion, from the object and what
+            is kept of the version before, if there was one; what it raises makes an object malformed.
         backoff: between tries after a failure.
     """
 
@@ -116,7 +116,7 @@ class Informer(Generic[T]):
         field_selector: str | None = None,
         name: str | None = None,
         indices: Mapping[str, IndexFunction[T]] | None = None,
-        transform: Callable[[T], T] | None = None,
+        transform: Callable[[T, T | None], T] | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
     ) -> None:
@@ -292,7 +292,7 @@ class Informer(Generic[T]):
         if self._transform is None:
             return obj
         try:
-            return self._transform(obj)
+            return self._transform(obj, self._cache.get(obj.metadata.key))
         except Exception as error:
             meta = obj.metadata
             self._report(Malformed(meta.key, meta.resource_version, f"transform: {error!r}"), unreadable)

@@ -108,7 +108,7 @@ def waited_seconds(old: Pod | None, new: Pod | None, now: datetime) -> float | N
     return max(0.0, float((now - created) // timedelta(seconds=1)))
 
 
-def without_details(pod: Pod) -> Pod:
+def without_details(pod: Pod, _known: Pod | None = None) -> Pod:
     """What is kept of a pod: a scavenger pod as it is, of an ordinary one what `pod_facts` reads, and what many of them
     have in common only once. One that has a node or has ended is not placed any more, so what that takes goes as well.
 

@@ -26,9 +26,22 @@ _ENDLESS: Final = ("command", "args", "env", "env_from", "image_pull_secrets", "
 """Fields that may be large and that admission does not read."""
 
 
-def slim(job: ScavengerJob) -> ScavengerJob:
-    """What is kept of a job: no labels, no annotations, and of a large spec a part."""
-    meta, size = job.metadata, spec_bytes(job.spec)
+def slim(job: ScavengerJob, known: ScavengerJob | None = None) -> ScavengerJob:
+    """What is kept of a job: no labels, no annotations, and of a large spec a part.
+
+    A spec that has not changed stays the object that it was, with all that was worked out from it.
+
+    Args:
+        job: as the API server has it.
+        known: what was kept of it before, if anything was.
+    """
+    meta = job.metadata
+    if known is not None and known.spec == job.spec:
+        update = {"metadata": meta.model_copy(update={"labels": {}, "annotations": {}}), "spec": known.spec}
+        kept = job.model_copy(update=update)
+        out_of_sight(kept.metadata)
+        return kept
+    size = spec_bytes(job.spec)
     large = size > KEPT_BYTES
     if not large and not meta.labels and not meta.annotations:
         return job

@@ -187,7 +187,7 @@ class Writer:
             own["preemption"] = None
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
-        return slim(ScavengerJob.model_validate_json(body))
+        return slim(ScavengerJob.model_validate_json(body), job)
 
     async def tell_unreadable(self, key: str, error: str) -> None:
         """Say of a ScavengerJob that cannot be read what is wrong with it. Raises Conflict, NotFound, ApiError."""
