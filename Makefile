@@ -39,7 +39,7 @@ demo: sync ## Tell the story on a real cluster, as a user would; CLUSTER=current
 .PHONY: demo-science
 demo-science: sync ## Water by GROMACS, from a database through a tuner, interrupted again and again; table and plot
 	$(RUN) python demo-apps/science.py --data dist/science.json
-	$(RUN) python -m docs.draw_science dist/science.json dist/science.svg
+	$(RUN) python -m docs.pictures science dist/science.json dist/science.svg
 	@echo "the plot: dist/science.svg"
 
 .PHONY: up
@@ -130,10 +130,7 @@ lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, n
 verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
-	$(RUN) python -m docs.draw_levels --check
-	$(RUN) python -m docs.draw_dashboards --check
-	$(RUN) python -m docs.draw_science --check
-	$(RUN) python -m docs.draw_gain --check
+	$(RUN) python -m docs.pictures --check
 	$(RUN) python -m tools.dashboards --check
 	$(RUN) python -m tools.reference --check
 	$(RUN) python -m tools.version --check
@@ -157,9 +154,7 @@ docs-serve: sync ## The same on http://localhost:8000, anew with each change of 
 generate: sync ## Write the generated files anew
 	$(RUN) python -m scavenger_api.crd --write manifests/crds
 	$(RUN) python tools/generate_charts.py --write
-	$(RUN) python -m docs.draw_levels
-	$(RUN) python -m docs.draw_dashboards
-	$(RUN) python -m docs.draw_science
+	$(RUN) python -m docs.pictures
 	$(RUN) python -m tools.dashboards --write
 	$(RUN) python -m tools.reference --write
 	$(RUN) ruff format $(PYTHON_SOURCES)
@@ -176,7 +171,8 @@ simulate-table: sync ## Write the table of all policies on every trace into docs
 .PHONY: gain
 gain: sync ## Measure what scavenging adds to a day, in the simulator, for the picture in README.md; TRACES=DIR
 	$(RUN) python -m bench.simulator.proof --traces "$(TRACES)" docs/gain.json
-	$(RUN) python -m docs.draw_gain
+	$(RUN) python -m docs.pictures
+	$(RUN) python -m docs.gain_table
 	BENCH_TRACE_DIR="$(TRACES)" $(RUN) python -m bench gain.harvest
 
 ##@ Release it

@@ -5,7 +5,7 @@
 
 Brings up an embedded cluster with two real nodes, a PostgreSQL and a tuner, asks for self-diffusion and density of
 water by two models, ends the pods of every job at random steps, and prints what was found beside what water is.
-`--data` keeps it for docs/draw_science.py. Exit code 0 means that all of it came about.
+`--data` keeps it for docs/pictures.py. Exit code 0 means that all of it came about.
 """
 
 from __future__ import annotations

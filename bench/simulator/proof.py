@@ -1,6 +1,6 @@
 """What scavenging adds to days of clusters: beside no scavenging, Jobs of a low priority, and youngest-first.
 
-    python -m bench.simulator.proof --traces DIR FILE                writes what docs/draw_gain.py draws
+    python -m bench.simulator.proof --traces DIR FILE                writes what docs/pictures.py draws
     python -m bench.simulator.proof --traces DIR FILE --day openb    measures one day of it anew
 
 The same ordinary pods and the same line of jobs under each policy, in the simulator; docs/simulator.md says what that

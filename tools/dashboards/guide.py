@@ -16,12 +16,10 @@ Three dashboards for Grafana; [install.md](install.md#dashboards) says how they 
 ([how](install.md#figures-of-single-jobs)). `kubectl sj why` explains one job. Events tell for which pod a job was
 interrupted.
 
-![Panels of the dashboards](dashboards.svg)
+![A day: CPU load and thresholds, cores of each queue, jobs by phase, and the CPU share of a queue](dashboards.svg)
 
-The picture shows what a real Prometheus said during the test of these dashboards (`tests/integration/dashboards`).
-Queue `lab` runs six jobs of 4 cores and one of 2 on six nodes of 8. The small one completes; the pod of one is deleted,
-and the job starts again; a regular pod takes the capacity of another; then queue `guest`, of twice the weight, gets its
-share. In the end `lab` has four jobs that run, two that are interrupted and one that never started.
+The picture shows a day in the simulator (`python -m docs.record_day`). Queue `lab` has jobs all day. Queue `guest` has
+twice the weight, and submits its jobs between 9 h and 15 h. Completed jobs are not shown.
 
 ## Where to begin
 

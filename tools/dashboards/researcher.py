@@ -34,7 +34,7 @@ def _of_jobs(figure: str) -> Query:
 RESEARCHER: Final = Dashboard(
     uid="scavenger-researcher",
     title="Scavenger / Researcher",
-    says="One queue: its line, what became of its jobs, and whether they use what they ask for. `kubectl sj why` "
+    says="One queue: its share, what became of its jobs, and whether they use what they ask for. `kubectl sj why` "
     "says it of one job.",
     of_queue=True,
     rows=(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +10,6 @@ from typing import Final
 import pytest
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
-
-from tools.dashboards.__main__ import FOLDER
 
 from .prometheus import Prometheus, running
 from .scenario import CPUS, NODES, Scenario
@@ -35,45 +30,12 @@ SETTINGS: Final = {
 }
 
 
-PICTURED: Final = (
-    ("administrator", "CPU: utilisation and levels"),
-    ("administrator", "Cores of scavenger jobs, by queue"),
-    ("researcher", "Jobs"),
-    ("researcher", "CPU share"),
-)
-"""What docs/dashboards.svg shows."""
-RECORD_MORE: Final = 8.0
-"""Seconds of what there is at the end."""
-
-
 @dataclass(frozen=True)
 class Played:
     """The scenario, which is over, and the Prometheus that has watched it."""
 
     scenario: Scenario
     prometheus: Prometheus
-
-
-def record(prometheus: Prometheus, began: float) -> None:
-    """Keep what the pictures of the documentation show, where that is asked for (docs/draw_dashboards.py)."""
-    file = os.environ.get("SCAVENGER_RECORD")
-    if not file:
-        return
-    time.sleep(RECORD_MORE)
-    ended = time.time()
-    panels = []
-    for board, title in PICTURED:
-        found = json.loads((FOLDER / f"{board}.json").read_text())["panels"]
-        (panel,) = (one for one in found if one["title"] == title)
-        series = [
-            {"name": legend, "points": points}
-            for target in panel["targets"]
-            for legend, points in prometheus.curves(target["expr"], target["legendFormat"], began, ended, queue="lab")
-        ]
-        unit = panel["fieldConfig"]["defaults"]["unit"]
-        panels.append({"board": board, "title": title, "unit": unit, "series": series})
-    written = {"seconds": round(ended - began), "panels": panels}
-    Path(file).write_text(json.dumps(written) + "\n")
 
 
 @pytest.fixture(scope="package")
@@ -90,9 +52,7 @@ def played(prometheus_program: Path, tmp_path_factory: pytest.TempPathFactory) -
             running(prometheus_program, cluster, stack.SERVICES, exporter, folder) as prometheus,
         ):
             scenario = Scenario(cluster, prometheus)
-            began = time.time()
             scenario.play()
-            record(prometheus, began)
             yield Played(scenario, prometheus)
     finally:
         cluster.down()

@@ -51,16 +51,6 @@ class Prometheus:
         answer = self._get("query", query=filled(expression, variables))
         return [(series["metric"], float(series["value"][1])) for series in answer["result"]]
 
-    def curves(
-        self, expression: str, legend: str, start: float, end: float, **variables: str
-    ) -> list[tuple[str, list[tuple[float, float]]]]:
-        """The series of a range query, a point a second: their names, and seconds since the start with values."""
-        words = {"query": filled(expression, variables), "start": str(start), "end": str(end), "step": "1"}
-        return [
-            (name(legend, series["metric"]), [(round(at - start), float(value)) for at, value in series["values"]])
-            for series in self._get("query_range", **words)["result"]
-        ]
-
     def label_values(self, query: str) -> list[str]:
         """As Grafana answers `label_values(metric, label)`."""
         metric, label = re.findall(r"label_values\((\w+), (\w+)\)", query)[0]
