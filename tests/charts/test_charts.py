@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import email.message
 import json
@@ -41,6 +42,7 @@ SERVICES: dict[str, type[ServiceSettings]] = {
 LIBRARY = ROOT / "charts" / "scavenger-library"
 UMBRELLA = ROOT / "charts" / "scavenger"
 CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY, UMBRELLA})
+BOARD_ICON = "services/board/src/scavenger_board/static/icon.svg"
 USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
 REGISTRY = "registry.example"
 AUTHORITY = "Y2VydGlmaWNhdGU="
@@ -142,6 +144,15 @@ def test_version_is_the_project_s(chart: Path) -> None:
     assert f'\nversion = "{about["version"]}"\n' in project
     assert about["appVersion"] == about["version"]
     assert {library["version"] for library in about.get("dependencies", ())} <= {about["version"]}
+
+
+@pytest.mark.parametrize("chart", [*CHARTS, UMBRELLA], ids=lambda path: path.name)
+def test_the_icon_is_the_board_s(chart: Path) -> None:
+    """Helm takes any URL, and Artifact Hub the picture out of a data URL."""
+    kind, _, icon = yaml.safe_load((chart / "Chart.yaml").read_text())["icon"].partition(",")
+
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(icon).strip() == (ROOT / BOARD_ICON).read_bytes().strip()
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
