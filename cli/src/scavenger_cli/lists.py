@@ -17,7 +17,7 @@ def job_header(*, wide: bool, namespaces: bool) -> list[str]:
     """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
     header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     if wide:
-        header += ["PODS", "TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"]
+        header += ["PODS", "TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
 
 

@@ -65,7 +65,7 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
     ]
     assert sj("list", "-A", "-o", "wide", "--status", "running", namespace=False) == [
         "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  REASON  PODS  TASKS  CPU  MEMORY  CAPACITY  "
-        "CLASS  AT-RISK  LAST-CHECKPOINT  MESSAGE",
+        "CLASS  UNSAVED  LAST-CHECKPOINT  MESSAGE",
         f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  preemptible  CPUTIME  running",
     ]
     assert sj("resume", "second") == ["scavengerjob.scavenger.dev/second resumed"]

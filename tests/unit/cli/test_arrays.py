@@ -48,7 +48,7 @@ def test_tasks(server: Server, sj: Run) -> None:
     code, out, err = sj("tasks", "sweep")
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
-    assert rows[0] == ["TASK", "STATUS", "NODE", "AGE", "RETRIES", "AT-RISK", "LAST-CHECKPOINT"]
+    assert rows[0] == ["TASK", "STATUS", "NODE", "AGE", "RETRIES", "UNSAVED", "LAST-CHECKPOINT"]
     assert [row[:3] for row in rows[1:]] == [["4", "Running", "n1"], ["7", "Starting", "<none>"]]
     assert rows[1][4] == "2"
     assert 60 <= int(rows[1][5]) < 110, "seconds: what a restart costs, and since the start"
@@ -87,7 +87,7 @@ def test_a_list_has_what_all_tasks_take_and_no_figure_of_one() -> None:
     header, cells = job_header(wide=True, namespaces=False), job_row(job, cases.NOW, wide=True, namespaces=False)
     row = dict(zip(header, cells, strict=True))
     assert (row["PODS"], row["TASKS"], row["CPU"], row["MEMORY"]) == ("30", "40/100", "60", "30Gi")
-    assert (row["AT-RISK"], row["CLASS"]) == ("", "")
+    assert (row["UNSAVED"], row["CLASS"]) == ("", "")
     assert "unsaved" not in cpu_account(job, cases.NOW)
     waiting = cases.job("sweep", array={"tasks": 100}, cpu="2")
     assert waiting.pods == 1, "what its next task asks for"

@@ -79,7 +79,7 @@ def test_the_wide_list() -> None:
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
         *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
-        *("TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"),
+        *("TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"),
     ]
     assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.8", "h", "running"]
 

@@ -40,7 +40,7 @@ def tasks(access: Access, name: JobName, no_headers: NoHeadersOption = False) ->
     facts, retries = Facts(job, access.now(), weights=access.weights), retries_of(job)
     rows = [_row(facts, pod, retries) for pod in pods_of(access, job) if not pod.ended]
     if rows:
-        header = ["TASK", "STATUS", "NODE", "AGE", "RETRIES", "AT-RISK", "LAST-CHECKPOINT"]
+        header = ["TASK", "STATUS", "NODE", "AGE", "RETRIES", "UNSAVED", "LAST-CHECKPOINT"]
         for line in columns(header, rows, headers=not no_headers):
             say(line)
     status = job.status.array
