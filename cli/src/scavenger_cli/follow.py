@@ -13,7 +13,7 @@ from scavenger_kube.blocking import Client
 from scavenger_kube.errors import Gone, TooManyRequests, Unavailable, error_for_status
 from scavenger_kube.resources import Params
 
-from scavenger_cli.objects import decode_items, raws
+from scavenger_cli.objects import decode, decode_items, raws
 
 WATCH_SECONDS: Final = 300
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
@@ -180,7 +180,7 @@ class Follower(Generic[T]):
     def _change(self, event: _Event, uid: str) -> Change[T] | None:
         if event.type == "BOOKMARK":
             return None
-        obj = msgspec.json.decode(event.object, type=self._kind)
+        obj = decode(event.object, self._kind)
         if event.type == "DELETED":
             self._known.pop(uid, None)
         else:

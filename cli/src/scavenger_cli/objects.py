@@ -5,7 +5,7 @@ Of ScavengerJobs, what services read as well is in scavenger_kube.scavenger_kind
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,7 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.main_container import main_index, unequal
-from scavenger_api.pod_sums import template_requests
+from scavenger_api.pod_sums import sides, template_requests
 from scavenger_api.reclaimed import placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
@@ -30,8 +30,9 @@ from scavenger_domain.gang import (
     safe_until,
     time_at_risk,
 )
-from scavenger_kube.kinds import Condition, Container, ObjectMeta, Struct, Toleration
-from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus
+from scavenger_domain.taints import TolerationLike
+from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
+from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
 
 PHASES: Final = tuple(Phase)
 QUEUED: Final = tuple(phase for phase in Phase if phase.queued)
@@ -64,7 +65,7 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     def main_image(self) -> str:
         """The image of the program."""
         main = self._main
-        return self.image if main is None else main.image
+        return self.image if main is None else main.image or ""
 
     @property
     def suffers(self) -> str:
@@ -72,23 +73,23 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
         main = self._main
         if main is None or self.reclaimed:
             return ""
-        found = unequal(main.resources.requests, main.resources.limits)
+        found = unequal(*sides(main.resources))
         return f"container {main.name}: {found}" if found else ""
 
     @property
-    def _main(self) -> Container | None:
+    def _main(self) -> TemplateContainer | None:
         containers = self.template.spec.containers if self.template is not None else ()
         return containers[main_index([one.name for one in containers], self.main_container)] if containers else None
 
     @property
-    def selected_nodes(self) -> dict[str, str]:
+    def selected_nodes(self) -> Mapping[str, str]:
         """Labels that a node must have."""
-        return self.node_selector if self.template is None else self.template.spec.node_selector
+        return self.node_selector if self.template is None else self.template.spec.node_selector or {}
 
     @property
-    def tolerated(self) -> tuple[Toleration, ...]:
+    def tolerated(self) -> Sequence[TolerationLike]:
         """The taints that the pods tolerate by the job's own word."""
-        return self.tolerations if self.template is None else self.template.spec.tolerations
+        return self.tolerations if self.template is None else self.template.spec.tolerations or ()
 
     @property
     def checkpoint_interval(self) -> timedelta:
@@ -269,9 +270,17 @@ class Named(Struct, frozen=True, gc=False, rename="camel"):
 T = TypeVar("T")
 
 
-def decode(body: bytes, kind: type[T]) -> T:
-    """One object of the API. Raises msgspec.DecodeError, a ValueError."""
-    return msgspec.json.decode(body, type=kind)
+def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """One object of the API. A pod template that no component can read is left out: no webhook has refused it, and the
+    admitter does not start it. Raises msgspec.DecodeError, a ValueError."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        found = msgspec.json.decode(body, type=dict[str, Any])
+        spec = found.get("spec")
+        if not isinstance(spec, dict) or spec.pop("template", None) is None:
+            raise
+        return msgspec.convert(found, kind)
 
 
 class _List(msgspec.Struct):
@@ -279,10 +288,13 @@ class _List(msgspec.Struct):
 
 
 def decode_items(body: bytes, kind: type[T]) -> list[T]:
-    """The items of a list."""
+    """The items of a list. One that cannot be read hides no other."""
     items: Any = list[kind] | None  # type: ignore[valid-type]
     shape = msgspec.defstruct("List", [("items", items, None)])
-    return list(getattr(msgspec.json.decode(body, type=shape), "items") or ())  # noqa: B009 - made at run time
+    try:
+        return list(getattr(msgspec.json.decode(body, type=shape), "items") or ())  # noqa: B009 - made at run time
+    except msgspec.ValidationError:
+        return [decode(item, kind) for item in raws(body)]
 
 
 def raws(body: bytes) -> list[msgspec.Raw]:

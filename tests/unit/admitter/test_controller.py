@@ -505,6 +505,17 @@ async def test_a_job_that_is_not_valid_fails_at_once_with_the_words() -> None:
         assert c.jobs_ever("a") == 0
 
 
+async def test_so_does_one_of_whose_template_no_pod_can_be_made() -> None:
+    async with harness() as c:
+        some = {"requests": {"cpu": "1", "memory": "1Gi"}}
+        context = {"capabilities": "none"}
+        container = {"name": "main", "image": "x", "resources": some, "securityContext": context}
+        c.submit("a", image=None, resources=None, template={"spec": {"containers": [container]}})
+        await c.until(lambda: c.phase("a") == "Failed", limit=5)
+        assert "the Job is not valid: spec.template is no pod template" in c.status("a")["message"]
+        assert c.jobs_ever("a") == 0
+
+
 async def test_a_quota_on_jobs_is_waited_for_with_a_growing_delay() -> None:
     async with harness() as c:
         c.api.fail(403, times=3, methods={"POST"}, path="/jobs", body=status_body(403, "Forbidden", QUOTA))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.placement.node_index import NodeIndex
@@ -16,8 +18,9 @@ from scavenger_admitter.core.pods_of_job import pods_of_job
 from scavenger_admitter.facts import shape_of
 from scavenger_admitter.slim_jobs import slim
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.rules.job import problems_of_its_own, warnings_of_its_own
 from scavenger_domain.pod_security import Level, breaches
-from scavenger_kube import kinds
+from scavenger_kube import kinds, scavenger_kinds
 from scavenger_testing.pod_security import violations
 
 from . import builders as b
@@ -180,6 +183,116 @@ def test_pods_of_a_gang_have_their_index_in_init_containers_as_well() -> None:
     for index, pod in enumerate(pods):
         for one in (*pod["spec"]["initContainers"], *pod["spec"]["containers"]):
             assert {"name": "JOB_COMPLETION_INDEX", "value": str(index)} in one["env"]
+
+
+def test_a_variable_without_a_name_is_left_to_the_api_server() -> None:
+    assert pod_spec(job({"containers": [container(env=[{"value": "x"}])]}))["containers"][0]["env"][-1] == {
+        "value": "x"
+    }
+
+
+# --- odd content --------------------------------------------------------------------------------------------
+
+NODE_TERM: Final = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+WHOLE: Final[Mapping[str, Any]] = {
+    **WRITTEN,
+    "containers": [
+        container(
+            env=[{"name": "A", "value": "b"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+            envFrom=[{"configMapRef": {"name": "c"}}],
+            command=["a"],
+            args=["b"],
+            securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"]}, "seccompProfile": {"type": "Localhost"}},
+            volumeMounts=[{"name": "shm", "mountPath": "/dev/shm"}],
+            ports=[{"containerPort": 80}],
+        )
+    ],
+    "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}},
+    "overhead": {"cpu": "1m"},
+    "tolerations": [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule", "tolerationSeconds": 5}],
+    "affinity": {
+        "nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [NODE_TERM]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": NODE_TERM}],
+        },
+        "podAntiAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": {"matchExpressions": []}}]},
+    },
+    "serviceAccountName": "robot",
+    "automountServiceAccountToken": True,
+    "terminationGracePeriodSeconds": 5,
+    "schedulerName": "default-scheduler",
+    "priorityClassName": "low",
+    "priority": 1,
+}
+"""A pod with all that a component reads of one."""
+JUNK: Final = (None, True, 5, 1.5, "5", [None], [5], {"x": None}, {"x": 5})
+Path = tuple[str | int, ...]
+
+
+def paths(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Of every field and every entry."""
+    entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, one in entries:
+        yield (*path, name)
+        yield from paths(one, (*path, name))
+
+
+def changed(path: Path, *junk: Any) -> dict[str, Any]:
+    """The whole pod with this in a place; without one, the place is empty."""
+    pod = deepcopy(dict(WHOLE))
+    there: Any = pod
+    for name in path[:-1]:
+        there = there[name]
+    del there[path[-1]]
+    if junk:
+        there[path[-1]] = junk[0]
+    return pod
+
+
+FIELDS = [path for path in paths(WHOLE) if isinstance(path[-1], str)]
+OF_ANY_NAME = {"env", "nodeSelector", "overhead", "requests", "limits"}
+NAMED = [path for path in FIELDS if path != ("containers",) and not OF_ANY_NAME & {*path[:-1]}]
+
+
+@pytest.mark.parametrize("path", NAMED, ids=lambda path: ".".join(map(str, path)))
+def test_a_field_that_is_null_is_absent(path: Path) -> None:
+    assert _pod_of(changed(path, None)) == _pod_of(changed(path))
+
+
+def _pod_of(pod: dict[str, Any]) -> dict[str, Any] | None:
+    """What is made of a pod, without what is empty; None where it is refused."""
+    try:
+        found: dict[str, Any] = _filled(pod_spec(job(pod), Target(only=("n1",))))
+    except ValidationError:
+        return None
+    return found
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: found for name, one in value.items() if (found := _filled(one)) not in ({}, [], "")}
+    return [_filled(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("field", sorted(WHOLE))
+def test_whatever_is_taken_can_be_read_by_every_component(field: str) -> None:
+    """Who could hide a job from one of them would have it run where others are evicted."""
+    taken = 0
+    for path in (one for one in FIELDS if one[0] == field):
+        for junk in JUNK:
+            pod = changed(path, junk)
+            try:
+                made = job(pod)
+            except ValidationError:
+                continue
+            taken += 1
+            body = msgspec.json.encode({"spec": {"template": {"spec": pod}}})
+            assert msgspec.json.decode(body, type=scavenger_kinds.ScavengerJob).spec.requests == made.spec.requests
+            shape_of(made)
+            list(problems_of_its_own(made.spec))
+            list(warnings_of_its_own(made.spec))
+            list(breaches(made.spec, Level.RESTRICTED))
+    assert taken
 
 
 # --- where it goes ------------------------------------------------------------------------------------------

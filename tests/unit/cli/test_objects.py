@@ -144,6 +144,15 @@ def test_lists() -> None:
         decode(b'{"spec": {"parallelism": "x"}}', Job)
 
 
+def test_a_template_that_nobody_can_read_hides_no_job() -> None:
+    """Where no webhook has refused it, any user may have written it."""
+    spec, status = {"queue": "night", "template": {"spec": 5}}, {"phase": "Waiting", "message": "spec.template: …"}
+    broken = {"metadata": {"name": "b"}, "spec": spec, "status": status}
+    good, bad = decode_items(msgspec.json.encode({"items": [{"metadata": {"name": "a"}}, broken]}), Job)
+    assert (good.name, bad.name, bad.spec.queue, bad.status.message) == ("a", "b", "night", "spec.template: …")
+    assert bad.spec.requests == {}
+
+
 @pytest.mark.parametrize("capacity", ["Guaranteed", "Reclaimed"])
 @pytest.mark.parametrize(
     "resources",

@@ -51,6 +51,7 @@ from scavenger_api.template import (
     keeps_state,
     main_container,
     references,
+    without_nulls,
 )
 
 MAX_ITEMS: Final = 64
@@ -346,8 +347,11 @@ class ScavengerJobSpec(Model):
 
     @cached_property
     def written_template(self) -> dict[str, Any] | None:
-        """The pod template as JSON values, as it was written; None where there is none. Not to be changed."""
-        return self.template.model_dump(mode="json", by_alias=True) if self.template is not None else None
+        """The pod template as JSON values, as it was written but for nulls; None without one. Not to be changed."""
+        if self.template is None:
+            return None
+        found: dict[str, Any] = without_nulls(self.template.model_dump(mode="json", by_alias=True))
+        return found
 
     @property
     def program(self) -> TemplateContainer | None:

@@ -75,31 +75,33 @@ def _add(sums: dict[str, int], asked: Amounts) -> None:
 # --- templates ----------------------------------------------------------------------------------------------
 
 
-class _Resources(Protocol):
+class Resources(Protocol):
+    """resources of a container, or of the whole pod; None is empty."""
+
     @property
-    def requests(self) -> Quantities: ...
+    def requests(self) -> Quantities | None: ...  # noqa: D102
     @property
-    def limits(self) -> Quantities: ...
+    def limits(self) -> Quantities | None: ...  # noqa: D102
 
 
 class _Container(Protocol):
     @property
-    def resources(self) -> _Resources: ...
+    def resources(self) -> Resources | None: ...
     @property
     def restart_policy(self) -> str | None: ...
 
 
 class _Template(Protocol):
-    """spec of a pod template, as far as it says what the pod requests."""
+    """spec of a pod template, as far as it says what the pod requests; None is empty."""
 
     @property
     def containers(self) -> Sequence[_Container]: ...
     @property
-    def init_containers(self) -> Sequence[_Container]: ...
+    def init_containers(self) -> Sequence[_Container] | None: ...
     @property
-    def overhead(self) -> Quantities: ...
+    def overhead(self) -> Quantities | None: ...
     @property
-    def resources(self) -> _Resources: ...
+    def resources(self) -> Resources | None: ...
 
 
 def template_requests(pod: _Template, of_container: Callable[[Amounts], Amounts] = dict) -> dict[str, int]:
@@ -113,15 +115,23 @@ def template_requests(pod: _Template, of_container: Callable[[Amounts], Amounts]
         QuantityError: when one of them is not a quantity.
     """
     containers = [of_container(_asked(one.resources)) for one in pod.containers]
-    init = [(of_container(_asked(one.resources)), one.restart_policy == "Always") for one in pod.init_containers]
-    return pod_total(containers, init, _whole(pod.resources, running_total(containers, init)), amounts(pod.overhead))
+    init = [(of_container(_asked(one.resources)), one.restart_policy == "Always") for one in pod.init_containers or ()]
+    whole = _whole(pod.resources, running_total(containers, init))
+    return pod_total(containers, init, whole, amounts(pod.overhead or {}))
 
 
-def _asked(resources: _Resources) -> dict[str, int]:
-    return amounts({**resources.limits, **resources.requests})
+def sides(resources: Resources | None) -> tuple[Quantities, Quantities]:
+    """The requests and the limits."""
+    return (resources and resources.requests) or {}, (resources and resources.limits) or {}
 
 
-def _whole(resources: _Resources, sums: Amounts) -> dict[str, int]:
+def _asked(resources: Resources | None) -> dict[str, int]:
+    requests, limits = sides(resources)
+    return amounts({**limits, **requests})
+
+
+def _whole(resources: Resources | None, sums: Amounts) -> dict[str, int]:
     """Pod-level requests. A limit is the request of what no container requests."""
-    limits = {name: text for name, text in resources.limits.items() if name not in sums}
-    return amounts({name: text for name, text in {**limits, **resources.requests}.items() if pod_level(name)})
+    requests, limits = sides(resources)
+    limits = {name: text for name, text in limits.items() if name not in sums}
+    return amounts({name: text for name, text in {**limits, **requests}.items() if pod_level(name)})

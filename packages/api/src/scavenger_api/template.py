@@ -6,9 +6,17 @@ Typed is what the components read of it. The rest is carried along, and the API 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar, get_origin
 
-from pydantic import ConfigDict, Field, SerializationInfo, WithJsonSchema, model_serializer
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SerializationInfo,
+    WithJsonSchema,
+    model_serializer,
+)
 
 from scavenger_api.main_container import main_index
 from scavenger_api.model import DnsLabel, Model, Quantity
@@ -17,6 +25,19 @@ AS_WRITTEN: Final = WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True
 """Has no type, so that the API server compares all of it where it asks whether the spec has changed."""
 
 Written = dict[str, Any]
+
+
+class _NullIsEmpty:
+    """Marks a field that may be null, as core/v1 has it, and is empty then."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        empty = get_origin(source) or source
+        read = AfterValidator(lambda found: empty() if found is None else found)
+        return handler.generate_schema(Annotated[source | None, read])
+
+
+T = TypeVar("T")
+Nullable = Annotated[T, _NullIsEmpty()]
 
 
 class _Part(Model):
@@ -28,21 +49,21 @@ class _Part(Model):
 class TemplateResources(_Part):
     """resources of a container, or of the whole pod."""
 
-    requests: dict[str, Quantity] = Field(default_factory=dict)
-    limits: dict[str, Quantity] = Field(default_factory=dict)
+    requests: Nullable[dict[str, Quantity]] = Field(default_factory=dict)
+    limits: Nullable[dict[str, Quantity]] = Field(default_factory=dict)
 
 
 class TemplateContainer(_Part):
     """A container, or an init container."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    image: str = ""
-    env: tuple[Written, ...] = ()
+    image: Nullable[str] = ""
+    env: Nullable[tuple[Written, ...]] = ()
     """Kept as it is written as well: a template may have hundreds, and every service keeps those of all jobs."""
-    env_from: tuple[Written, ...] = ()
-    resources: TemplateResources = TemplateResources()
+    env_from: Nullable[tuple[Written, ...]] = ()
+    resources: Nullable[TemplateResources] = TemplateResources()
     restart_policy: str | None = None
-    security_context: Written = Field(default_factory=dict)
+    security_context: Nullable[Written] = Field(default_factory=dict)
 
 
 class TemplateToleration(_Part):
@@ -58,17 +79,17 @@ class TemplateSpec(_Part):
     """spec of the template."""
 
     containers: Annotated[tuple[TemplateContainer, ...], Field(min_length=1)]
-    init_containers: tuple[TemplateContainer, ...] = ()
-    volumes: tuple[Written, ...] = ()
-    node_selector: dict[str, str] = Field(default_factory=dict)
-    tolerations: tuple[TemplateToleration, ...] = ()
-    affinity: Written = Field(default_factory=dict)
+    init_containers: Nullable[tuple[TemplateContainer, ...]] = ()
+    volumes: Nullable[tuple[Written, ...]] = ()
+    node_selector: Nullable[dict[str, str]] = Field(default_factory=dict)
+    tolerations: Nullable[tuple[TemplateToleration, ...]] = ()
+    affinity: Nullable[Written] = Field(default_factory=dict)
     service_account_name: str | None = None
     service_account: str | None = None
     """The old name of serviceAccountName."""
-    resources: TemplateResources = TemplateResources()
-    overhead: dict[str, Quantity] = Field(default_factory=dict)
-    security_context: Written = Field(default_factory=dict)
+    resources: Nullable[TemplateResources] = TemplateResources()
+    overhead: Nullable[dict[str, Quantity]] = Field(default_factory=dict)
+    security_context: Nullable[Written] = Field(default_factory=dict)
     termination_grace_period_seconds: Annotated[int | None, Field(ge=0)] = None
 
     @property
@@ -80,8 +101,8 @@ class TemplateSpec(_Part):
 class TemplateMetadata(_Part):
     """metadata of the template. Only labels and annotations go to the pods."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: Nullable[dict[str, str]] = Field(default_factory=dict)
+    annotations: Nullable[dict[str, str]] = Field(default_factory=dict)
 
 
 class PodTemplate(_Part):
@@ -98,6 +119,20 @@ class PodTemplate(_Part):
         parts = {name: part for name in self.model_fields_set if isinstance(part := getattr(self, name), _Part)}
         how: Any = {"mode": info.mode, "by_alias": info.by_alias, "exclude_unset": True}
         return {**(self.model_extra or {}), **{name: part.model_dump(**how) for name, part in parts.items()}}
+
+
+_OF_ANY_NAME: Final = frozenset(
+    {"annotations", "env", "labels", "limits", "matchLabels", "nodeSelector", "overhead", "requests"}
+)
+"""Fields in which null is a value, or the API server's business alone."""
+
+
+def without_nulls(value: Any) -> Any:
+    """What is written in a template, without fields that are null: core/v1 takes them for absent."""
+    if isinstance(value, dict):
+        there = ((name, one) for name, one in value.items() if one is not None)
+        return {name: one if name in _OF_ANY_NAME else without_nulls(one) for name, one in there}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def main_container(spec: TemplateSpec, name: DnsLabel | None) -> TemplateContainer:

@@ -39,9 +39,9 @@ def requirements_of(term: Mapping[str, Any]) -> Term:
     """The conditions of a node selector term, or of a label selector."""
     found = []
     for kind in ("matchExpressions", "matchFields"):
-        for one in term.get(kind) or ():
+        for one in _list(term, kind):
             if isinstance(one, Mapping):
-                values = tuple(str(value) for value in one.get("values") or ())
+                values = tuple(str(value) for value in _list(one, "values"))
                 found.append((str(one.get("key", "")), str(one.get("operator", "")), values))
     return tuple(found)
 
@@ -77,3 +77,8 @@ def at(value: Any, name: str) -> Mapping[str, Any]:
     """The object in a field; empty where there is none."""
     found = value.get(name) if isinstance(value, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
+    found = value.get(name)
+    return found if isinstance(found, list) else []

@@ -14,13 +14,52 @@ from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
 from scavenger_api.states import Capacity, earned_count
 
-from scavenger_kube.kinds import Condition, ObjectMeta, PodSpec, Resources, Struct
+from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
+
+# Of a template only fields that the contract types as well (`scavenger_api.template`): the API server types none of
+# them, and one field of another type hides the whole job from whoever reads it. Null stands for absent.
+
+
+class TemplateResources(Struct, frozen=True, gc=False, rename="camel"):
+    """resources of a container of a template, or of the whole pod."""
+
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class TemplateContainer(Struct, frozen=True, gc=False, rename="camel"):
+    """A container or init container of a template."""
+
+    name: str = ""
+    image: str | None = None
+    resources: TemplateResources | None = None
+    restart_policy: str | None = None
+
+
+class TemplateToleration(Struct, frozen=True, gc=False, rename="camel"):
+    """A toleration of a template."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class TemplateSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a template."""
+
+    containers: tuple[TemplateContainer, ...] = ()
+    init_containers: tuple[TemplateContainer, ...] | None = None
+    overhead: dict[str, str | int | float] | None = None
+    resources: TemplateResources | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: tuple[TemplateToleration, ...] | None = None
 
 
 class PodTemplate(Struct, frozen=True, gc=False, rename="camel"):
     """spec.template: a core/v1 pod template."""
 
-    spec: PodSpec = PodSpec()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class ArraySpec(Struct, frozen=True, gc=False, rename="camel"):

@@ -230,19 +230,27 @@ class Writer:
         return made
 
     def _manifest(self, job: ScavengerJob, action: CreateJob, target: Target, *, managed: bool) -> dict[str, Any]:
-        return job_manifest(
-            job,
-            restarts=action.restarts,
-            run=action.run,
-            max_grace_seconds=self._max_grace_seconds,
-            level=action.level,
-            token=action.token,
-            user=action.user,
-            target=target,
-            managed=managed,
-            burstable=self._burstable,
-            snapshot_image=self._snapshot_image,
-        )
+        """The Job. Raises ApiError, as the API server would, where a field of the template has another type than in
+        core/v1: the schema of ScavengerJobs leaves those to their users."""
+        try:
+            return job_manifest(
+                job,
+                restarts=action.restarts,
+                run=action.run,
+                max_grace_seconds=self._max_grace_seconds,
+                level=action.level,
+                token=action.token,
+                user=action.user,
+                target=target,
+                managed=managed,
+                burstable=self._burstable,
+                snapshot_image=self._snapshot_image,
+            )
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if job.spec.template is None:
+                raise
+            said = f"spec.template is no pod template of core/v1: {error}"
+            raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", said) from error
 
     async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:
         """The first pod of a run as the API server would have it, by a dry run: admission changes it, and nothing is

@@ -46,7 +46,7 @@ OVERRIDDEN: Final = {
 def overridden(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Fields that say something else than their pods will have, and what becomes of them."""
     for name, value in OVERRIDDEN.items():
-        if name in pod and pod[name] not in (value, "default-scheduler"):
+        if pod.get(name) not in (None, value, "default-scheduler"):
             yield name, f"the admitter sets {value}" if value else "the admitter leaves it out"
 
 
@@ -77,7 +77,7 @@ def start_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     if spec.template is None:
         return
     for name, text in REFUSED.items():
-        if name in (spec.template.spec.model_extra or {}):
+        if (spec.template.spec.model_extra or {}).get(name) is not None:
             yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
     for resource in _missing_resources(spec):
         example = {"cpu": "500m", "memory": "1Gi"}[resource]

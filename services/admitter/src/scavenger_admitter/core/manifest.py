@@ -306,10 +306,10 @@ def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
 def _container(
     spec: ScavengerJobSpec, written: dict[str, Any], env: tuple[dict[str, Any], ...], level: Level
 ) -> dict[str, Any]:
-    own = {variable["name"] for variable in env}
+    own = [variable["name"] for variable in env]
     return {
         **written,
-        "env": [*env, *(variable for variable in written.get("env", ()) if variable["name"] not in own)],
+        "env": [*env, *(variable for variable in written.get("env", ()) if variable.get("name") not in own)],
         **_given(
             resources=_placed(spec, written.get("resources", {})),
             securityContext=_security_context(written.get("securityContext", {}), spec, level),
