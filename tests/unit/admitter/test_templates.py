@@ -191,6 +191,28 @@ def test_a_variable_without_a_name_is_left_to_the_api_server() -> None:
     }
 
 
+def test_no_container_starts_again_in_its_pod() -> None:
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]
+    init = [
+        container("proxy", restartPolicy="Always", restartPolicyRules=rules),
+        container("a", restartPolicy="OnFailure"),
+    ]
+    made = job({"containers": [container(restartPolicy="Always", restartPolicyRules=rules)], "initContainers": init})
+    found = pod_spec(made)
+    assert [one.get("restartPolicy") for one in (*found["initContainers"], *found["containers"])] == [
+        "Always",
+        None,
+        None,
+    ]
+    assert not any("restartPolicyRules" in one for one in (*found["initContainers"], *found["containers"]))
+    assert [text.partition(": ")[0] for text in warnings_of_its_own(made.spec)] == [
+        "spec.template.spec.initContainers[0].restartPolicyRules",
+        "spec.template.spec.initContainers[1].restartPolicy",
+        "spec.template.spec.containers[0].restartPolicy",
+        "spec.template.spec.containers[0].restartPolicyRules",
+    ]
+
+
 # --- odd content --------------------------------------------------------------------------------------------
 
 NODE_TERM: Final = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}

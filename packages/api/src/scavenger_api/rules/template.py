@@ -50,6 +50,19 @@ def overridden(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, f"the admitter sets {value}" if value else "the admitter leaves it out"
 
 
+def restarts(kind: str, container: Mapping[str, Any]) -> list[str]:
+    """Fields by which a container starts again in its pod, as Kubernetes 1.35 and later let it. The admitter leaves
+    them out: nobody would count the retry, and what has ended would still run.
+
+    Args:
+        kind: initContainers, of which one may run beside the others all the time, or containers.
+        container: as it is written.
+    """
+    beside = kind == "initContainers" and container.get("restartPolicy") == "Always"
+    fields = ("restartPolicyRules",) if beside else ("restartPolicy", "restartPolicyRules")
+    return [name for name in fields if container.get(name) not in (None, "Never")]
+
+
 def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """What is wrong with the template of a job, or with its absence."""
     template = spec.template
@@ -113,6 +126,13 @@ def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
     written = spec.template.spec.model_extra or {}
     for name, becomes in overridden(written):
         yield warning(f"{WHERE}.spec.{name}: {becomes}")
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate((spec.written_template or {})["spec"].get(kind, ())):
+            for name in restarts(kind, container):
+                field = f"{WHERE}.spec.{kind}[{index}].{name}"
+                yield warning(
+                    f"{field}: the admitter leaves it out; spec.backoffLimit says how often a job starts again"
+                )
     if spec.capacity is Capacity.GUARANTEED:
         main = main_container(spec.template.spec, spec.main_container)
         if text := unequal(main.resources.requests, main.resources.limits):

@@ -12,7 +12,7 @@ from scavenger_api.podspec import VolumeMount
 from scavenger_api.quantity import amount, amounts
 from scavenger_api.reclaimed import RECLAIMED, asked_for, placed_by
 from scavenger_api.requirements import ResourceRequirements
-from scavenger_api.rules.template import OVERRIDDEN
+from scavenger_api.rules.template import OVERRIDDEN, restarts
 from scavenger_api.template import TemplateMetadata
 from scavenger_domain.node_affinity import REQUIRED
 from scavenger_domain.pod_security import Level
@@ -243,7 +243,7 @@ def _pod_spec(
         # Jobs run whatever image a user chose. Which accounts they may act as, the administrator says on the namespace.
         "automountServiceAccountToken": token and written.get("automountServiceAccountToken", True),
         **{
-            kind: [_container(spec, container, env, level) for container in written[kind]]
+            kind: [_container(spec, _ending_once(kind, container), env, level) for container in written[kind]]
             for kind in ("initContainers", "containers")
             if written.get(kind)
         },
@@ -301,6 +301,11 @@ def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
     """Requests are limits in the short form."""
     asked = resources.effective()
     return {"requests": dict(asked), "limits": dict(asked)}
+
+
+def _ending_once(kind: str, written: dict[str, Any]) -> dict[str, Any]:
+    again = restarts(kind, written)
+    return {name: value for name, value in written.items() if name not in again}
 
 
 def _container(
