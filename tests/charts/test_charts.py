@@ -1051,8 +1051,9 @@ def test_pre_delete_waits_for_the_last_pod(program: dict[str, Any]) -> None:
 
 def test_pre_delete_deletes_by_name_in_all_namespaces(program: dict[str, Any]) -> None:
     found = {"items": [{"metadata": {"namespace": "a"}}, {"metadata": {"namespace": "b"}}]}
-    api = Api({"GET /apis/policy/v1/poddisruptionbudgets?fieldSelector=metadata.name=x": [found]})
-    program["delete"]("/apis/policy/v1/poddisruptionbudgets", "x", request=api)
+    query = "fieldSelector=metadata.name=x&labelSelector=app.kubernetes.io/managed-by=scavenger-prioritizer"
+    api = Api({f"GET /apis/policy/v1/poddisruptionbudgets?{query}": [found]})
+    program["delete"]("scavenger-prioritizer", "/apis/policy/v1/poddisruptionbudgets", "x", request=api)
 
     assert api.asked[1:] == [
         f"DELETE /apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/x" for namespace in "ab"
@@ -1062,7 +1063,7 @@ def test_pre_delete_deletes_by_name_in_all_namespaces(program: dict[str, Any]) -
 def test_pre_delete_deletes_what_is_there_in_one_namespace(program: dict[str, Any]) -> None:
     gone = "DELETE /api/v1/namespaces/ns/configmaps/b"
     api = Api({gone: [None]})
-    program["delete"]("/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
+    program["delete"]("scavenger-regulator", "/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
 
     assert api.asked == ["DELETE /api/v1/namespaces/ns/configmaps/a", gone]
 

@@ -3,8 +3,8 @@
     pre_delete.py NAMESPACE DEPLOYMENT [COLLECTION NAME...] [-- RESOURCE...]
 
 Scales the Deployment to 0 and waits until its last pod has ended; then deletes the objects of these names, from the
-collection's namespace or from all, and takes these extended resources off the nodes. Runs in the service's own image,
-under its own account: the standard library is all there is to rely on.
+collection's namespace, or from all of them where a label says that it manages them, and takes these extended resources
+off the nodes. Runs in the service's own image, under its own account: the standard library is all there is to rely on.
 """
 
 import json
@@ -58,14 +58,15 @@ def running(pod):
     return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
 
 
-def delete(collection, *names, request=request):
-    """Delete the objects of a collection that have one of these names, whichever namespace they are in."""
+def delete(manager, collection, *names, request=request):
+    """Delete the objects of a collection that have one of these names; in all namespaces those of this manager."""
     for name in names:
         if "/namespaces/" in collection:
             remove(f"{collection}/{name}", request)
             continue
         root, _, plural = collection.rpartition("/")
-        for item in request("GET", f"{collection}?fieldSelector=metadata.name={name}")["items"]:
+        query = f"fieldSelector=metadata.name={name}&labelSelector=app.kubernetes.io/managed-by={manager}"
+        for item in request("GET", f"{collection}?{query}")["items"]:
             remove(f"{root}/namespaces/{item['metadata']['namespace']}/{plural}/{name}", request)
 
 
@@ -108,7 +109,7 @@ def main(words):
     cut = words.index("--") if "--" in words else len(words)
     stop(*words[:2])
     if cut > 2:
-        delete(*words[2:cut])
+        delete(*words[1:cut])
     if words[cut + 1 :]:
         withdraw(*words[cut + 1 :])
 

@@ -12,6 +12,7 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.times import parse_time
 from scavenger_domain.ailments import (
     Ailment,
+    foreign_budgets,
     no_measurement,
     some,
     stale_budgets,
@@ -44,6 +45,7 @@ class Cluster:
         now: the moment.
         leases: of the services.
         budgets: namespaces with a PodDisruptionBudget of the prioritizer.
+        foreign_budgets: namespaces with one of its name that is somebody else's.
         job_pods: pods of scavenger jobs, ended ones as well.
         pods: all pods that have not ended.
         nodes: all nodes.
@@ -61,6 +63,7 @@ class Cluster:
     now: datetime
     leases: Sequence[Lease] | None = None
     budgets: Sequence[str] | None = None
+    foreign_budgets: Sequence[str] = ()
     job_pods: Sequence[Pod] | None = None
     pods: Sequence[Pod] | None = None
     nodes: Sequence[Node] | None = None
@@ -80,6 +83,7 @@ def examine(cluster: Cluster) -> list[Ailment]:
     return [
         *_silent(cluster),
         *_stale_budgets(cluster),
+        *foreign_budgets(cluster.foreign_budgets),
         *_stale_finalizers(cluster),
         *_autoscaler(cluster),
         *_keep_scale_down_off(cluster),

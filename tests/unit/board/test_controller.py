@@ -74,7 +74,9 @@ async def test_what_is_in_the_cluster_is_in_the_picture_and_what_goes_leaves_it(
 
 async def test_budgets_and_finalizers_that_nobody_takes_off(api: FakeApi) -> None:
     for name in (names.DISRUPTION_BUDGET, "of-somebody-else"):
-        api.put(PODDISRUPTIONBUDGETS, {"metadata": {"name": name, "namespace": "lab"}})
+        labels = {names.LABEL_MANAGED_BY: names.PRIORITIZER}
+        api.put(PODDISRUPTIONBUDGETS, {"metadata": {"name": name, "namespace": "lab", "labels": labels}})
+    api.put(PODDISRUPTIONBUDGETS, {"metadata": {"name": names.DISRUPTION_BUDGET, "namespace": "theirs"}})
     deleted: dict[str, Any] = {"deleted": "2026-01-05T07:00:00Z", "finalizers": [names.FINALIZER], "namespace": "lab"}
     api.put(PODS, pod_dict("ended", phase="Failed", labels={names.LABEL_JOB: "a"}, **deleted))
     api.put(PODS, pod_dict("running", phase="Running", labels={names.LABEL_JOB: "b"}, **deleted))
@@ -83,10 +85,14 @@ async def test_budgets_and_finalizers_that_nobody_takes_off(api: FakeApi) -> Non
         found = (await view.picture()).findings
         assert [(one.name, "lab/ended" in one.text) for one in found] == [
             ("StaleBudgets", False),
+            ("BudgetNameTaken", False),
             ("StaleFinalizers", True),
         ]
-        assert "running" not in found[1].text
-        api.remove(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
+        assert "theirs" not in found[0].text
+        assert "in theirs are not" in found[1].text
+        assert "running" not in found[2].text
+        for namespace in ("lab", "theirs"):
+            api.remove(PODDISRUPTIONBUDGETS, namespace, names.DISRUPTION_BUDGET)
         api.remove(PODS, "lab", "ended")
         await eventually(lambda: not view.snapshot().budgets and not view.snapshot().held)
         assert (await view.picture()).findings == []

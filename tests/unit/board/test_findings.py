@@ -40,6 +40,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("budgets that are looked after", {"leases": leases(), "budgets": ["lab"]}, []),
     ("a prioritizer that is silent", {"leases": leases(prioritizer=90), "budgets": ["lab"]}, ["StaleBudgets"]),
     ("a prioritizer that was removed", {"budgets": ["lab"]}, ["StaleBudgets"]),
+    ("a budget of somebody else", {"foreign_budgets": ["lab"]}, ["BudgetNameTaken"]),
     ("a silent prioritizer without budgets", {"leases": leases(prioritizer=90)}, []),
     ("a finalizer that is about to go", {"leases": leases(), "held": ["lab/p"]}, []),
     ("an admitter that is silent", {"leases": leases(admitter=90), "held": ["lab/p"]}, ["StaleFinalizers"]),

@@ -48,6 +48,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("nobody holds the Lease", {"leases": [lease("scavenger-admitter", holder="")]}, ["ServiceAway"]),
     ("stale budgets", {"leases": leases(prioritizer=90), "budgets": ["lab"]}, ["ServiceAway", "StaleBudgets"]),
     ("budgets of a prioritizer that was removed", {"leases": [], "budgets": ["lab"]}, ["StaleBudgets"]),
+    ("a budget of somebody else", {"leases": leases(), "foreign_budgets": ["lab"]}, ["BudgetNameTaken"]),
     ("budgets, and Leases may not be read", {"leases": None, "budgets": ["lab"]}, []),
     ("stale finalizers", {"leases": leases(admitter=90), "job_pods": [held()]}, ["ServiceAway", "StaleFinalizers"]),
     ("a pod that still runs", {"leases": leases(admitter=90), "job_pods": [held(phase="Running")]}, ["ServiceAway"]),
@@ -165,8 +166,11 @@ def _answers(server: Server) -> None:
         "/apis/apps/v1/namespaces/scavenger-system/deployments",
     ):
         server.on(path, empty)
-    meta = {"name": names.DISRUPTION_BUDGET, "namespace": "lab"}
-    server.on("/apis/policy/v1/poddisruptionbudgets", listed({"metadata": meta}))
+    meta = {"name": names.DISRUPTION_BUDGET, "labels": {names.LABEL_MANAGED_BY: names.PRIORITIZER}}
+    budgets = listed(
+        {"metadata": {**meta, "namespace": "lab"}}, {"metadata": {**meta, "namespace": "theirs", "labels": {}}}
+    )
+    server.on("/apis/policy/v1/poddisruptionbudgets", budgets)
     server.on("/apis/scheduling.k8s.io/v1/priorityclasses", Answer(403, status(403, "Forbidden", "no")))
     for missing in (
         "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config",
@@ -185,7 +189,8 @@ def test_the_command(server: Server, sj: Run) -> None:
     assert "not permitted to read priority classes" in err
     code, out, _ = sj("doctor", "-o", "json")
     data = json.loads(out)
-    assert [one["name"] for one in data["ailments"]] == ["StaleBudgets"]
+    assert [one["name"] for one in data["ailments"]] == ["StaleBudgets", "BudgetNameTaken"]
+    assert ["theirs" in one["text"] for one in data["ailments"]] == [False, True]
     assert data["notPermitted"] == ["priority classes"]
 
 
@@ -208,6 +213,7 @@ def test_the_command_reads_settings_and_kueue(server: Server, sj: Run) -> None:
     assert (code, err) == (0, "")
     assert [one["name"] for one in json.loads(out)["ailments"]] == [
         "StaleBudgets",
+        "BudgetNameTaken",
         "KeepScaleDownOff",
         "KueueManagesJobs",
     ]

@@ -72,7 +72,7 @@ def snapshot(
     percentage: float | None = 50,
     *,
     cordoned: Iterable[str] = (),
-    budgets: Mapping[str, bool] | None = None,
+    budgets: Mapping[str, bool | None] | None = None,
     rules: Rules = NO_STARTUP,
     now: int = NOW,
 ) -> Snapshot:
@@ -103,7 +103,7 @@ def carried_out(plan: ClassPlan, before: Snapshot) -> Snapshot:
         gone = status.class_ is None
         jobs[status.job.uid] = alter(status.job, class_=status.class_ or "", written=None if gone else status.priority)
     gangs = tuple(Gang(jobs.get(g.job.uid, g.job), tuple(pods.get(p.uid, p) for p in g.pods)) for g in before.gangs)
-    budgets = {n: ok for n, ok in (before.budgets or {}).items() if n not in plan.budgets_surplus}
+    budgets = {n: ok for n, ok in before.budgets.items() if n not in plan.budgets_surplus}
     budgets |= dict.fromkeys(plan.budgets_needed, True)
     return replace(before, gangs=gangs, budgets=budgets)
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from scavenger_api import names
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
@@ -488,6 +489,29 @@ async def test_a_budget_of_somebody_else_is_left_alone() -> None:
         c.add_job("j", 10)
         await c.one_pass()
         assert c.budgets() == {"lab"}
+
+
+async def test_nor_is_one_touched_that_has_the_name_of_ours() -> None:
+    async with cluster() as c:
+        c.publish(0)
+        c.add_job("j", 10)
+        mine = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+        meta = {"name": names.DISRUPTION_BUDGET, "namespace": "lab", "labels": {"app": "web"}}
+        with structlog.testing.capture_logs() as logged:
+            c.api.put(PODDISRUPTIONBUDGETS, {"metadata": meta, "spec": mine})
+            await c.one_pass()
+        assert [line["namespace"] for line in logged if "somebody else" in line["event"]] == ["lab"]
+        c.api.remove(PODS, "lab", "j-run-0")
+        await c.one_pass()
+        found = c.api.get(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
+        assert found is not None
+        assert (found["spec"], found["metadata"]["labels"]) == (mine, {"app": "web"})
+        c.api.remove(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
+        c.add_job("k", 10)
+        await c.one_pass()
+        found = c.api.get(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
+        assert found is not None
+        assert found["spec"] == BUDGET_SPEC
 
 
 async def test_the_class_leaves_the_status_with_the_run() -> None:

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scavenger_api import names
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_api.weights import DEFAULT_WEIGHTS
 from scavenger_domain.gang import MICROSECONDS
 from scavenger_domain.requests import computing_requests
-from scavenger_kube.kinds import Node, Pod
+from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import PodDisruptionBudget
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.core.snapshot import Share, Source
@@ -320,14 +321,15 @@ def test_cordoned(body: dict[str, Any], expected: bool) -> None:
 
 def test_the_budget() -> None:
     def budget(**spec: Any) -> PodDisruptionBudget:
-        return PodDisruptionBudget(spec={**BUDGET_SPEC, **spec})
+        meta = ObjectMeta(labels={names.LABEL_MANAGED_BY: names.PRIORITIZER})
+        return PodDisruptionBudget(metadata=meta, spec={**BUDGET_SPEC, **spec})
 
     assert isinstance(MIN_AVAILABLE, int)
     assert budget_is_right(budget())
     assert budget_is_right(budget(unhealthyPodEvictionPolicy="IfHealthyBudget"))
-    assert not budget_is_right(budget(minAvailable=1))
-    assert not budget_is_right(budget(selector={}))
-    assert not budget_is_right(PodDisruptionBudget())
+    assert budget_is_right(budget(minAvailable=1)) is False
+    assert budget_is_right(budget(selector={})) is False
+    assert budget_is_right(PodDisruptionBudget(spec={**BUDGET_SPEC})) is None, "somebody else's"
 
 
 FRESH = {

@@ -567,11 +567,13 @@ def test_without_budgets_the_label_alone_protects() -> None:
         ({"lab": True}, 100, (), ()),
         ({"lab": False}, 100, (), ("lab",)),
         ({"elsewhere": True}, 0, ("lab",), ()),
+        ({"lab": None}, 0, (), ()),
+        ({"lab": None}, 100, (), ()),
         ({}, 100, (), ()),
     ],
 )
 def test_budgets(
-    present: dict[str, bool], percentage: float, needed: tuple[str, ...], surplus: tuple[str, ...]
+    present: dict[str, bool | None], percentage: float, needed: tuple[str, ...], surplus: tuple[str, ...]
 ) -> None:
     plan = plan_classes(snapshot([gang("j")], percentage, budgets=present))
     assert (plan.budgets_needed, plan.budgets_surplus) == (needed, surplus)

@@ -30,8 +30,8 @@ class Cluster:
         spec = {"holderIdentity": "a", "renewTime": self.clock.now().isoformat()}
         self.api.put(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": spec})
 
-    def budget(self, namespace: str, name: str = names.DISRUPTION_BUDGET) -> None:
-        meta = {"name": name, "namespace": namespace}
+    def budget(self, namespace: str, name: str = names.DISRUPTION_BUDGET, *, by: str = names.PRIORITIZER) -> None:
+        meta = {"name": name, "namespace": namespace, "labels": {names.LABEL_MANAGED_BY: by}}
         of = PODDISRUPTIONBUDGETS
         self.api.put(of, {"apiVersion": of.api_version, "kind": of.kind, "metadata": meta, "spec": {}})
 
@@ -74,11 +74,12 @@ async def test_budgets_go_a_minute_after_the_last_renewal() -> None:
         c.budget("lab")
         c.budget("team-a")
         c.budget("lab", "of-somebody-else")
+        c.budget("theirs", by="Helm")
         async with running(stale_budgets(c.api.client(), c.clock, SYSTEM)):
             await c.wait(200, lambda: c.renew(names.PRIORITIZER))
-            assert len(c.budgets()) == 3
+            assert len(c.budgets()) == 4
             await c.wait(100)
-            assert c.budgets() == {("lab", "of-somebody-else")}
+            assert c.budgets() == {("lab", "of-somebody-else"), ("theirs", names.DISRUPTION_BUDGET)}
 
 
 async def test_budgets_stay_where_there_is_no_lease() -> None:

@@ -93,7 +93,8 @@ def _read(access: Access, reader: Reader) -> Any:
     return Cluster(
         now,
         leases=items("leases", leases, resources.Lease),
-        budgets=None if budgets is None else [one.metadata.namespace for one in budgets],
+        budgets=None if budgets is None else [one.metadata.namespace for one in budgets if one.ours],
+        foreign_budgets=[one.metadata.namespace for one in budgets or () if not one.ours],
         job_pods=items("pods of jobs", paths.PODS, Pod, {"labelSelector": names.LABEL_JOB}),
         pods=reader.pods(),
         nodes=items("nodes", paths.NODES, Node),

@@ -87,6 +87,7 @@ RESOURCE_RECLAIMED_MEMORY: Final = f"{GROUP}/reclaimed-memory"
 
 # The one PodDisruptionBudget of a namespace, over its non-preemptible scavenger pods.
 DISRUPTION_BUDGET: Final = "scavenger-non-preemptible"
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 # --- service accounts, which are also the field managers ---
 ADMITTER: Final = "scavenger-admitter"

@@ -40,6 +40,21 @@ def stale_budgets(namespaces: Collection[str], *, led: bool) -> Iterator[Ailment
         )
 
 
+def foreign_budgets(namespaces: Collection[str]) -> Iterator[Ailment]:
+    """PodDisruptionBudgets that keep the prioritizer from making its own.
+
+    Args:
+        namespaces: where one that is not the prioritizer's has its name.
+    """
+    if namespaces:
+        yield Ailment(
+            "BudgetNameTaken",
+            f"PodDisruptionBudgets {names.DISRUPTION_BUDGET} in {some(namespaces)} are not the prioritizer's, which "
+            "leaves them alone: evictions and the unmodified kube-scheduler do not spare non-preemptible jobs there",
+            "create them under another name, and delete those",
+        )
+
+
 def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
     """Finalizers that nobody takes off.
 

@@ -54,6 +54,11 @@ class PodDisruptionBudget(kinds.Struct, frozen=True, gc=False, rename="camel"):
     metadata: kinds.ObjectMeta = kinds.ObjectMeta()
     spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
 
+    @property
+    def ours(self) -> bool:
+        """Whether the prioritizer made it. A user may have one of the same name."""
+        return self.metadata.labels.get(names.LABEL_MANAGED_BY) == names.PRIORITIZER
+
 
 class VolumeClaimSpec(kinds.Struct, frozen=True, gc=False, rename="camel"):
     """spec of a PersistentVolumeClaim: its volume, and what one is made by."""

@@ -108,7 +108,10 @@ def stale_finalizers(client: ApiClient, clock: Clock, namespace: str, pods: Call
 
 async def remove_budgets(client: ApiClient) -> int:
     """Delete the budgets of the prioritizer in all namespaces. Returns how many. Raises ApiError."""
-    params: Params = {"fieldSelector": f"metadata.name={names.DISRUPTION_BUDGET}"}
+    params: Params = {
+        "fieldSelector": f"metadata.name={names.DISRUPTION_BUDGET}",
+        "labelSelector": f"{names.LABEL_MANAGED_BY}={names.PRIORITIZER}",
+    }
     found = msgspec.json.decode(await client.request("GET", PODDISRUPTIONBUDGETS.path(), params=params), type=_List)
     for meta in (item.metadata for item in found.items):
         with contextlib.suppress(Conflict):

@@ -140,7 +140,7 @@ class BoardView:
         self._queues: dict[str, QueueFacts] = {}
         self._events: dict[str, EventFacts] = {}
         self._leases: dict[str, datetime | None] = {}
-        self._budgets: dict[str, str] = {}
+        self._budgets: dict[str, tuple[str, bool]] = {}
         self._held: dict[str, str] = {}
         self._used: dict[str, Amounts] | None = None
         self.history = History(settings.history)
@@ -167,7 +167,7 @@ class BoardView:
                     clock=clock,
                 ),
                 self._budgets,
-                lambda budget: budget.metadata.namespace,
+                lambda budget: (budget.metadata.namespace, budget.ours),
             ),
             self._follow(
                 Informer(
@@ -261,7 +261,8 @@ class BoardView:
             levels=None if configmap is None else configmap.data,
             leases=dict(self._leases),
             used=self._used,
-            budgets=list(self._budgets.values()),
+            budgets=[namespace for namespace, ours in self._budgets.values() if ours],
+            foreign_budgets=[namespace for namespace, ours in self._budgets.values() if not ours],
             held=list(self._held.values()),
             unfollowed=frozenset(one.name for one in self.informers if one.age > WATCH_READ_TIMEOUT),
         )

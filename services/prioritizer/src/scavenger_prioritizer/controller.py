@@ -168,6 +168,7 @@ class Prioritizer:
         self.nodes.add_handler(self._on_change(self._cordoned))
         self.nodes.add_handler(self._on_node)
         self.budgets.add_handler(self._on_change(budget_is_right))
+        self.budgets.add_handler(_warn_of_foreign_budget)
         self.levels.add_handler(lambda change: self.request_pass())
 
     def request_pass(self) -> None:
@@ -290,3 +291,10 @@ class Prioritizer:
             self.writer.record_kept(configmap, share.reason)
         elif before is Source.KEPT:
             self.writer.record_followed(configmap)
+
+
+def _warn_of_foreign_budget(change: Change[PodDisruptionBudget]) -> None:
+    """Once it is there: jobs of its namespace have none that protects them."""
+    new, old = change.new, change.old
+    if new is not None and not new.ours and (old is None or old.ours):
+        log.warning("left a budget of somebody else alone", namespace=new.metadata.namespace, name=new.metadata.name)

@@ -145,9 +145,10 @@ def is_cordoned(node: Node, taints: Collection[str] = LEAVING) -> bool:
     return cordoned(node) or any(taint.key in taints for taint in node.spec.taints)
 
 
-def budget_is_right(budget: PodDisruptionBudget) -> bool:
-    """Whether the budget selects and forbids what it should; fields that the API server fills in do not matter."""
-    return all(budget.spec.get(key) == value for key, value in BUDGET_SPEC.items())
+def budget_is_right(budget: PodDisruptionBudget) -> bool | None:
+    """Whether the budget selects and forbids what it should; fields that the API server fills in do not matter. None
+    where it is somebody else's."""
+    return None if not budget.ours else all(budget.spec.get(key) == value for key, value in BUDGET_SPEC.items())
 
 
 # --- facts that are kept ---

@@ -27,7 +27,7 @@ from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
 from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS, FactsCache
 
 BUDGET_LABELS: Final = {
-    "app.kubernetes.io/managed-by": names.PRIORITIZER,
+    names.LABEL_MANAGED_BY: names.PRIORITIZER,
     "app.kubernetes.io/part-of": "scavenger-jobs",
 }
 

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
-from scavenger_domain.ailments import Ailment, no_measurement, stale_budgets, stale_finalizers, versions_differ
+from scavenger_domain.ailments import (
+    Ailment,
+    foreign_budgets,
+    no_measurement,
+    stale_budgets,
+    stale_finalizers,
+    versions_differ,
+)
 
 from scavenger_board.core.picture import FindingRow, ServiceRow
 from scavenger_board.core.snapshot import Snapshot
@@ -20,6 +27,7 @@ def finding_rows(snapshot: Snapshot, view: LevelsView, services: Sequence[Servic
 def _ailments(snapshot: Snapshot, view: LevelsView, services: Sequence[ServiceRow]) -> Iterator[Ailment]:
     led = {row.name for row in services if row.answers}
     yield from stale_budgets(snapshot.budgets, led=names.PRIORITIZER in led)
+    yield from foreign_budgets(snapshot.foreign_budgets)
     yield from stale_finalizers(snapshot.held, led=names.ADMITTER in led)
     yield from no_measurement(view.unmeasured)
     images: dict[str, set[str]] = {}

@@ -157,8 +157,8 @@ class Snapshot:
 
     levels: data of the ConfigMap, None where there is none. leases: when the leader of each service last renewed.
     used: what nodes really use, None where nobody measures. unfollowed: kinds that this process can no longer follow.
-    budgets: namespaces with a budget of the prioritizer. held: keys of pods of jobs that have ended, are deleted, and
-    have the admitter's finalizer.
+    budgets: namespaces with a budget of the prioritizer. foreign_budgets: namespaces with one of its name that is
+    somebody else's. held: keys of pods of jobs that have ended, are deleted, and have the admitter's finalizer.
     """
 
     now: datetime
@@ -172,4 +172,5 @@ class Snapshot:
     used: Mapping[str, Amounts] | None = None
     unfollowed: frozenset[str] = frozenset()
     budgets: Collection[str] = ()
+    foreign_budgets: Collection[str] = ()
     held: Collection[str] = ()

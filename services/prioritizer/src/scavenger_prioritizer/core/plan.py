@@ -383,8 +383,8 @@ def _budgets(
     with since when. It stays for a while: the next job to be protected there needs it again."""
     protected = {v.gang.job.namespace for v in verdicts if v.class_ == NON_PREEMPTIBLE}
     wanted = protected if snapshot.rules.budgets else set()
-    present = snapshot.budgets or {}
-    needed = sorted(namespace for namespace in wanted if not present.get(namespace, False))
+    needed = sorted(namespace for namespace in wanted if snapshot.budgets.get(namespace, False) is False)
+    present = {namespace: right for namespace, right in snapshot.budgets.items() if right is not None}
     now, stay = snapshot.now, snapshot.rules.budget_stay if snapshot.rules.budgets else 0
     idle = {ns: min(snapshot.idle_budgets.get(ns, now), now) for ns in present if ns not in wanted}
     surplus = sorted(namespace for namespace, since in idle.items() if not present[namespace] or now - since >= stay)

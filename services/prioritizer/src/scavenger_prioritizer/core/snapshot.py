@@ -191,19 +191,19 @@ class Snapshot:
     """Everything one decision is made on.
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
-    budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the cost of what
-    each really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs and
-    tasks by unit, and when this process last wrote their running priority, as far as it remembers. exposed_at: the
-    same, and when it last wrote that they are preemptible. idle_budgets: namespaces in which the budget selects
-    nothing, and since when this process has seen that. lone: nodes without an ordinary pod, whose pods the budget is to
-    leave out; None while that is not known, and pods keep what they have.
+    budget exists, and whether it says what it should; None where one of somebody else has its name. used: pods on
+    reclaimed capacity by UID, and the cost of what each really used on average since `gang_safe_until`; those not in it
+    are not measured. written_at: jobs and tasks by unit, and when this process last wrote their running priority, as
+    far as it remembers. exposed_at: the same, and when it last wrote that they are preemptible. idle_budgets:
+    namespaces in which the budget selects nothing, and since when this process has seen that. lone: nodes without an
+    ordinary pod, whose pods the budget is to leave out; None while that is not known, and pods keep what they have.
     """
 
     now: int
     share: Share
     gangs: Sequence[Gang]
     cordoned: frozenset[str] = frozenset()
-    budgets: Mapping[str, bool] | None = None
+    budgets: Mapping[str, bool | None] = field(default_factory=dict)
     rules: Rules = Rules()
     used: Mapping[str, int] = field(default_factory=dict)
     written_at: Mapping[str, int] = field(default_factory=dict)
