@@ -135,7 +135,7 @@ def test_all_who_ask_get_the_figure_of_the_table(case: dict[str, Any]) -> None:
     """The scheduler plugin, in Go, is tested against its column of the same table."""
     assert set(_answers(case).values()) == {case["atRisk"]}
     (gang,) = _as_prioritizer_sees(*_objects(case), _weights(case))
-    assert cpu_seconds(estimated_at_risk(gang.pods, micros(NOW), reclaimed=case["reclaimed"])) == case["estimate"]
+    assert cpu_seconds(estimated_at_risk(gang.pods, micros(NOW))) == case["estimate"]
 
 
 @pytest.mark.parametrize("case", ARRAYS, ids=[case["name"] for case in ARRAYS])
@@ -157,16 +157,12 @@ def test_each_task_of_an_array_has_a_figure_of_its_own(case: dict[str, Any]) -> 
     assert {one.gang.job.key: one.risk / PER_CPU_SECOND for one in ranked} == {
         key: figures["atRisk"] for key, figures in want.items()
     }
-    assert {one.gang.job.key: _estimate(one.gang, case) for one in ranked} == {
+    assert {one.gang.job.key: cpu_seconds(estimated_at_risk(one.gang.pods, now)) for one in ranked} == {
         key: figures["estimate"] for key, figures in want.items()
     }
     assert {gang.job.key: gang.risk(now, STARTUP_COST) / PER_CPU_SECOND for gang in tasks.gangs()} == {
         key: figures["atRisk"] for key, figures in want.items()
     }
-
-
-def _estimate(gang: PrioritizerGang, case: dict[str, Any]) -> int:
-    return cpu_seconds(estimated_at_risk(gang.pods, micros(NOW), reclaimed=case["reclaimed"]))
 
 
 def test_a_unit_is_a_job_or_a_task() -> None:

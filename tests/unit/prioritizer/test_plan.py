@@ -522,6 +522,14 @@ def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:
     assert plan.refresh == (PodWrite(born, None, 20),)
 
 
+def test_what_the_scheduler_does_not_see_is_written() -> None:
+    """Nine members have finished, and it sees one that runs: a tenth of what is at risk."""
+    runs = pod("p", written=None, started=ago(600), cost=1000)
+    finished = [pod(f"q{n}", written=None, started=ago(600), cost=1000, live=False, finished=True) for n in range(9)]
+    subject = gang("j", started=600, pods=[runs, *finished], written=None, parallelism=10)
+    assert plan_classes(snapshot([subject], 100)).refresh == (PodWrite(runs, None, 6000),)
+
+
 @pytest.mark.parametrize(("ago_", "quiet"), [(0, True), (59, True), (60, False), (-1, False)])
 def test_figures_are_written_once_a_minute_and_classes_at_once(ago_: float, quiet: bool) -> None:
     """A write from the future is another clock."""

@@ -353,12 +353,13 @@ def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_c
     return max(0, now - start) + startup_cost
 
 
-def estimated_at_risk(members: Iterable[Member], now: int, *, reclaimed: bool = False) -> int:
-    """What the scheduler plugin takes for what is at risk of a gang that nobody wrote a figure on."""
+def estimated_at_risk(members: Iterable[Member], now: int) -> int:
+    """What the scheduler plugin takes for what is at risk of a gang that nobody wrote a figure on. Its informer shows
+    no pod that has ended (`newPodInformer` in kube-scheduler's pkg/scheduler/scheduler.go), so no finished member."""
     total = 0
     for pod in members:  # no generator: the prioritizer asks it of ten thousand gangs in a pass
         started = pod.started
-        if started is not None and (pod.live or (pod.finished and not reclaimed)):
+        if started is not None and pod.live:
             total += pod.cost * estimated_time_at_risk(started, pod.checkpoint, now)
     return total
 

@@ -105,7 +105,8 @@ func (p priorities) of(name string) int32 {
 //
 // The prioritizer writes the figure of the whole job on every pod of a gang, one after the other. So pods may carry an
 // older one, or none yet, and the largest counts: too much protects a job a moment too long, too little breaks a whole
-// gang for the price of a pod. Where no pod has one (annotated is false) it is estimated, pod by pod.
+// gang for the price of a pod. Where no pod has one (annotated is false) it is estimated, pod by pod. Of pods that have
+// ended there are none: the pod informer of a scheduler leaves them out.
 func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotated bool) {
 	for _, pod := range pods {
 		if written, ok := annotatedRisk(pod); ok {
@@ -116,25 +117,9 @@ func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotate
 		return seconds, true
 	}
 	for _, pod := range pods {
-		if isMember(pod) {
-			seconds += estimatedRisk(pod, now, w)
-		}
+		seconds += estimatedRisk(pod, now, w)
 	}
 	return min(seconds, maxRisk), false
-}
-
-// isMember tells whether a pod would run again, and lose work, if its gang was interrupted. One that has succeeded does:
-// a gang is interrupted whole. On reclaimed capacity it has used nothing since. One that has failed is no member.
-func isMember(pod *v1.Pod) bool {
-	switch pod.Status.Phase {
-	case v1.PodFailed:
-		return false
-	case v1.PodSucceeded:
-		requests := computesWith(pod)
-		_, onReclaimed := requests[resourceReclaimedCPU]
-		return !onReclaimed
-	}
-	return true
 }
 
 // estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the cost of its

@@ -300,7 +300,7 @@ def _pod_writes(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[tuple[
     rules = snapshot.rules
     for verdict in verdicts:
         priority, rests = verdict.priority, _rests(verdict.gang.job, snapshot)
-        job, estimate = verdict.gang.job, None
+        estimate = None
         for pod in verdict.gang.pods:
             if not pod.live:
                 continue
@@ -308,8 +308,7 @@ def _pod_writes(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[tuple[
             if known is None:
                 # Schedulers judge by themselves: a figure is written when that is not near enough any more.
                 if estimate is None:
-                    pods = verdict.gang.pods
-                    estimate = cpu_seconds(estimated_at_risk(pods, snapshot.now, reclaimed=job.reclaimed))
+                    estimate = cpu_seconds(estimated_at_risk(verdict.gang.pods, snapshot.now))
                 known = estimate
             far = moved(known, priority, rules.step, rules.ratio)
             if pod.class_ != verdict.class_:
