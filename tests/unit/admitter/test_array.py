@@ -392,6 +392,14 @@ def test_a_suspended_array_does_not_wait_for_a_node_that_is_away() -> None:
     assert decide(see(job, task(1, deleted=900), nodes={"node-1": b.node(ready=False)})).candidate
 
 
+def test_a_suspended_array_waits_for_no_pod_that_is_overdue() -> None:
+    """A kubelet that cannot end one process would hold all other tasks back."""
+    job = array(Phase.SUSPENDED)
+    stops = decide(see(job, task(1, deleted=NOON - 44)))
+    assert (stops.status.phase, stops.candidate, stops.requeue_after) == (Phase.SUSPENDED, False, 1.0)
+    assert decide(see(job, task(1, deleted=NOON - 46))).candidate
+
+
 def test_retry_of_an_array_that_still_stops() -> None:
     spec = {"failFast": True, "retry": 1}
     job = array(Phase.FAILED, tasks=3, spec=spec, failed=1, failed_indexes="0", finished_timestamp=b.at(500))

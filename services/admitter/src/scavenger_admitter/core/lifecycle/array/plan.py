@@ -225,11 +225,13 @@ class _Plan:
             draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
 
     def _stops(self, pods: Iterable[kinds.Pod]) -> bool:
-        """Whether pods that an array stopped may still be running, on nodes that will tell. It goes on after them, as
-        their ends are no interruptions."""
-        nodes, ended = self.draft.seen.nodes, self.pods.ended.values()
-        there = [node for pod in pods if (node := nodes.get(pod.spec.node_name)) is not None]
-        return any(node.ready for node in there) or any(deleting(pod) for pod in ended)
+        """Whether pods that an array stopped may still be running, on nodes that will soon tell. It goes on after them,
+        as their ends are no interruptions."""
+        draft, seen = self.draft, self.draft.seen
+        left = leftover_pods.find_leftover_pods(pods, seen.nodes, seen.now, harmless=False)
+        waited = [one for one in left if one.node is not None and not one.overdue]
+        draft.wakeups += [(one.until - seen.now).total_seconds() for one in waited if one.until is not None]
+        return bool(waited) or any(deleting(pod) for pod in self.pods.ended.values())
 
     def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> bool:
         """Whether the pod is not to run, or has no Job any more."""
