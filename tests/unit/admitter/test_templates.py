@@ -431,6 +431,17 @@ def test_a_job_that_no_webhook_has_refused_fails_before_it_takes_anything(pod: d
     assert words in (outcome.status.message or "")
 
 
+def test_nor_does_one_start_that_says_itself_what_the_components_say_of_jobs() -> None:
+    """By this figure the scheduler would spare it for ever."""
+    outcome = b.decide(
+        b.seen(job(metadata={"annotations": {"scavenger.dev/running-priority": "1e12"}}), 5, granted=True)
+    )
+
+    assert outcome.actions == ()
+    assert states(outcome.status)["Succeeded"] == "False:Invalid"
+    assert "scavenger.dev/running-priority" in (outcome.status.message or "")
+
+
 # --- what it may not have -----------------------------------------------------------------------------------
 
 

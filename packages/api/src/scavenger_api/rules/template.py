@@ -71,7 +71,6 @@ def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
         yield from _short_form_problems(spec)
         return
     yield from _mixed(spec)
-    yield from _mark_problems(template)
     yield from start_problems(spec)
     yield from _main_problems(spec, template)
     if spec.account is None and has_token(template.spec):
@@ -89,6 +88,7 @@ def start_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Why a template is not started even where no webhook has refused it."""
     if spec.template is None:
         return
+    yield from _mark_problems(spec.template)
     for name, text in REFUSED.items():
         if (spec.template.spec.model_extra or {}).get(name) is not None:
             yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
