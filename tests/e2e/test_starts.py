@@ -82,7 +82,7 @@ def test_what_only_an_event_reports_missing_is_tried_again(world: World, kind: s
 def test_image_that_cannot_be_pulled_is_taken_back(world: World, impatient_admitter: None) -> None:
     world.apply(scavenger_job("unpullable", *FOREVER, image="127.0.0.1:9/nothing:1", imagePullPolicy="Always"))
     told(world, "unpullable", "could not be pulled")
-    status = told(world, "unpullable", "did not come off")
+    status = told(world, "unpullable", "the start failed")
     assert "Pull" in status["message"]
     assert status["phase"] in ("Waiting", "Starting")
     assert status["interruptedCount"] == 0
@@ -157,7 +157,7 @@ def test_pod_deleted_before_it_ran_is_no_interruption(world: World, cluster: Clu
         world.apply(scavenger_job("early", *FOREVER))
         pod = world.wait("its pod", lambda: world.pods("early"))[0]
         world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
-        told(world, "early", "did not come off")
+        told(world, "early", "the start failed")
     finally:
         cluster.component_start("kube-scheduler")
     assert world.status("early")["interruptedCount"] == 0

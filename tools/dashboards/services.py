@@ -145,7 +145,7 @@ SERVICES: Final = Dashboard(
                         _errors("scavenger_informer_watch_errors_total", "lists and watches"),
                         _errors("scavenger_informer_handler_errors_total", "handlers"),
                         _errors("scavenger_events_total", "Events not written", '{outcome=~"dropped|failed"}'),
-                        _errors("scavenger_failed_starts_total", "starts that did not come off"),
+                        _errors("scavenger_failed_starts_total", "starts that failed"),
                         _errors("scavenger_preemption_passes_total", "prioritizer's passes", '{outcome="failed"}'),
                         _errors("scavenger_regulator_measurements_total", "measurements", '{outcome="failed"}'),
                     ),

@@ -15,7 +15,7 @@ from scavenger_cli.words import age, short_amount, spell
 
 _PASSES: Final = "wait: it starts when regular workloads or other jobs have freed enough"
 _PAUSED: Final = "wait: it starts again by itself, after a delay that grows with every start or run that ends too soon"
-_RETRIED: Final = "wait: it is tried again by itself, after a delay that grows with every failed start"
+_RETRIED: Final = "wait: the admitter retries it, after a delay that grows with every failed start"
 _TURN: Final = "wait: {wait}"
 _MOVE: Final = "move the job: {move}"
 _REGULATOR: Final = "ask an administrator to look: kubectl -n scavenger-system logs deploy/scavenger-regulator"

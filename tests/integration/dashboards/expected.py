@@ -152,7 +152,7 @@ BOARD_OF_SERVICES: Final[dict[str, list[Expected]]] = {
             "lists and watches",
             "handlers",
             "Events not written",
-            "starts that did not come off",
+            "starts that failed",
             "prioritizer's passes",
             "measurements",
         )

@@ -568,7 +568,7 @@ async def test_a_secret_that_events_say_is_missing_is_tried_for_again() -> None:
         pod = await mounting(c)
         c.event(pod, "FailedMount", NO_SECRET)
         took = await c.until(lambda: c.phase("a") == "Waiting", limit=30)
-        assert c.status("a")["message"] == 'the start did not come off: secret "keys" not found'
+        assert c.status("a")["message"] == 'the start failed: secret "keys" not found'
         assert took <= 15
         c.kubelet = True
         await runs(c, "a", limit=60)

@@ -106,7 +106,7 @@ def test_what_a_node_ahead_of_us_says_is_not_the_future() -> None:
 
 
 def test_only_the_last_run_is_corrected() -> None:
-    """A pod of the run before that is still shown, and one of a start since then that did not come off."""
+    """A pod of the run before that is still shown, and one of a start since then that failed."""
     job, _ = look(running(lost_cpu_seconds=1000.0), 110, b.pod(deleted=110))
     assert spent(job.status) == (0, 1200)
     older = b.pod(queued=-900, uid="older", started=-890, deleted=-500, ended=-495, message=said(-496))

@@ -244,7 +244,7 @@ async def test_a_refused_start_is_tried_again_though_nobody_heard_that_its_statu
         c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
         c.api.drop(methods={"PATCH"}, path="/scavengerjobs", after_write=True)
         c.submit("a")
-        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        await c.until(lambda: "the start failed" in str(c.status("a").get("message")))
         assert c.jobs_ever("a") == 0
         await runs(c, "a", limit=180)
 
@@ -256,7 +256,7 @@ async def test_a_failed_start_counts_though_nobody_heard_that_its_status_was_wri
         c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
         c.api.drop(methods={"PATCH"}, path="/scavengerjobs", after_write=True)
         c.submit("a")
-        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        await c.until(lambda: "the start failed" in str(c.status("a").get("message")))
         assert 30 <= await runs(c, "a", limit=180) <= 60
 
 

@@ -437,7 +437,7 @@ async def test_a_quota_on_jobs_is_called_a_quota() -> None:
         c.api.fail(403, methods={"POST"}, path="/jobs", body=status_body(403, "Forbidden", QUOTA))
         c.submit("a")
         await c.until(lambda: "quota" in c.status("a").get("message", ""), limit=2)
-        assert c.status("a")["message"].startswith("the start did not come off: the Job cannot be created within the")
+        assert c.status("a")["message"].startswith("the start failed: the Job cannot be created within the")
         assert admitted(c, "a") == ("False", "QuotaExceeded")
 
 
@@ -594,7 +594,7 @@ async def test_a_clock_that_is_set_back_delays_no_start() -> None:
     async with harness() as c:
         c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
         c.submit("a")
-        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        await c.until(lambda: "the start failed" in str(c.status("a").get("message")))
         c.clock.skew = -3600.0
         assert await runs(c, "a", limit=30) < 10
 
@@ -605,7 +605,7 @@ async def test_a_successor_whose_clock_was_set_back_delays_no_start() -> None:
         first = c.admitter()
         c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
         c.submit("a")
-        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        await c.until(lambda: "the start failed" in str(c.status("a").get("message")))
         await first.kill()
         c.clock.skew = -3600.0
         c.admitter()

@@ -30,7 +30,7 @@ ALIVE = dict.fromkeys(SERVICES, NOW)
         (published(82.0), "Fresh", [], False, "cpu at or above the admission level"),
         (published(79.0, ramping=2.0), "Fresh", [], False, "cpu 81.0 % of 80.0 %"),
         (published(82.0, gives_way=5.0), "Fresh", [], True, "cpu 77.0 % of 80.0 %"),
-        (published(85.0, admit=False), "Fresh", ["cpu"], False, "lets nothing new start"),
+        (published(85.0, admit=False), "Fresh", ["cpu"], False, "lets no job start"),
         (published(60.0, admit=False, message="not yet"), "Fresh", [], False, "No: not yet."),
         (
             published(60.0, admit=False, until=ago(seconds=-90)),

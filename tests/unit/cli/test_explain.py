@@ -99,21 +99,21 @@ CASES = {
         facts(
             job(
                 status={
-                    "message": "the start did not come off: pod sim-0-x was refused by its node: OutOfcpu",
+                    "message": "the start failed: pod sim-0-x was refused by its node: OutOfcpu",
                     "conditions": [builders.condition("Admitted", "False", "Refused")],
                 }
             )
         ),
         WaitReason.REFUSED,
-        "the start did not come off: pod sim-0-x was refused by its node: OutOfcpu",
-        "tried again by itself",
+        "the start failed: pod sim-0-x was refused by its node: OutOfcpu",
+        "the admitter retries it",
     ),
     "a reason of a newer admitter": Case(facts(told("MoonIsFull", "the moon is full")), "MoonIsFull", "moon is full"),
     "a start undone from outside": Case(
-        facts(told("Preempted", "the start did not come off: pod sim-0-x was preempted before the job ran")),
+        facts(told("Preempted", "the start failed: pod sim-0-x was preempted before the job ran")),
         "Preempted",
         "was preempted before the job ran",
-        "tried again by itself",
+        "the admitter retries it",
     ),
     "queue missing": Case(
         facts(told("QueueMissing", "there is no ScavengerQueue nigth", queue="nigth")),

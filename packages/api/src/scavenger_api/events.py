@@ -48,7 +48,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
             "What `snap` said of the last run of a program: a snapshot that failed or was refused, and why.",
         ),
         ("TaskFailed", _WARNING, "A task of an array failed for good; the other tasks go on, unless failFast is set."),
-        ("StartFailed", _WARNING, "A start did not come off; the job is queued again."),
+        ("StartFailed", _WARNING, "A start failed; the job is queued again."),
         ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
         ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),
     ),

@@ -483,7 +483,7 @@ class ScavengerJobStatus(Model):
     earned_cpu_seconds: Annotated[Seconds | None, Field(ge=0, alias="earnedCPUSeconds")] = None
     """Useful and lost CPU time when an interruption last gave a place in the queue, in core-seconds."""
     queued_timestamp: MicroTimestamp | None = None
-    """The place in the queue; moves to now with every interruption and every start that did not come off. A run that
+    """The place in the queue; moves to now with every interruption and every start that failed. A run that
     ends with checkpointExitCode keeps it, but for a microsecond."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when all pods of the gang were running."""

@@ -43,7 +43,7 @@ class WaitReason(Reason):
     SUSPENDED = "Suspended", "It is not queued, by spec.suspend."
     CHECKPOINTED = (
         "Checkpointed",
-        "It ended with its checkpointExitCode: its state is saved, and it goes on from there.",
+        "It ended with its checkpointExitCode: its state is saved, and it continues from there.",
     )
     RETRYING = (
         "Retrying",
@@ -58,29 +58,29 @@ class WaitReason(Reason):
     )
     BACKING_OFF = (
         "BackingOff",
-        "Its last start did not come off, or its last runs were short; the next start waits for a delay that grows.",
+        "Its last start failed, or its last runs were short; the next start waits, longer each time.",
     )
-    UNSCHEDULABLE = "Unschedulable", "Its last start was taken back: the scheduler found no node for a pod."
-    REFUSED = "Refused", "Its last start was taken back: the kubelet of a node did not admit a pod."
-    START_ERROR = "StartError", "Its last start was taken back: the container runtime could not start a container."
+    UNSCHEDULABLE = "Unschedulable", "Its last start failed: the scheduler found no node for a pod."
+    REFUSED = "Refused", "Its last start failed: the kubelet of a node did not admit a pod."
+    START_ERROR = "StartError", "Its last start failed: the container runtime could not start a container."
     START_TIMEOUT = (
         "StartTimeout",
-        "Its last start was taken back: it took longer than startTimeout allows.",
+        "Its last start failed: it took longer than startTimeout allows.",
     )
     REFERENCE_MISSING = (
         "ReferenceMissing",
-        "Its last start was taken back: an Event says that a ConfigMap, Secret or service account is missing.",
+        "Its last start failed: an Event says that a ConfigMap, Secret or service account is missing.",
     )
-    QUOTA_EXCEEDED = "QuotaExceeded", "Its last start was taken back: a ResourceQuota of its namespace is used up."
-    CREATION_REFUSED = "CreationRefused", "Its last start was taken back: the API server refused its Job or its pods."
-    NAME_TAKEN = "NameTaken", "Its last start was taken back: a Service that is not its own has the name it needs."
+    QUOTA_EXCEEDED = "QuotaExceeded", "Its last start failed: a ResourceQuota of its namespace is used up."
+    CREATION_REFUSED = "CreationRefused", "Its last start failed: the API server refused its Job or its pods."
+    NAME_TAKEN = "NameTaken", "Its last start failed: a Service that is not its own has the name it needs."
     CREATION_UNANSWERED = (
         "CreationUnanswered",
         "The API server, or an admission webhook, does not answer the creation of Jobs in its namespace.",
     )
     INSTALLATION_INCOMPLETE = (
         "InstallationIncomplete",
-        "Its last start was taken back: the PriorityClasses of scavenger jobs are not installed.",
+        "Its last start failed: the PriorityClasses of scavenger jobs are not installed.",
     )
     # it will not start before the job or the cluster is changed
     SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON."
@@ -101,8 +101,8 @@ class WaitReason(Reason):
     MAKING_ROOM = "MakingRoom", "Pods are leaving whose capacity it will have."
     # the load
     BLIND = "Blind", "The load of the cluster is not known: the published levels are stale, unreadable or Blind."
-    ADMIT_FALSE = "AdmitFalse", "The regulator lets nothing new start while it evicts, and in the cool-down after that."
-    ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the level at which nothing new starts."
+    ADMIT_FALSE = "AdmitFalse", "The regulator lets no job start while it evicts, and in the cool-down after that."
+    ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the admission threshold."
     # room
     NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."
     TURN_KEPT = "TurnKept", "It has waited for long, and the capacity that it will have is kept from all others."
@@ -141,13 +141,16 @@ class InterruptionReason(Reason):
     EVICTED = "Evicted", "A user or a program evicted a pod of it through the API."
     ABOVE_UPPER_LEVEL = (
         "AboveUpperLevel",
-        "The load had reached the eviction threshold and had to come down, and this job had least to lose.",
+        "The load had reached the eviction threshold, and this job had the least unsaved work.",
     )
     YIELD_AT_CHECKPOINT = (
         "YieldAtCheckpoint",
         "It had just written a checkpoint, so it lost nothing, and others were waiting for the capacity.",
     )
-    NODE_MEMORY = "NodeMemory", "Its node was short of memory, and it gave way before the kubelet had to choose."
+    NODE_MEMORY = (
+        "NodeMemory",
+        "Its node was short of memory, and the regulator evicted it before the kubelet had to choose.",
+    )
     KUBELET_EVICTED = "KubeletEvicted", "Its node ran short of a resource, and the kubelet ended it."
     NODE_OUT_OF_MEMORY = (
         "NodeOutOfMemory",
@@ -167,7 +170,7 @@ class FailureReason(Reason):
 
     FAILED = (
         "Failed",
-        "A container ended by itself with another exit code than 0, or a pod was over its own limit of storage.",
+        "A container ended by itself with an exit code other than 0, or a pod was over its own limit of storage.",
     )
     TASKS_FAILED = "TasksFailed", "All tasks of the array have ended, and some of them failed."
     POD_FAILURE_POLICY = "PodFailurePolicy", "A rule of its podFailurePolicy with the action FailJob matched."

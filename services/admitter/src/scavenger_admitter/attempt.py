@@ -61,7 +61,7 @@ class Attempt:
     refusal: Refusal | None = None
     """What the API server said; of a Job that may have been created all the same, why nobody knows."""
     failures: int = 0
-    """Starts in a row that did not come off."""
+    """Starts in a row that failed."""
     pulls_on: str = ""
     """The node that has most of the image: the next start goes there if it can."""
     unfit_nodes: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Attempt:
         self.unfit_nodes = known[-MOST_UNFIT_NODES:]
 
     def failed(self, clock: Clock, first: float, most: float, *, late: bool) -> None:
-        """The start did not come off: the next one waits `first` seconds, doubled with each failure up to `most`, or
+        """The start failed: the next one waits `first` seconds, doubled with each failure up to `most`, or
         with `late` that at once. Once, a Job whose fate is not known is tried again when it was looked out for."""
         self.failures += 1
         delay = most if late else min(most, first * 2.0 ** min(self.failures - 1, 30))

@@ -26,7 +26,7 @@ WAIT_SECONDS: Final = histogram(
     buckets=WAIT_BUCKETS,
 )
 STARTS: Final = counter("starts", "Jobs started by the admission cycle.", ("queue",))
-FAILED_STARTS: Final = counter("failed_starts", "Starts that did not come off, by reason.", ("queue", "reason"))
+FAILED_STARTS: Final = counter("failed_starts", "Starts that failed, by reason.", ("queue", "reason"))
 FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("queue", "phase"))
 INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
 SHORT_RUNS: Final = counter(

@@ -134,9 +134,7 @@ class AdmitterSettings(ServiceSettings):
     unschedulable_after: Seconds = option(
         10.0, "a start whose pods find no node for this long is taken back", unit="seconds", ge=0
     )
-    start_backoff: Seconds = option(
-        5.0, "wait after a start that did not come off; doubles each time", unit="seconds", gt=0
-    )
+    start_backoff: Seconds = option(5.0, "wait after a start that failed; doubles each time", unit="seconds", gt=0)
     start_backoff_max: Seconds = option(300.0, "the most that this wait grows to", unit="seconds", gt=0)
     max_termination_grace_period_seconds: int = option(
         300,

@@ -155,7 +155,7 @@ def target_of(job: ScavengerJob, granted: Target, failed_starts: int) -> Target:
     """Where the pods of a start may go that was granted these nodes.
 
     Volumes may be bound to a zone or a node, and what else keeps a pod off a node the scheduler knows, not the plan. So
-    a job with claims, or with neighbours to look for or to avoid, and one whose last start did not come off, may go
+    a job with claims, or with neighbours to look for or to avoid, and one whose last start failed, may go
     wherever there is room.
     """
     return granted.unpinned() if failed_starts or job.spec.bound else granted

@@ -74,7 +74,7 @@ def picture_at(
 def phase_at(job: JobFacts, at: datetime) -> tuple[str, datetime | None] | None:
     """The phase of a job at a moment, and since when; None before it was created.
 
-    Starts that did not come off, and times of suspension, leave no trace: such a job is shown as Waiting, or in the
+    Starts that failed, and times of suspension, leave no trace: such a job is shown as Waiting, or in the
     phase that it had before. Unknown where the last twenty runs, which are all that is kept, are later.
     """
     if job.created is not None and job.created > at:

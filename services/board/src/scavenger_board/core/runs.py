@@ -15,7 +15,7 @@ from scavenger_board.core.snapshot import JobFacts, PodFacts
 RUNNING: Final = "running"
 INTERRUPTED: Final = "interrupted"
 ENDED: Final = "ended"
-"""Neither interrupted nor the last one: a program that failed and was tried again, or a start that did not come off."""
+"""Neither interrupted nor the last one: a program that failed and was tried again, or a start that failed."""
 
 Run = tuple[int, int | None, str]
 """Start and end in Unix seconds, and how it ended. An end of None: it runs, or nothing says when it ended."""

@@ -57,7 +57,7 @@ class Candidate:
         parallelism: pods in the gang.
         interrupted_count: how often others interrupted it; more goes first.
         queued_at: its place in line, microseconds since the epoch.
-        not_before: not looked at before, microseconds since the epoch; after a start that did not come off.
+        not_before: not looked at before, microseconds since the epoch; after a start that failed.
         kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
         priority: among jobs of its namespace; more goes first.
         tasks: of an array, how many may start now; 0 for a job.

@@ -35,7 +35,7 @@ def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> 
     ran = accounting.run_start(draft.status) is not None
     draft.spend(draft.settle(at, kept=False))
     short = draft.count_short(reason) if ran else ""
-    # Of a gang that failed before it ran together the next start is delayed as after any that did not come off.
+    # Of a gang that failed before it ran together the next start is delayed as after any that failed.
     draft.start_failed = not ran
     draft.leave_run(reason, keep_place=True)
     draft.interrupted = None
@@ -66,7 +66,7 @@ def record_termination_messages(draft: Draft) -> None:
 
 
 def _last_run(draft: Draft) -> Sequence[kinds.Pod]:
-    """The pods of the last run on record, as far as they are still there. Starts since then that did not come off have
+    """The pods of the last run on record, as far as they are still there. Starts since then that failed have
     later places in line, and their containers began later, if at all."""
     ended = draft.status.ended_timestamp
     if ended is None:

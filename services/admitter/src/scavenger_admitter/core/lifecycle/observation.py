@@ -119,7 +119,7 @@ class Observation:
     pods_created: bool = False
     """This process has created all pods of this very run; what is missing has been removed."""
     failed_starts: int = 0
-    """Starts in a row that did not come off."""
+    """Starts in a row that failed."""
     last_queue_position: datetime | None = None
     """The last place in line that is known to have been given."""
     settings: LifecycleSettings = LifecycleSettings()
@@ -165,7 +165,7 @@ class Outcome:
     candidate: bool = False
     """In line for admission, and nothing of an earlier run stands in the way."""
     start_failed: bool = False
-    """A start did not come off: the reconciler lets the delay before the next one grow."""
+    """A start failed: the reconciler lets the delay before the next one grow."""
     retry_late: bool = False
     """That delay is the longest there is at once: nothing will have changed any sooner."""
     pulls_on: str = ""

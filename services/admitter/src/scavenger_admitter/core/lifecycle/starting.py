@@ -78,7 +78,7 @@ def _keep_starting(draft: Draft, run: Run) -> None:
 
 
 def fail_start(draft: Draft, problem: Problem) -> None:
-    """The start did not come off: the job is in line again, or has failed where no later try would help."""
+    """The start failed: the job is in line again, or has failed where no later try would help."""
     if problem.final:
         finished.fail(draft, draft.seen.now, problem.reason, problem.message)
         return
@@ -88,6 +88,6 @@ def fail_start(draft: Draft, problem: Problem) -> None:
         draft.leave_run(problem.reason)
     elif refused is not None and refused.of_pod:  # there is a Job, which no start may find again
         draft.leave_run(problem.reason, keep_place=True)
-    draft.enter(phase, problem.reason, f"the start did not come off: {problem.message}")
+    draft.enter(phase, problem.reason, f"the start failed: {problem.message}")
     draft.start_failed, draft.retry_late, draft.pulls_on = True, problem.lasting, problem.pulls_on
     draft.note("StartFailed", problem.message, warning=True)

@@ -354,7 +354,7 @@ class _Cycle:
         hold = self._snapshot.blocked.get(candidate.key)
         if hold is None and candidate.not_before > self._snapshot.now:
             at = format_time(EPOCH + timedelta(microseconds=candidate.not_before))
-            return Wait(WaitReason.BACKING_OFF, f"its last start did not come off; tried again from {at} on", at)
+            return Wait(WaitReason.BACKING_OFF, f"its last start failed; tried again from {at} on", at)
         return hold
 
     def _give(self, candidate: Candidate) -> Wait | None:

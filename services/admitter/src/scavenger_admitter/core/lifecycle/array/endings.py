@@ -46,7 +46,7 @@ class Endings:
         retried: exits after which it does.
         short: whether a run failed within a minute of its start.
         long: whether a run completed, or took longer.
-        problem: why a start did not come off.
+        problem: why a start failed.
     """
 
     draft: Draft

@@ -301,7 +301,7 @@ class _Plan:
             draft.pulls_on = problem.pulls_on
             draft.note("StartFailed", problem.message, warning=True)
         if problem is not None and phase.queued:
-            draft.enter(phase, problem.reason, f"{self.summary}; the start did not come off: {problem.message}")
+            draft.enter(phase, problem.reason, f"{self.summary}; the start failed: {problem.message}")
         elif not told:
             reason = {Phase.SUSPENDED: WaitReason.SUSPENDED}.get(phase, WaitReason.QUEUED)
             draft.enter(phase, StateReason.STARTED if phase.active else reason, self.summary)
