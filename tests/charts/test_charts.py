@@ -214,6 +214,7 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("scheduler", {"settings": {}}, "'settings'"),
         ("scheduler", {"plugin": {"nonPreemptableWait": "1m"}}, "'nonPreemptableWait'"),
         ("scheduler", {"plugin": {"nonPreemptibleWait": "5 minutes"}}, "/plugin/nonPreemptibleWait"),
+        ("scheduler", {"plugin": {"fullWaitFrom": "5 hours"}}, "/plugin/fullWaitFrom"),
         ("scheduler", {"plugin": {"minCandidateNodesPercentage": 101}}, "/plugin/minCandidateNodesPercentage"),
         ("scheduler", {"schedulerName": "My Scheduler"}, "/schedulerName"),
         ("scheduler", {"serviceMonitor": {"interval": "1.5s"}}, "/serviceMonitor/interval"),
@@ -455,7 +456,12 @@ def test_a_changed_argument_of_the_plugin_brings_new_pods(helm: Path) -> None:
     assert stamps[0] == chart.objects()["Deployment"]["spec"]["template"]["metadata"]["annotations"]
     assert stamps[0] != stamps[1]
     args = configuration(objects[1])["profiles"][0]["pluginConfig"][0]["args"]
-    assert args == {"nonPreemptibleWait": "30s", "minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100}
+    assert args == {
+        "nonPreemptibleWait": "30s",
+        "fullWaitFrom": "0s",
+        "minCandidateNodesPercentage": 10,
+        "minCandidateNodesAbsolute": 100,
+    }
 
 
 def test_every_value_of_the_scheduler_lands_where_it_belongs(helm: Path) -> None:

@@ -1,4 +1,4 @@
-"""The choice of victims in Python against the scheduler plugin itself, on a thousand random clusters."""
+"""Who goes for a pod, and when, in Python against the scheduler plugin itself, on a thousand random clusters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from scavenger_cluster.build import COMPILER_FLAGS, Go
 from scavenger_cluster.errors import MissingRequirementError
-from scavenger_simulator.scheduler import NodeOutlook, choose_node
+from scavenger_simulator.scheduler import NodeOutlook, choose_node, wait_for
 from scavenger_simulator.victims import Share
 
 MODULE = Path(__file__).resolve().parents[2] / "services" / "scheduler"
 SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
 CASES = 1000
+LONGEST_WAIT, FULL_WAIT_FROM = 300, 18_000
+"""Seconds: nonPreemptibleWait and fullWaitFrom."""
 MIB = 1 << 20
 
 
@@ -59,19 +61,26 @@ def make_case(rng: random.Random) -> dict[str, Any]:
         "cpu": most + 100 * rng.randint(1, 100),
         "memory": 64 * MIB * rng.randint(1, 400),
         "interactive": rng.random() < 0.5,
+        "waited": rng.choice([0, rng.randint(1, LONGEST_WAIT - 1)]),
     }
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     """Where room is made, and by the end of which pods that are not leaving already."""
-    found = choose_node(_outlook(case, index, node) for index, node in enumerate(case["nodes"]))
+    nodes = list(enumerate(case["nodes"]))
+    found = choose_node(_outlook(case, index, node, protected_too=case["interactive"]) for index, node in nodes)
+    if found is None and not case["interactive"]:
+        found = choose_node(_outlook(case, index, node, protected_too=True) for index, node in nodes)
+        unsaved = sum(share.seconds for share in found.newly_broken) if found else 0.0
+        if case["waited"] < wait_for(unsaved, case["cpu"] / 1000, LONGEST_WAIT, FULL_WAIT_FROM):
+            found = None
     if found is None:
         return {"node": "", "victims": []}
     leaving = {pod["name"] for pod in case["pods"] if pod["leaving"]}
     return {"node": case["nodes"][found.index]["name"], "victims": sorted(set(found.pods) - leaving)}
 
 
-def _outlook(case: dict[str, Any], index: int, node: dict[str, Any]) -> NodeOutlook:
+def _outlook(case: dict[str, Any], index: int, node: dict[str, Any], *, protected_too: bool) -> NodeOutlook:
     here = [pod for pod in case["pods"] if pod["node"] == node["name"]]
     spare = tuple(
         whole - sum(pod[name] for pod in here) - case[name]
@@ -81,7 +90,7 @@ def _outlook(case: dict[str, Any], index: int, node: dict[str, Any]) -> NodeOutl
     shares = []
     for job in dict.fromkeys(pod["job"] for pod in here):
         mine = [pod for pod in here if pod["job"] == job]
-        if mine[0]["protected"] and job not in lost and not case["interactive"]:
+        if mine[0]["protected"] and job not in lost and not protected_too:
             continue
         staying, going = [pod for pod in mine if not pod["leaving"]], [pod for pod in mine if pod["leaving"]]
         pods = [((pod["cpu"], pod["memory"], 1), pod["name"]) for pod in [*staying, *going]]
@@ -117,3 +126,10 @@ def test_the_plugin_chooses_the_same_victims(tmp_path: Path) -> None:
     assert sum(bool(one["victims"]) for one in answers) > CASES / 2
     for number, (case, expected) in enumerate(zip(cases, answers, strict=True)):
         assert answer(case) == expected, f"case {number} of seed 16"
+    assert sum(_takes_protected(case, one) for case, one in zip(cases, answers, strict=True)) > CASES / 100
+
+
+def _takes_protected(case: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Whether a pod that is not interactive takes protected jobs, as it has waited long enough for these."""
+    safe = {pod["name"] for pod in case["pods"] if pod["protected"]}
+    return not case["interactive"] and not safe.isdisjoint(found["victims"])

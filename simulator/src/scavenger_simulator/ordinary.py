@@ -14,7 +14,14 @@ from scavenger_domain.gang import estimated_time_at_risk
 from scavenger_simulator.clock import SECOND, seconds, ticks
 from scavenger_simulator.jobs import Job, Stage
 from scavenger_simulator.scenario import OrdinaryPod
-from scavenger_simulator.scheduler import NodeOutlook, Preemption, choose_node, choose_node_by_pods, feasible_nodes
+from scavenger_simulator.scheduler import (
+    NodeOutlook,
+    Preemption,
+    choose_node,
+    choose_node_by_pods,
+    feasible_nodes,
+    wait_for,
+)
 from scavenger_simulator.usage import OrdinaryUse
 from scavenger_simulator.victims import Amounts, Share
 from scavenger_simulator.world import World
@@ -35,9 +42,10 @@ class _Stage(Enum):
 
 
 class _Pod:
-    """An ordinary pod; order: as the scheduler takes those that wait, by priority, then age."""
+    """An ordinary pod; order: as the scheduler takes those that wait, by priority, then age. again: when it is tried
+    again, whatever happens until then."""
 
-    __slots__ = ("amounts", "arrived", "leaves", "node", "nominated", "number", "order", "spec", "stage")
+    __slots__ = ("again", "amounts", "arrived", "leaves", "node", "nominated", "number", "order", "spec", "stage")
 
     def __init__(self, number: int, spec: OrdinaryPod, end: int) -> None:
         self.number, self.spec = number, spec
@@ -48,6 +56,7 @@ class _Pod:
         self.stage = _Stage.FUTURE
         self.node = -1
         self.nominated: int | None = None
+        self.again = _NO_MORE
 
     def __lt__(self, other: _Pod) -> bool:
         return self.order < other.order
@@ -113,6 +122,7 @@ class OrdinaryPods:
             self._world.events.add(entitled, self._try_again, pod)
 
     def _try_again(self, pod: _Pod) -> None:
+        pod.again = _NO_MORE
         if pod.stage is _Stage.PENDING and pod.nominated is None:
             self._make_room(pod)
 
@@ -239,15 +249,32 @@ class OrdinaryPods:
         if found is not None:
             return found
         found = choose_node(self._outlook(node, pod) for node in self._promising(pod))
-        if found is not None or not entitled:
+        if found is not None or not (entitled or self._world.settings.full_wait_from):
             return found
-        return choose_node(self._outlook(node, pod, protected_too=True) for node in nodes)
+        found = choose_node(self._outlook(node, pod, protected_too=True) for node in nodes)
+        return found if entitled or (found is not None and self._has_waited(pod, found)) else None
 
     def _entitled(self, pod: _Pod) -> bool:
         """Whether it may take the place of non-preemptible jobs (waiting.go of the plugin)."""
         waited = self._world.now - pod.arrived - SECOND
         long_enough = waited >= ticks(self._world.settings.non_preemptible_wait)
         return pod.spec.interactive or pod.spec.priority >= SYSTEM_CRITICAL or long_enough
+
+    def _has_waited(self, pod: _Pod, found: Preemption) -> bool:
+        """Whether it has waited for as long as the unsaved work is worth that is lost for it (bound.go of the plugin).
+        Where it has not, it is tried again then."""
+        settings, now = self._world.settings, self._world.now
+        unsaved = sum(share.seconds for share in found.newly_broken)
+        cores = settings.prioritizer.weights.cost({"cpu": pod.amounts[0], "memory": pod.amounts[1]}) / 1000
+        wait = wait_for(unsaved, cores, settings.non_preemptible_wait, settings.full_wait_from)
+        due = pod.arrived + SECOND + ticks(wait)
+        if now >= due:
+            return True
+        due = max(due, now + SECOND)
+        if due < pod.again:
+            pod.again = due
+            self._world.events.add(due, self._try_again, pod)
+        return False
 
     def _closed(self, pod: _Pod, node: int) -> bool:
         """Whether the pod would not fit if the node were empty."""

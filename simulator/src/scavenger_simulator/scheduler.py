@@ -28,6 +28,19 @@ def feasible_nodes(nodes: int) -> int:
     return max(MIN_FEASIBLE, nodes * share // 100)
 
 
+def wait_for(unsaved: float, cores: float, longest: float, full_from: float) -> float:
+    """Seconds that a pod waits before non-preemptible jobs go for it (`waitFor` of the plugin).
+
+    Args:
+        unsaved: core-seconds that the jobs would lose.
+        cores: what the pod requests.
+        longest: seconds that it waits at most.
+        full_from: unsaved seconds, for each core that it requests, from which it waits that long.
+    """
+    worth = full_from * cores
+    return longest if unsaved >= worth else longest * unsaved / worth
+
+
 @dataclass(frozen=True, slots=True)
 class NodeOutlook:
     """A node that may make room. needed: what is missing there, 0 where nothing is. spare: free less asked for."""

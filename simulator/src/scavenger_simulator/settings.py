@@ -34,7 +34,9 @@ class Settings:
     simulation shorter. keep_turn_after: a job waits so long before its turn is kept; 0: never. interrupted_first:
     the admitter's setting of that name. start_seconds: from
     admission until the pods run. non_preemptible_wait: after which an ordinary pod may displace what is not
-    preemptible. starved_after: a job that waited longer in one piece counts as starved.
+    preemptible, at the latest. full_wait_from: unsaved work, for each core that the pod requests, from which it waits
+    that long; for less it waits proportionally less; 0: it always waits that long. starved_after: a job that waited
+    longer in one piece counts as starved.
     """
 
     regulator: Rules = field(default_factory=Rules)
@@ -51,6 +53,7 @@ class Settings:
     count_candidate: bool = True
     start_seconds: float = 2.0
     non_preemptible_wait: float = 300.0
+    full_wait_from: float = 0.0
     starved_after: float = 14_400.0
 
     @classmethod

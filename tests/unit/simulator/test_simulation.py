@@ -182,6 +182,28 @@ def test_a_pod_waits_for_a_protected_job_unless_it_is_interactive() -> None:
         assert result.totals.delays == (delay,)
 
 
+@pytest.mark.parametrize(("hours", "earliest", "latest"), [(5, 20, 22), (1, 113, 117), (0.1, 300, 300)])
+def test_a_pod_waits_for_a_protected_job_as_long_as_its_unsaved_work_is_worth(
+    hours: float, earliest: float, latest: float
+) -> None:
+    # Six cores have computed for 968 s, and a restart costs 60 s: 1,234 s for each of the five cores of the pod. It
+    # waits a second more than that is worth, and the job has 30 s to leave. What is unsaved grows meanwhile.
+    settings = fixed(floor=0.0).changed(full_wait_from=hours * HOUR)
+    web = ordinary(arrives=1000.0, cores=5, used=0.1)
+    what = scenario(jobs=[job("long", cores=6, work=10 * HOUR)], ordinary=[web], end=HOUR)
+    (delay,) = run(what, settings=settings).totals.delays
+    assert earliest <= delay - 1.0 - 30.0 <= latest
+
+
+def test_a_pod_takes_no_protected_job_where_a_preemptible_one_makes_room() -> None:
+    # The two jobs have started together; the smaller one has less unsaved, and half of them are preemptible.
+    jobs = [job("small", cores=3, work=10 * HOUR), job("large", cores=4, work=10 * HOUR)]
+    web = ordinary(arrives=2000.0, cores=5, used=0.1)
+    settings = fixed(floor=50.0).changed(full_wait_from=5 * HOUR)
+    result = run(scenario(jobs=jobs, ordinary=[web], end=HOUR), settings=settings)
+    assert [moment.job for moment in result.moments if moment.kind is MomentKind.PREEMPTED] == ["small"]
+
+
 def test_queues_share_by_weight_and_take_their_share_back() -> None:
     jobs = [job(f"a-{i}", queue="a", work=10 * HOUR) for i in range(7)]
     jobs += [job(f"b-{i}", at=900.0, queue="b", work=10 * HOUR) for i in range(7)]

@@ -24,9 +24,12 @@ const (
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// NonPreemptibleWait is how long an ordinary pod waits before it may take the place of a non-preemptible scavenger
-	// job. Pods annotated `scavenger.dev/latency: interactive` never wait. Zero: nobody does. Default: 5m.
+	// NonPreemptibleWait is how long an ordinary pod waits at most before it may take the place of a non-preemptible
+	// scavenger job. Pods annotated `scavenger.dev/latency: interactive` never wait. Zero: nobody does. Default: 5m.
 	NonPreemptibleWait *metav1.Duration `json:"nonPreemptibleWait,omitempty"`
+	// FullWaitFrom is the unsaved work, for each core that the pod requests, from which it waits that long; for less work
+	// it waits proportionally less. Zero, which is the default: it always waits that long.
+	FullWaitFrom *metav1.Duration `json:"fullWaitFrom,omitempty"`
 	// MinCandidateNodesPercentage and MinCandidateNodesAbsolute mean what they mean for DefaultPreemption where it is
 	// ordinary pods that go, or where nodes are equally good: how many are compared before one is taken. The scavenger
 	// job with the least at risk is looked for on every node whatever they say. Defaults: 10 percent, 100 nodes.
@@ -80,6 +83,9 @@ func (a *Args) setDefaults() {
 	if a.NonPreemptibleWait == nil {
 		a.NonPreemptibleWait = &metav1.Duration{Duration: defaultNonPreemptibleWait}
 	}
+	if a.FullWaitFrom == nil {
+		a.FullWaitFrom = &metav1.Duration{}
+	}
 	if a.MinCandidateNodesPercentage == nil {
 		a.MinCandidateNodesPercentage = new(int32(defaultMinCandidateNodesPercentage))
 	}
@@ -92,6 +98,10 @@ func (a *Args) validate() error {
 	if a.NonPreemptibleWait.Duration < 0 {
 		return field.Invalid(field.NewPath("nonPreemptibleWait"), a.NonPreemptibleWait.Duration.String(),
 			"must not be negative; 0s lets every pod take non-preemptible jobs at once")
+	}
+	if a.FullWaitFrom.Duration < 0 {
+		return field.Invalid(field.NewPath("fullWaitFrom"), a.FullWaitFrom.Duration.String(),
+			"must not be negative; 0s lets all pods wait for nonPreemptibleWait")
 	}
 	return validation.ValidateDefaultPreemptionArgs(nil, a.defaultPreemption())
 }

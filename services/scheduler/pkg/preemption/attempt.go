@@ -20,8 +20,10 @@ type attempt struct {
 	// preemptor's requests does not keep it out.
 	unmet map[string]bool
 	// entitled: non-preemptible jobs may be taken. refused: one was left alone, as the preemptor is not entitled.
+	// wait is how long it waits in all until it is.
 	entitled bool
 	refused  atomic.Bool
+	wait     time.Duration
 	// awaits: the preemptor has a victim that is still going.
 	awaits bool
 	// sample is how many candidates are tried before only a better one is of interest.
@@ -65,7 +67,7 @@ func (pl *Plugin) attemptFrom(ctx context.Context, preemptor *v1.Pod) *attempt {
 
 func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sample int) *attempt {
 	return &attempt{
-		pl: pl, preemptor: preemptor, now: now, entitled: entitled, sample: sample,
+		pl: pl, preemptor: preemptor, now: now, entitled: entitled, wait: pl.entitle.wait, sample: sample,
 		priority: priorityOf(preemptor), priorities: pl.priorities.values(),
 		jobs: map[jobKey]*job{}, losses: map[string]*loss{}, refusals: map[string]*fwk.Status{},
 		unmet: map[string]bool{},

@@ -43,25 +43,51 @@ func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) 
 		return nil, err
 	}
 	kept, found := p.worthTrying(nodes, budgets)
-	if found == nil && p.spareOrdinary(kept, budgets) {
+	if found == nil && p.mayTakeMore(kept, nodes, budgets) {
+		p.at.entitle()
 		kept, _ = p.worthTrying(nodes, budgets)
 	}
 	return kept, nil
 }
 
-// spareOrdinary tells whether ordinary pods would go while non-preemptible jobs stay, because the preemptor has not
-// waited long enough. Every ordinary pod outranks every scavenger job, so from here on the attempt may take those too.
-func (p promising) spareOrdinary(nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) bool {
+// mayTakeMore tells whether the attempt may take non-preemptible jobs, of which it has left some alone: ordinary pods
+// would go in their place, each of which outranks every scavenger job, or the preemptor has waited for as long as the
+// unsaved work is worth. `kept` are the nodes worth trying without these jobs.
+func (p promising) mayTakeMore(kept, nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) bool {
 	if p.at.entitled || !p.at.refused.Load() {
 		return false
 	}
-	// What is found, and what is not, is remembered: the dry run proper has nothing left to do. It also reports errors.
-	_, _, _ = p.at.pl.Evaluator.DryRunPreemption(p.ctx, p.state, p.at.preemptor, nodes, budgets, 0, int32(len(nodes)))
-	if best, _ := p.at.found(); best == nil || best.ordinary.count == 0 {
+	if best := p.try(kept, budgets); best != nil {
+		return best.ordinary.count > 0
+	}
+	return p.hasWaited(nodes, budgets)
+}
+
+// hasWaited tells whether the preemptor has waited for as long as the unsaved work of the jobs is worth that would go if
+// it might take all, and notes how long that is.
+func (p promising) hasWaited(nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) bool {
+	pl, cores := p.at.pl, p.at.pl.jobs.weights.cost(computesWith(p.at.preemptor))
+	if pl.entitle.fullFrom == 0 || cores == 0 {
 		return false
 	}
-	p.at.entitle()
-	return true
+	all := newAttempt(pl, p.at.preemptor, p.at.now, true, p.at.sample)
+	all.unmet = p.at.unmet
+	other := promising{p.NodeToStatusReader, all, withAttempt(p.ctx, all), p.state}
+	kept, _ := other.worthTrying(nodes, budgets)
+	best := other.try(kept, budgets)
+	if best == nil || best.ordinary.count > 0 {
+		return false
+	}
+	p.at.wait = pl.entitle.waitFor(best.seconds, cores)
+	return pl.entitle.waited(p.at.preemptor, p.at.now) >= p.at.wait
+}
+
+// try tries nodes and returns the least loss, nil: none will do. What is found, and what is not, is remembered: the dry
+// run proper has nothing left to do. It also reports errors.
+func (p promising) try(nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) *loss {
+	_, _, _ = p.at.pl.Evaluator.DryRunPreemption(p.ctx, p.state, p.at.preemptor, nodes, budgets, 0, int32(len(nodes)))
+	best, _ := p.at.found()
+	return best
 }
 
 // worthTrying returns the nodes to try; found is the loss on the first one that will do without the loss of an

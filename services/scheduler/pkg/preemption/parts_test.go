@@ -26,17 +26,22 @@ func TestArgs(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args runtime.Object
-		want string // wait percentage absolute, or part of the error
+		want string // wait, full wait from, percentage, absolute, or part of the error
 	}{
-		{name: "none", want: "5m0s 10 100"},
-		{name: "empty", args: &runtime.Unknown{}, want: "5m0s 10 100"},
-		{name: "all", args: jsonArgs(`{"nonPreemptibleWait":"90s","minCandidateNodesPercentage":50,"minCandidateNodesAbsolute":7}`), want: "1m30s 50 7"},
-		{name: "with a kind", args: jsonArgs(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"ScavengerPreemptionArgs"}`), want: "5m0s 10 100"},
-		{name: "yaml", args: &runtime.Unknown{Raw: []byte("nonPreemptibleWait: 2m\n"), ContentType: runtime.ContentTypeYAML}, want: "2m0s 10 100"},
-		{name: "no wait", args: jsonArgs(`{"nonPreemptibleWait":"0s"}`), want: "0s 10 100"},
+		{name: "none", want: "5m0s 0s 10 100"},
+		{name: "empty", args: &runtime.Unknown{}, want: "5m0s 0s 10 100"},
+		{
+			name: "all",
+			args: jsonArgs(`{"nonPreemptibleWait":"90s","fullWaitFrom":"1h","minCandidateNodesPercentage":50,"minCandidateNodesAbsolute":7}`),
+			want: "1m30s 1h0m0s 50 7",
+		},
+		{name: "with a kind", args: jsonArgs(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"ScavengerPreemptionArgs"}`), want: "5m0s 0s 10 100"},
+		{name: "yaml", args: &runtime.Unknown{Raw: []byte("nonPreemptibleWait: 2m\n"), ContentType: runtime.ContentTypeYAML}, want: "2m0s 0s 10 100"},
+		{name: "no wait", args: jsonArgs(`{"nonPreemptibleWait":"0s"}`), want: "0s 0s 10 100"},
 		{name: "misspelled", args: jsonArgs(`{"nonPreemptableWait":"1m"}`), want: "nonPreemptableWait"},
 		{name: "not a duration", args: jsonArgs(`{"nonPreemptibleWait":"soon"}`), want: "soon"},
 		{name: "negative", args: jsonArgs(`{"nonPreemptibleWait":"-1s"}`), want: "nonPreemptibleWait"},
+		{name: "from less than nothing", args: jsonArgs(`{"fullWaitFrom":"-1s"}`), want: "fullWaitFrom"},
 		{name: "percentage", args: jsonArgs(`{"minCandidateNodesPercentage":101}`), want: "minCandidateNodesPercentage"},
 		{name: "absolute", args: jsonArgs(`{"minCandidateNodesAbsolute":-1}`), want: "minCandidateNodesAbsolute"},
 		{name: "neither", args: jsonArgs(`{"minCandidateNodesPercentage":0,"minCandidateNodesAbsolute":0}`), want: "cannot be zero at the same time"},
@@ -48,7 +53,7 @@ func TestArgs(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			} else {
-				got = fmt.Sprintf("%v %d %d", args.NonPreemptibleWait.Duration,
+				got = fmt.Sprintf("%v %v %d %d", args.NonPreemptibleWait.Duration, args.FullWaitFrom.Duration,
 					*args.MinCandidateNodesPercentage, *args.MinCandidateNodesAbsolute)
 			}
 			if !strings.Contains(got, tt.want) {
@@ -282,7 +287,7 @@ func reclaimed(p pod, millicores string) pod {
 func TestEntitlement(t *testing.T) {
 	s := world{nodes: nodes(1, "1")}.start(t)
 	e := s.plugin.entitle
-	wait := func(p pod) time.Duration { return e.remaining(p.Pod) }
+	wait := func(p pod) time.Duration { return e.remaining(p.Pod, 5*time.Minute) }
 	if got := wait(pending("a", "1").created(time.Minute)); got != 4*time.Minute+time.Second {
 		t.Errorf("a minute old: %v left", got)
 	}
@@ -318,7 +323,7 @@ func TestEntitlementFromTheLiftingOfGates(t *testing.T) {
 	s.update(web)
 	s.eventually("the gates are seen to be lifted", func() bool { return s.plugin.entitle.knows(web.UID) })
 	s.clock.Step(2 * time.Minute)
-	if got := s.plugin.entitle.remaining(web.Pod); got != 3*time.Minute {
+	if got := s.plugin.entitle.remaining(web.Pod, 5*time.Minute); got != 3*time.Minute {
 		t.Errorf("%v left, want 3 minutes", got)
 	}
 	if err := s.client.CoreV1().Pods("default").Delete(s.ctx, "web", metav1.DeleteOptions{}); err != nil {
@@ -349,8 +354,8 @@ func TestEntitlementAfterARestart(t *testing.T) {
 		{"from an API server that counts no generations", tried(time.Hour, time.Hour, 0), 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := newEntitlement(5*time.Minute, testingclock.NewFakeClock(noon))
-			if got := e.remaining(tt.pod.Pod); got != tt.want {
+			e := newEntitlement(5*time.Minute, 0, testingclock.NewFakeClock(noon))
+			if got := e.remaining(tt.pod.Pod, 5*time.Minute); got != tt.want {
 				t.Errorf("%v left, want %v", got, tt.want)
 			}
 		})
@@ -376,6 +381,95 @@ func TestTriedAgainWhenEntitled(t *testing.T) {
 		t.Fatal(status)
 	}
 	checkVictims(t, []string{"a"}, s.victims())
+}
+
+// With fullWaitFrom, how long a pod waits before it takes non-preemptible jobs follows what they would lose. With 5h that
+// is a second for each minute of unsaved work and each core that it requests. It is tried again at that moment.
+func TestWaitFollowsWhatIsUnsaved(t *testing.T) {
+	protected := func(name, node, risk string) pod { return scavenger(name, node, "1", risk).nonPreemptible() }
+	from := func(d time.Duration) Args { return Args{FullWaitFrom: &metav1.Duration{Duration: d}} }
+	one := []pod{protected("a", "node-000", "1200")}
+	two := gang("a", []string{"node-000", "node-001"}, "1", "2400")
+	for _, tt := range []struct {
+		name    string
+		args    Args
+		nodes   []*v1.Node
+		pods    []pod
+		web     pod
+		want    time.Duration
+		victims []string
+	}{
+		{name: "twenty minutes", args: from(5 * time.Hour), pods: one, want: 20 * time.Second, victims: []string{"a"}},
+		{name: "from an hour on", args: from(time.Hour), pods: one, want: 100 * time.Second, victims: []string{"a"}},
+		{name: "the same for all", args: from(0), pods: one, want: 5 * time.Minute, victims: []string{"a"}},
+		{
+			name: "a shorter one", args: Args{NonPreemptibleWait: &metav1.Duration{Duration: time.Minute}, FullWaitFrom: from(time.Hour).FullWaitFrom},
+			pods: one, want: 20 * time.Second, victims: []string{"a"},
+		},
+		{
+			name: "never longer than the whole", args: from(5 * time.Hour), pods: []pod{protected("a", "node-000", "90000")},
+			want: 5 * time.Minute, victims: []string{"a"},
+		},
+		{
+			name: "of two jobs the one with less", args: from(5 * time.Hour), nodes: nodes(2, "1"),
+			pods: []pod{protected("a", "node-000", "90000"), protected("b", "node-001", "600")},
+			want: 10 * time.Second, victims: []string{"b"},
+		},
+		{
+			name: "what both lose that go, for each core", args: from(5 * time.Hour), nodes: nodes(1, "2"), web: pending("web", "2"),
+			pods: []pod{protected("a", "node-000", "1200"), protected("b", "node-000", "600")},
+			want: 15 * time.Second, victims: []string{"a", "b"},
+		},
+		{
+			name: "a whole gang's", args: from(5 * time.Hour), nodes: nodes(2, "1"),
+			pods: []pod{two[0].nonPreemptible().running(time.Minute), two[1].nonPreemptible()}, // the newer one goes
+			want: 40 * time.Second, victims: []string{"a-0"},
+		},
+		{
+			name: "the whole for a pod without a core", args: from(5 * time.Hour), web: pending("web", "0").memory("4Gi"),
+			pods: []pod{protected("a", "node-000", "1200").memory("64Gi")}, want: 5 * time.Minute, victims: []string{"a"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.nodes == nil {
+				tt.nodes = nodes(1, "1")
+			}
+			if tt.web.Pod == nil {
+				tt.web = pending("web", "1")
+			}
+			s := world{args: tt.args, nodes: tt.nodes, pods: append(tt.pods, tt.web)}.start(t)
+			if _, status := s.preempt(tt.web); status.IsSuccess() {
+				t.Fatal("entitled at once")
+			}
+			s.clock.Step(tt.want)
+			time.Sleep(20 * time.Millisecond)
+			if got := s.activated(); len(got) != 0 {
+				t.Fatalf("%v tried again a second too early", got)
+			}
+			s.clock.Step(time.Second)
+			s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+			if _, status := s.preempt(tt.web); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			checkVictims(t, tt.victims, s.victims())
+		})
+	}
+}
+
+// Preemptible jobs go first all the same, whatever they lose, and nothing is taken for a pod that finds room beside them.
+func TestWaitForLittleTakesPreemptibleJobsFirst(t *testing.T) {
+	web := pending("web", "1").created(time.Minute)
+	s := world{
+		args:  Args{FullWaitFrom: &metav1.Duration{Duration: 5 * time.Hour}},
+		nodes: nodes(2, "1"),
+		pods: []pod{
+			scavenger("a", "node-000", "1", "1").nonPreemptible(), scavenger("b", "node-001", "1", "90000"), web,
+		},
+	}.start(t)
+	if _, status := s.preempt(web); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	checkVictims(t, []string{"b"}, s.victims())
 }
 
 // A preemptor that waits for a pod to leave is tried again when that pod is given up, and takes another.

@@ -104,7 +104,7 @@ func newPlugin(
 		jobs:              known.jobs,
 		priorities:        watchPriorities(ctx, handle.ClientSet()),
 		decided:           known.decided,
-		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
+		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, args.FullWaitFrom.Duration, clock),
 		async:             features.EnableAsyncPreemption,
 		fit:               fitOptions(features),
 	}
@@ -226,9 +226,9 @@ func (pl *Plugin) waitIfRefused(ctx context.Context, at *attempt) {
 	if !at.refused.Load() {
 		return
 	}
-	pl.waiting.add(at.preemptor, pl.entitle.remaining(at.preemptor))
+	pl.waiting.add(at.preemptor, max(leastWait, pl.entitle.remaining(at.preemptor, at.wait)))
 	klog.FromContext(ctx).V(2).Info("Only non-preemptible jobs could free the capacity, and the pod has not waited long enough",
-		"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
+		"pod", klog.KObj(at.preemptor), "wait", at.wait)
 }
 
 // PodEligibleToPreemptOthers leaves that to DefaultPreemption, and remembers who has to wait for a victim.

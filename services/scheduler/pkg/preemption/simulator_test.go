@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -28,6 +29,8 @@ type simulatorCase struct {
 	}
 	CPU, Memory int64
 	Interactive bool
+	// Waited is how many seconds the pod has waited.
+	Waited int
 }
 
 // simulatorAnswer is where room is made; no node where none can be.
@@ -65,7 +68,7 @@ func TestCasesOfSimulator(t *testing.T) {
 }
 
 func (c *simulatorCase) answer(t *testing.T) simulatorAnswer {
-	w := world{}
+	w := world{args: Args{FullWaitFrom: &metav1.Duration{Duration: 5 * time.Hour}}}
 	for _, n := range c.Nodes {
 		made := node(n.Name, fmt.Sprint(n.CPU, "m"))
 		made.Status.Allocatable[v1.ResourceMemory] = *resource.NewQuantity(n.Memory, resource.BinarySI)
@@ -84,7 +87,8 @@ func (c *simulatorCase) answer(t *testing.T) simulatorAnswer {
 		}
 		w.pods = append(w.pods, made)
 	}
-	web := pending("web", fmt.Sprint(c.CPU, "m")).memory(fmt.Sprint(c.Memory))
+	web := pending("web", fmt.Sprint(c.CPU, "m")).memory(fmt.Sprint(c.Memory)).
+		created(time.Duration(c.Waited+1) * time.Second)
 	if c.Interactive {
 		web = web.interactive()
 	}

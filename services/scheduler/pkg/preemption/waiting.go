@@ -18,7 +18,9 @@ import (
 
 // entitlement decides whether a pod may take the place of a non-preemptible scavenger job.
 type entitlement struct {
-	wait  time.Duration
+	// wait is how long pods wait at most, fullFrom the unsaved work for each core from which they do (0: from none on).
+	wait, fullFrom time.Duration
+
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	// ungated holds when the scheduling gates of pending pods were lifted, or a pod that had some was first tried.
@@ -26,19 +28,33 @@ type entitlement struct {
 	ungated map[types.UID]time.Time
 }
 
-func newEntitlement(wait time.Duration, clock clock.PassiveClock) *entitlement {
-	return &entitlement{wait: wait, clock: clock, ungated: map[types.UID]time.Time{}}
+func newEntitlement(wait, fullFrom time.Duration, clock clock.PassiveClock) *entitlement {
+	return &entitlement{wait: wait, fullFrom: fullFrom, clock: clock, ungated: map[types.UID]time.Time{}}
 }
 
-// has tells whether a pod is interactive, critical for the system, or has waited long enough.
+// has tells whether a pod is interactive, critical for the system, or has waited long enough for any job.
 func (e *entitlement) has(pod *v1.Pod, now time.Time) bool {
-	return interactive(pod) || critical(pod) || e.wait == 0 || now.Sub(e.since(pod, now)) >= e.wait
+	return interactive(pod) || critical(pod) || e.wait == 0 || e.waited(pod, now) >= e.wait
 }
 
-// remaining is how long the pod still has to wait.
-func (e *entitlement) remaining(pod *v1.Pod) time.Duration {
-	now := e.clock.Now()
-	return max(0, e.wait-now.Sub(e.since(pod, now)))
+// waitFor is how long a pod that requests so many cores waits before it may end jobs with so many CPU-seconds unsaved:
+// its waiting is worth as much as their work, at the rate that the two settings give.
+func (e *entitlement) waitFor(seconds, cores float64) time.Duration {
+	worth := e.fullFrom.Seconds() * cores
+	if seconds >= worth {
+		return e.wait
+	}
+	return time.Duration(float64(e.wait) * seconds / worth)
+}
+
+// waited is how long a pod has waited.
+func (e *entitlement) waited(pod *v1.Pod, now time.Time) time.Duration {
+	return now.Sub(e.since(pod, now))
+}
+
+// remaining is how long the pod still has to wait, of a wait.
+func (e *entitlement) remaining(pod *v1.Pod, wait time.Duration) time.Duration {
+	return max(0, wait-e.waited(pod, e.clock.Now()))
 }
 
 // since returns when a pod began to wait. The API server cuts creation times to seconds; the end of that second is taken,
@@ -157,6 +173,9 @@ func conditionOf(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 
 // --- who waits, and when they are tried again ---
 
+// leastWait is the least time between two tries: what is unsaved grows while a pod waits for it, and so does the wait.
+const leastWait = time.Second
+
 // classChangeDelay gathers the label changes of one pass of the prioritizer into one retry.
 const classChangeDelay = 100 * time.Millisecond
 
@@ -172,17 +191,23 @@ type waiting struct {
 	activate func(pods map[string]*v1.Pod)
 
 	mu    sync.Mutex
-	pods  map[types.UID]types.NamespacedName
+	pods  map[types.UID]waiter
 	awake bool
 	// later is when pods that wait for others to leave are tried again, as those hang.
 	later map[types.UID]time.Time
+}
+
+// waiter is a pod that waits, and when it is tried again.
+type waiter struct {
+	types.NamespacedName
+	due time.Time
 }
 
 func newWaiting(
 	clock clock.WithDelayedExecution, lister corelisters.PodLister, activate func(pods map[string]*v1.Pod),
 ) *waiting {
 	return &waiting{
-		clock: clock, lister: lister, activate: activate, pods: map[types.UID]types.NamespacedName{},
+		clock: clock, lister: lister, activate: activate, pods: map[types.UID]waiter{},
 		later: map[types.UID]time.Time{},
 	}
 }
@@ -191,10 +216,11 @@ func newWaiting(
 func (w *waiting) add(pod *v1.Pod, remaining time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.pods[pod.UID]; ok {
+	due := w.clock.Now().Add(remaining)
+	if known, ok := w.pods[pod.UID]; ok && !due.Before(known.due) {
 		return
 	}
-	w.pods[pod.UID] = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	w.pods[pod.UID] = waiter{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, due}
 	w.clock.AfterFunc(remaining, func() { w.due(pod.UID) })
 }
 
@@ -234,11 +260,11 @@ func (w *waiting) lost(nominated []fwk.PodInfo) {
 // due tries one pod again, now that its time has come.
 func (w *waiting) due(uid types.UID) {
 	w.mu.Lock()
-	name, ok := w.pods[uid]
+	known, ok := w.pods[uid]
 	delete(w.pods, uid)
 	w.mu.Unlock()
 	if ok {
-		w.retry(map[types.UID]types.NamespacedName{uid: name})
+		w.retry(map[types.UID]types.NamespacedName{uid: known.NamespacedName})
 	}
 }
 
@@ -254,8 +280,8 @@ func (w *waiting) classChanged() {
 		w.mu.Lock()
 		w.awake = false
 		pods := make(map[types.UID]types.NamespacedName, len(w.pods))
-		for uid, name := range w.pods {
-			pods[uid] = name
+		for uid, known := range w.pods {
+			pods[uid] = known.NamespacedName
 		}
 		w.mu.Unlock()
 		w.retry(pods)

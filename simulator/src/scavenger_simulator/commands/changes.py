@@ -27,6 +27,7 @@ OF_THE_RUN: Final = (
     "keep_turn_after",
     "interrupted_first",
     "non_preemptible_wait",
+    "full_wait_from",
     "starved_after",
 )
 """Fields of Settings that are not the regulator's. All in seconds but interrupted_first."""
