@@ -192,6 +192,15 @@ async def test_a_pod_that_has_gone_meanwhile_holds_nothing_back() -> None:
         assert not there
 
 
+async def test_an_answer_that_says_nothing_delays_an_array_by_seconds() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.api.fail(504, times=1, methods={"POST"}, path="/jobs", body=b"gateway timeout")
+        c.submit("sweep", array={"tasks": 2})
+        await c.until(lambda: len(alive(c)) == 2, limit=20)
+
+
 def to_running(c: Harness) -> None:
     c.node()
 

@@ -155,11 +155,12 @@ class Attempt:
 
     def failed(self, clock: Clock, first: float, most: float, *, late: bool) -> None:
         """The start failed: the next one waits `first` seconds, doubled with each failure up to `most`, or
-        with `late` that at once. Once, a Job whose fate is not known is tried again when it was looked out for."""
+        with `late` that at once. Once, a Job whose fate is not known is tried again when it was looked out for; tasks
+        are not looked out for."""
         self.failures += 1
         delay = most if late else min(most, first * 2.0 ** min(self.failures - 1, 30))
         if self.refusal is not None and self.refusal.unclear and self.failures == 1:
-            delay = max(0.0, delay - UNSEEN_START_SECONDS)
+            delay = max(0.0, delay - (clock.monotonic() - self.since))
         self.back_off(clock, delay)
 
     def back_off(self, clock: Clock, seconds: float) -> None:
