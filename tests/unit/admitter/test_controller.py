@@ -6,8 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
+from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_api.job import ScavengerJob
 from scavenger_kube.resources import JOBS, NODES, PODS, SERVICES
 from scavenger_testing import job_dict, node_dict
 
@@ -514,6 +516,22 @@ async def test_so_does_one_of_whose_template_no_pod_can_be_made() -> None:
         await c.until(lambda: c.phase("a") == "Failed", limit=5)
         assert "the Job is not valid: spec.template is no pod template" in c.status("a")["message"]
         assert c.jobs_ever("a") == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"array": {"tasks": 2}}], ids=["job", "array"])
+async def test_a_start_that_a_bug_ends_is_tried_again(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    async with harness() as c:
+        bugs = iter(("a",))
+
+        def manifest(job: ScavengerJob, **words: Any) -> dict[str, Any]:
+            if job.metadata.name == next(bugs, ""):
+                raise ZeroDivisionError
+            return job_manifest(job, **words)
+
+        monkeypatch.setattr("scavenger_admitter.writer.job_manifest", manifest)
+        c.submit("a", **more)
+        await runs(c, "a", limit=60)
+        assert not list(bugs)
 
 
 async def test_a_quota_on_jobs_is_waited_for_with_a_growing_delay() -> None:

@@ -330,6 +330,9 @@ class Reconciler:
         except ApiError as error:
             refusal = _refusal(error)
             log.warning("start refused", job=key, queue=job.spec.queue, reason=error.reason, error=str(error))
+        except Exception as error:  # a start that nobody follows would hold its capacity for ever
+            refusal = Refusal(repr(error))
+            log.exception("start failed", job=key)
         else:
             metrics.STARTS.labels(self._informers.queue_label(job)).inc()
             _log_start(job, attempt.start)
@@ -360,6 +363,9 @@ class Reconciler:
         except ApiError as error:
             refusal = _refusal(error, of_pod=made > 0)
             log.warning("tasks refused", job=key, reason=error.reason, error=str(error), created=made)
+        except Exception as error:
+            refusal = Refusal(repr(error))
+            log.exception("tasks failed", job=key, created=made)
         else:
             metrics.STARTS.labels(self._informers.queue_label(job)).inc(made)
             log.info("started tasks", job=key, queue=job.spec.queue, tasks=made, first=granted[0], last=granted[-1])
