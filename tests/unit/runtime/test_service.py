@@ -19,10 +19,12 @@ import aiohttp
 import pytest
 import structlog
 from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import LEASES, PODS
 from scavenger_runtime import informer, metrics
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.reconcile import ReconcileLoop
 from scavenger_runtime.service import ServiceContext, serve
 from scavenger_runtime.service import _Heartbeat as Heartbeat
@@ -180,6 +182,23 @@ async def test_losing_the_lease_ends_the_process(api: FakeApi) -> None:
     await asyncio.wait_for(led.wait(), PATIENCE)
     api.edit(LEASES, "scavenger-system", "test", lambda lease: lease["spec"].update(holderIdentity="another"))
     assert await service.ended() == 1
+
+
+async def test_a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing(api: FakeApi) -> None:
+    clock = VirtualClock()
+    context = ServiceContext("test", settings(), api.client(), ProbeServer("127.0.0.1", 0), clock)
+
+    async def work() -> None:
+        await context.client.create(PODS, "default", pod_dict("in-time"))
+        clock.jump(settings().renew_deadline)
+        with pytest.raises(Unavailable, match="leads no more"):
+            await context.client.create(PODS, "default", pod_dict("late"))
+
+    try:
+        await context.lead(work)
+    finally:
+        await context.close()
+    assert [pod["metadata"]["name"] for pod in api.list(PODS)] == ["in-time"]
 
 
 async def test_waits_for_an_api_server_that_is_not_there_yet(api: FakeApi) -> None:

@@ -23,7 +23,7 @@ from scavenger_api.names import LABEL_EVICTION
 
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
-from scavenger_kube.errors import NotFound, TooLarge, TooManyRequests, error_for_status
+from scavenger_kube.errors import NotFound, TooLarge, TooManyRequests, Unavailable, error_for_status
 from scavenger_kube.resources import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -82,6 +82,7 @@ class ApiClient:
             connect_timeout=connect_timeout,
         )
         self.request_timeout = request_timeout
+        self._may_write: Callable[[], bool] = lambda: True
         self._places = asyncio.Semaphore(max_concurrency)
 
     @classmethod
@@ -107,6 +108,10 @@ class ApiClient:
     def observer(self) -> Observer:
         """Who is told of requests."""
         return self._transport.observer
+
+    def fence(self, may_write: Callable[[], bool]) -> None:
+        """Have this asked right before each write that is not urgent. One that may not be made is not sent."""
+        self._may_write = may_write
 
     async def close(self) -> None:
         """Close all connections; running requests end with Unavailable."""
@@ -139,12 +144,13 @@ class ApiClient:
         body: bytes, or anything `resources.encode` takes. timeout: seconds for the whole request. urgent: do
         not wait for a place among `max_concurrency` (lease renewals must not queue behind a thousand
         patches). at_most: bytes of the answer. A 429 with a short Retry-After is waited for and sent again. Raises
-        ApiError; TooLarge for a longer answer.
+        ApiError; TooLarge for a longer answer; Unavailable for what may not be written.
         """
         if urgent:
             return await self._request(method, path, params, body, content_type, timeout, at_most)
         async with self._places:
-            return await self._request(method, path, params, body, content_type, timeout, at_most)
+            may = None if method == "GET" else self._may_write
+            return await self._request(method, path, params, body, content_type, timeout, at_most, may)
 
     async def get(self, resource: Resource[Any], namespace: str | None, name: str) -> bytes:
         """Read an object. Raises NotFound, ApiError."""
@@ -328,10 +334,13 @@ class ApiClient:
         content_type: str | None,
         timeout: float | None,
         at_most: int | None,
+        may: Callable[[], bool] | None = None,
     ) -> bytes:
         total = timeout if timeout is not None else self.request_timeout
         data = None if body is None else encode(body)
         for attempt in range(MAX_RETRIES + 1):
+            if may is not None and not may():
+                raise Unavailable(0, "NotLeading", f"{path}: not written, as this process leads no more")
             started = time.perf_counter()
             try:
                 async with self._transport.send(

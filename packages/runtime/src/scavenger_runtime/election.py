@@ -7,9 +7,9 @@ Two rules keep two leaders apart, without trusting anybody's wall clock:
 - The leader measures from the moment it *sent* the last renewal that succeeded. After `renew_deadline`
   seconds without another one it stops working, which is earlier than anyone can take over (`lease_duration`).
 
-A Lease does not fence writes: between the loss and the cancellation of the last request there is a moment in
-which an old leader's write may still be under way. Optimistic locking on the objects themselves covers that
-moment.
+A Lease does not fence writes. A leader whose deadline has passed sends none any more, also where it was stopped and
+goes on with what it had decided (`ServiceContext.lead`). One that it has sent may still be under way; optimistic
+locking on the objects themselves covers that.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ class ServiceContext(Generic[S]):
     async def lead(self, work: Callable[[], Awaitable[None]], *beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` once the informers are synced and, with leader election, this process is elected.
 
-        When this is cancelled, `work` is cancelled and waited for. Raises LeadershipLost.
+        When this is cancelled, `work` is cancelled and waited for. From then on the client writes only while this
+        process leads: one that was stopped, as by SIGSTOP, would otherwise go on with what it had decided, before it
+        notices that another one has its Lease. Raises LeadershipLost.
 
         Args:
             work: what a leader does.
@@ -131,7 +133,7 @@ class ServiceContext(Generic[S]):
         if not settings.leader_elect:
             await leading()
             return
-        self.elector = Elector(
+        self.elector = elector = Elector(
             self.client,
             self.name,
             settings.namespace,
@@ -141,7 +143,12 @@ class ServiceContext(Generic[S]):
             retry_period=settings.retry_period,
             clock=self.clock,
         )
-        await self.elector.run(leading)
+
+        async def fenced() -> None:
+            self.client.fence(lambda: elector.is_leader)
+            await leading()
+
+        await elector.run(fenced)
 
     async def failed(self) -> str:
         """Wait until one of the tasks beside main has ended, and say which and why."""
