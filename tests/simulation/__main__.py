@@ -1,7 +1,7 @@
 """`python -m tests.simulation --seed N` repeats one history exactly; `--seeds 200` plays as many from there on.
 
-Of each that fails the steps are printed without which it would not. At the end there is a table of what happened while
-jobs were in which phases. `--until 900` begins no history after so many seconds, and says which comes next.
+Of each that fails the steps are printed without which it would not. At the end there is a table of what happened to
+jobs in which phases. `--until 900` begins no history after so many seconds, and says which comes next.
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scavenger_api.states import Phase
 
 from tests.simulation.mutations import BUGS, found_by, found_in
-from tests.simulation.system.history import FAILURES, History, simulate
+from tests.simulation.system.history import AIMED, FAILURES, History, simulate
 from tests.simulation.system.system import System
 
 MOST_SAID = 300
 """Letters of what a history says."""
+PHASES: Final = ("", *(str(phase) for phase in Phase if phase is not Phase.FAILED))
+"""A job without a status is new. No job fails."""
+ACT_WIDTH: Final = 24
 
 
 def shrink(seed: int, kind: type[History]) -> list[int]:
@@ -53,13 +60,16 @@ def tell(seed: int, kind: type[History]) -> None:
     print(f"  of {kind.steps} steps it takes {list(zip(left, names, strict=True))}: {why!r}", flush=True)
 
 
-def table(met: Counter[tuple[str, str]]) -> str:
-    """How often what happened while jobs were in which phases."""
-    phases = sorted({phase for _, phase in met})
-    rows = [f"{'':16}" + "".join(f"{phase or 'none':>12}" for phase in phases)]
-    for act in sorted({act for act, _ in met}):
-        rows.append(f"{act:16}" + "".join(f"{met[act, phase]:12}" for phase in phases))
-    return "\n".join(rows)
+def table(met: Mapping[tuple[str, str], int], acts: Iterable[str]) -> str:
+    """How often what happened to jobs in which phases; "-" where it cannot. Below, what has not happened yet."""
+    names = sorted(set(acts))
+    rows = [" " * ACT_WIDTH + "".join(f"{phase or 'new':>12}" for phase in PHASES)]
+    missed = []
+    for act in names:
+        cells = [met.get((act, phase), 0) or ("-" if phase in AIMED.get(act, ()) else 0) for phase in PHASES]
+        rows.append(f"{act:{ACT_WIDTH}}" + "".join(f"{cell:>12}" for cell in cells))
+        missed += [f"{act} of {phase or 'new'} jobs" for phase, cell in zip(PHASES, cells, strict=True) if cell == 0]
+    return "\n".join([*rows, f"has not happened: {', '.join(missed) or 'nothing'}"])
 
 
 def tell_bugs(seeds: range) -> int:
@@ -109,7 +119,7 @@ def main() -> int:
             print(f"seed {seed} FAILED: {error!r}", flush=True)
             tell(seed, kind)
     if chosen.table:
-        print(table(met))
+        print(table(met, (act.__name__ for act in kind.acts(kind.__new__(kind)))))
     seconds, computed = (time.monotonic() - began) / max(1, played), (time.process_time() - cpu) / max(1, played)
     print(f"{played} histories, {failed} failed, {seconds:.2f} s a seed ({computed:.2f} s of processor time)")
     return 1 if failed else 0

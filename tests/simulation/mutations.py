@@ -18,6 +18,7 @@ from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import deleting
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
+from scavenger_webhook.core.verdict import ACCEPTED
 
 from tests.simulation.system import situations
 from tests.simulation.system.history import FAILURES, History, simulate
@@ -154,6 +155,11 @@ BUGS: Final = (
         situations.SamePlace,
         {f"{LIFECYCLE}.lifecycle._is_older": always(False)},
     ),
+    Bug(
+        "a leader that was stopped goes on writing",
+        situations.StoppedLeader,
+        {"scavenger_kube.client.ApiClient.fence": always(None)},
+    ),
     Bug("two replicas lead at once", situations.TwoCandidates, {f"{ELECTION}._Observed.expires": always(0.0)}),
     Bug(
         "a start gives its slot back never",
@@ -167,6 +173,16 @@ BUGS: Final = (
     ),
     Bug(
         "a failed start is never tried again", situations.RefusedOnce, {f"{ADMITTER}.attempt.Attempt.waits": always(())}
+    ),
+    Bug(
+        "a job that no queue takes is let in",
+        situations.Reviewed,
+        {"scavenger_webhook.core.review.review_created": always(ACCEPTED)},
+    ),
+    Bug(
+        "an ordinary pod keeps a class below scavenger jobs",
+        situations.Reviewed,
+        {"scavenger_webhook.core.pods._become": always(())},
     ),
     Bug(
         "old figures are believed",

@@ -11,10 +11,10 @@ import hashlib
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 import structlog
@@ -24,10 +24,10 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import parse_time
 from scavenger_kube.resources import JOBS, NODES, PODS
-from scavenger_testing import FakeApi, terminated
+from scavenger_testing import FakeApi, scavengerjob_dict, terminated
 from scavenger_testing.clock import START
 from scavenger_testing.store import Entry
-from scavenger_testing.virtual_loop import LoopClock, run_virtually
+from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, _ended
 from tests.unit.admitter.test_stale_caches import completes
@@ -40,6 +40,20 @@ HANGS = 0.02
 ALWAYS = 1_000_000
 GRACE = 30
 """Seconds that a pod has to end."""
+AIMED: Mapping[str, Set[str]] = {
+    "evict": {"", "Suspended", "Completed"},
+    "delete_job": {""},
+    "replace": set(),
+    "suspend": set(),
+    "move": {"Starting", "Running", "Completed"},
+    "finish": {"", "Waiting", "Starting", "Interrupted", "Suspended", "Completed"},
+    "hold": {""},
+    "reboot": {"", "Completed"},
+    "drain": {"", "Completed"},
+    "lose_node": {"", "Completed"},
+    "power_off": {"", "Completed"},
+}
+"""What happens to some jobs, and not to all there are, and in which phases no job has what it takes: a pod or a Job."""
 ALL = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
 
@@ -59,7 +73,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Life:
-    """A pod that may compute: of which run it is, since when, and when it was told to stop."""
+    """A pod that may compute: of which Job it is, or itself of an array, since when, and when it was told to stop."""
 
     run: str
     begun: datetime
@@ -97,6 +111,8 @@ class History(Harness):
     alone = True
     """Whether nobody ends runs but who is played here."""
     machines: tuple[str, ...] = ("n1",)
+    queues: tuple[str, ...] = (names.DEFAULT_QUEUE, OTHER)
+    """Where jobs are moved to."""
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock)
@@ -104,12 +120,16 @@ class History(Harness):
         self.api.store.graceful_pods, self.api.store.pod_grace = True, GRACE
         self.random = random.Random(seed)
         self.met: Counter[tuple[str, str]] = Counter()
-        """In which phases of jobs what has happened."""
+        """In which phases of jobs what has happened: of those that it was about, or of all where it is about none."""
+        self.aimed: set[str] = set()
+        """The jobs that the last step was about."""
         self.always_managed = seed % 2 == 1
         self.trouble = Trouble()
         self.replicas: list[Instance] = []
         self.born = 0
         self.clocks_stepped = self.machines_down = False
+        self.loop = cast(VirtualLoop, asyncio.get_running_loop())
+        self.paused: dict[str, float] = {}
         self.happened: list[str] = []
         queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": OTHER}}
         self.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1}})
@@ -133,13 +153,18 @@ class History(Harness):
     async def happen(self, skip: Set[int]) -> None:
         """Everything that goes wrong, but for some of the steps."""
         for number in range(self.steps):
-            act = self.step(number)
+            act, before = self.step(number), self.phases()
+            self.aimed.clear()
             if number not in skip and (done := act()) is not None:
                 await done
+            about = self.aimed if act.__name__ in AIMED else before
+            self.met.update((act.__name__, phase) for phase in {before[name] for name in about if name in before})
             for _ in range(self.random.randint(1, 3)):
                 await self.turn(self.random.choice((0.2, 1.0, 3.0, 8.0)))
 
     async def turn(self, seconds: float = 0.1) -> None:
+        for identity in [one for one, until in self.paused.items() if until <= self.clock.monotonic()]:
+            self.go_on(identity)
         await self.restart_what_ended()
         await super().turn(seconds)
         self.hold_now()
@@ -158,8 +183,12 @@ class History(Harness):
         """The kubelet starts a process again that has ended, as one does that has lost its Lease."""
         for replica in [one for one in self.replicas if one.task.done()]:
             self.replicas.remove(replica)
-            await replica.kill()
+            await self.end_process(replica)
             self.stand_by()
+
+    async def close(self) -> None:
+        self.go_on_all()
+        await super().close()
 
     # --- the cluster --------------------------------------------------------------------------------
 
@@ -233,7 +262,6 @@ class History(Harness):
         self.random = random.Random(f"{self.seed} {number}")
         act = self.random.choice(self.acts())
         self.happened.append(act.__name__)
-        self.met.update((act.__name__, phase) for phase in set(self.phases().values()))
         return act
 
     @classmethod
@@ -246,18 +274,29 @@ class History(Harness):
         often = (self.evict, self.fall_behind, self.lose)
         once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.move, self.finish)
         machines = (self.lose_node, self.return_node, self.step_clock, self.kill, self.power_off)
-        return [*often, *often, *once, self.catch_up, self.cut, self.lag, self.outage, *machines]
+        pauses = (self.pause, self.pause)
+        return [*often, *often, *once, self.catch_up, self.cut, self.lag, self.outage, *machines, *pauses]
 
     def run_process(self, main: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A process of a service begins."""
         return asyncio.create_task(main)
+
+    def aim(self, obj: Object) -> None:
+        """Something happens to a job, its Job or one of its pods."""
+        meta = obj["metadata"]
+        self.aimed.add(meta.get("labels", {}).get(names.LABEL_JOB, meta["name"]))
 
     def submit_one(self) -> None:
         if len(self.phases()) < JOBS_AT_MOST:
             self.submit(f"j{len(self.happened)}", parallelism=self.random.choice((1, 1, 2)))
 
     def submit(self, name: str, **spec: Any) -> None:
-        super().submit(name, uid=str(uuid.uuid4()), **spec)
+        uid = str(uuid.uuid4())
+        self.create(scavengerjob_dict(name, namespace=NS, created=self.stamp(), uid=uid, **spec))
+
+    def create(self, job: Object) -> None:
+        """A user creates this ScavengerJob."""
+        self.api.put(SCAVENGERJOBS, job)
 
     def evict(self) -> None:
         living = [pod for pod in self.api.list(PODS) if pod["status"]["phase"] == "Running" and not _deleting(pod)]
@@ -266,6 +305,7 @@ class History(Harness):
 
     def take_away(self, pod: Object) -> None:
         """Somebody deletes a pod."""
+        self.aim(pod)
         self.trouble.ended.add(_owner(pod))
         self.delete_pod(pod)
 
@@ -275,6 +315,7 @@ class History(Harness):
 
     def remove_job(self, job: Object) -> None:
         """Somebody deletes a Job, and its pods with it."""
+        self.aim(job)
         self.trouble.ended.add(job["metadata"]["uid"])
         self._remove_job(job)
 
@@ -292,6 +333,7 @@ class History(Harness):
 
     def replace_one(self, job: Object) -> None:
         """Another job has the name of this one, at once."""
+        self.aim(job)
         name = job["metadata"]["name"]
         self.api.remove(SCAVENGERJOBS, NS, name)
         if (batch := self.api.get(JOBS, NS, name)) is not None:
@@ -303,6 +345,7 @@ class History(Harness):
             self._suspend(self.random.choice(found), suspended=self.random.random() < 0.5)
 
     def _suspend(self, job: Object, *, suspended: bool) -> None:
+        self.aim(job)
         name = job["metadata"]["name"]
         if suspended and (batch := self.api.get(JOBS, NS, name)) is not None:
             self.trouble.suspended.add(batch["metadata"]["uid"])
@@ -311,14 +354,19 @@ class History(Harness):
     def move(self) -> None:
         """A job goes to another queue, as far as the rule of the CRD lets it."""
         if free := [job for job in self.api.list(SCAVENGERJOBS) if "jobName" not in job.get("status", {})]:
-            queue = self.random.choice((names.DEFAULT_QUEUE, OTHER))
-            name = self.random.choice(free)["metadata"]["name"]
-            self.api.edit(SCAVENGERJOBS, NS, name, lambda job: job["spec"].update(queue=queue))
+            queue = self.random.choice(self.queues)
+            self.move_to(self.random.choice(free), queue)
+
+    def move_to(self, job: Object, queue: str) -> None:
+        """This job does."""
+        self.aim(job)
+        self.api.edit(SCAVENGERJOBS, NS, job["metadata"]["name"], lambda one: one["spec"].update(queue=queue))
 
     def finish(self) -> None:
         running = [name for name, phase in self.phases().items() if phase == "Running"]
         for pod in self.pods(self.random.choice(running)) if running else ():
             if pod["status"]["phase"] == "Running" and not _deleting(pod):
+                self.aim(pod)
                 self.end(pod)
 
     def fall_behind(self) -> None:
@@ -347,6 +395,7 @@ class History(Harness):
         name = self.random.choice(self.machines)
         self.fall_silent(name)
         for pod in self.on(name):
+            self.aim(pod)
             if not _deleting(pod) and self.random.random() < 0.5:
                 self.take_away(pod)
 
@@ -383,6 +432,7 @@ class History(Harness):
         """A signal ends what runs on a machine. reported: the kubelet writes phases, and not only the ends."""
         for pod in self.on(name):
             if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
+                self.aim(pod)
                 self.trouble.ended.add(_owner(pod))
                 self._kill(pod, phase="Failed" if reported and self.reaches(pod) else "Running")
 
@@ -416,14 +466,49 @@ class History(Harness):
 
     async def kill(self) -> None:
         """A replica dies, and another one stands by."""
-        await self.replicas.pop(self.random.randrange(len(self.replicas))).kill()
+        await self.begin_something()
+        await self.end_process(self.replicas.pop(self.random.randrange(len(self.replicas))))
         self.stand_by()
+
+    async def end_process(self, process: Process) -> None:
+        """A process ends at once."""
+        self.go_on(process.context.settings.identity)
+        await process.kill()
+
+    async def pause(self) -> None:
+        """A process is stopped for a while, which may be longer than its Lease lasts, and then goes on."""
+        seconds = self.random.choice((3.0, 12.0, 20.0, 60.0))
+        _, process = self.random.choice(list(self.processes()))
+        await self.begin_something()
+        self.stop_process(process, seconds)
+
+    async def begin_something(self) -> None:
+        """Until services are in the middle of what follows, often between a look and a write."""
+        self.tick()
+        await self.clock.advance(self.random.uniform(0.0, 0.1))
+
+    def stop_process(self, process: Process, seconds: float) -> None:
+        """Nothing of a process runs for so long."""
+        identity = process.context.settings.identity
+        self.paused[identity] = self.clock.monotonic() + seconds
+        self.loop.pause(identity)
+
+    def go_on(self, identity: str) -> None:
+        """A process that was stopped, if it was, runs again."""
+        self.paused.pop(identity, None)
+        self.loop.go_on(identity)
+
+    def go_on_all(self) -> None:
+        """All processes do."""
+        for identity in list(self.paused):
+            self.go_on(identity)
 
     def stand_by(self, **settings: Any) -> None:
         managed = self.always_managed or self.random.random() < 0.3
         self.born += 1
-        common = {"leader_elect": True, "managed_jobs": managed, "identity": f"admitter-{self.born}"}
-        self.replicas.append(self.admitter(**{**common, **settings}))
+        identity = f"admitter-{self.born}"
+        chosen = {"leader_elect": True, "managed_jobs": managed, "identity": identity, **settings}
+        self.replicas.append(self.loop.begin(identity, lambda: self.admitter(**chosen)))
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -433,6 +518,7 @@ class History(Harness):
         self.api.lag_watches(float)
         self.catch_up()
         self.return_node()
+        self.go_on_all()
         for replica in self.replicas:
             replica.clock.skew = timedelta()
         for job in self.api.list(SCAVENGERJOBS):
@@ -466,7 +552,7 @@ class History(Harness):
                 mine = alive.setdefault(name if task is None else f"{name}[{task}]", {})
                 mine.pop(uid, None)
                 if entry.new is not None and _computes(entry.new):
-                    run = obj["metadata"]["annotations"][names.ANNOTATION_RUN] if task is None else uid
+                    run = _owner(obj) if task is None else uid
                     mine[uid] = Life(run, _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp"))
                 last = max((life.begun for life in mine.values()), default=START)
                 yield name, {life.run for life in mine.values() if not life.abandoned(last)}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.levels import LevelsState
+from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
 
 from tests.simulation.system.history import History, Stop, _deleting, _leads
@@ -146,6 +147,32 @@ class PowerCut(Situation):
         assert set(self.phases().values()) == {"Interrupted"}, self.phases()
 
 
+class StoppedLeader(Situation):
+    """A leader is stopped right before it creates a Job. The next one has, and somebody deletes it; its pods stop late
+    when the first one goes on. That is sooner than its request times out."""
+
+    manages = False
+
+    def client(self) -> ApiClient:
+        made = super().client()
+        made.request_timeout = REQUEST_TIMEOUT
+        return made
+
+    async def comes(self) -> None:
+        leader = next(one for one in self.replicas if _leads(one))
+        self.api.delay(1.0, methods={"POST"}, path="/services")
+        self.submit("c", parallelism=2)
+        await self.pass_time(0.5, step=0.1)
+        self.stop_process(leader, STAY)
+        await self.computes("c")
+        self.stop_late("c")
+        self.remove_job(self.job("c"))
+        await self.pass_time(5)
+        self.go_on(leader.settings.identity)
+        await self.pass_time(0.4, step=0.05)
+        await self.pass_time(2 * LATE)
+
+
 class TwoCandidates(Situation):
     """Nothing happens."""
 
@@ -238,6 +265,15 @@ class HeldJob(SystemSituation):
         await self.pass_time(LATE)
         left = [pod for pod in self.pods("a") if not _deleting(pod)]
         assert not left, f"they compute for nobody: {left}"
+
+
+class Reviewed(SystemSituation):
+    """Users write what the webhook refuses, and what it changes."""
+
+    async def comes(self) -> None:
+        self.submit_bad()
+        self.ordinary_of_low_class()
+        await self.pass_time(20)
 
 
 class OldFigures(SystemSituation):

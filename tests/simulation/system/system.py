@@ -1,16 +1,22 @@
-"""A history of the whole system: admitters, regulators and prioritizers, two of each, and models of all others.
+"""A history of the whole system: admitters, regulators, prioritizers and webhooks, two of each, and models of others.
 
 Three nodes of a few cores, ordinary pods that come, go and pre-empt, and metrics that are missing, old or nonsense.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import copy
+import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+import orjson
+from scavenger_admitter.informers import SCAVENGERQUEUES
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time
@@ -22,11 +28,15 @@ from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.controller import main as regulator_main
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.service import ServiceContext
-from scavenger_testing import FakeApi, pod_dict
+from scavenger_testing import FakeApi, patches, pod_dict, scavengerjob_dict
 from scavenger_testing.store import Collection
 from scavenger_testing.virtual_loop import LoopClock
+from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
+from scavenger_webhook.facts import PRIORITYCLASSES
+from scavenger_webhook.settings import WebhookSettings
 
-from tests.simulation.system.history import JOBS_AT_MOST, History, _deleting
+from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _deleting
+from tests.simulation.system.webhook import Webhook
 from tests.unit.admitter.harness import NS, Object, Process, _context, _ended
 
 NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, object)
@@ -43,6 +53,14 @@ SHOP: Final = "shop"
 FRESH: Final = 90.0
 """Seconds: no eviction follows from older figures. Those of two periods are believed, and evictions take a moment."""
 NO_QUOTA: Final = 1000
+LOW_CLASS: Final = "low"
+LOW: Final = -1500
+"""Of a class of somebody else's, between those of scavenger jobs."""
+NOWHERE: Final = "nowhere"
+"""A queue that there is not."""
+NO_CHANGE: Final = base64.b64encode(b"[]").decode()
+AGAIN: Final = 1.0
+"""Seconds until a user tries again."""
 HELD_BY_OTHERS: Final = "example.org/held"
 """A finalizer of somebody else's."""
 NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
@@ -77,11 +95,15 @@ class System(History):
     rests = 300
     alone = False
     machines = NODE_NAMES
+    queues = (names.DEFAULT_QUEUE, OTHER, NOWHERE)
     regulator_settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock, seed)
-        self.others: list[Replica] = []
+        self.others: list[Replica | Webhook] = []
+        self.users: list[asyncio.Task[None]] = []
+        self.chance = random.Random(seed)
+        """Which replica of the webhook is asked."""
         self.silent: set[str] = set()
         self.metrics = "fine"
         self.measured = 0.0
@@ -97,10 +119,13 @@ class System(History):
     def set_up(self) -> None:
         for name in NODE_NAMES:
             self.node(name, cpu=str(CORES), memory="64Gi")
+        for name, value in ((names.PRIORITY_CLASS_ORDINARY, 0), (LOW_CLASS, LOW)):
+            self.api.put(PRIORITYCLASSES, {"metadata": {"name": name}, "value": value})
         for _ in range(2):
             self.stand_by()
             self.start_other(names.PRIORITIZER)
             self.start_other(names.REGULATOR)
+            self.start_other(names.WEBHOOK)
         for name in ("a", "b"):
             self.submit(name)
 
@@ -108,13 +133,18 @@ class System(History):
         """A process of another service than the admitter begins."""
         self.born += 1
         common: dict[str, Any] = {"health_port": 0, "identity": f"{name}-{self.born}"}
-        if name == names.REGULATOR:
-            settings = RegulatorSettings(**common, **self.regulator_settings)
-            self.others.append(Replica(self, name, regulator_main, settings))
-        else:
-            self.others.append(Replica(self, name, prioritizer_main, PrioritizerSettings(**common)))
+        makes: dict[str, Callable[[], Replica | Webhook]] = {
+            names.REGULATOR: lambda: Replica(
+                self, name, regulator_main, RegulatorSettings(**common, **self.regulator_settings)
+            ),
+            names.PRIORITIZER: lambda: Replica(self, name, prioritizer_main, PrioritizerSettings(**common)),
+            names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common)),
+        }
+        self.others.append(self.loop.begin(common["identity"], makes[name]))
 
     async def close(self) -> None:
+        for task in self.users:
+            task.cancel()
         await super().close()
         for one in self.others:
             await one.kill()
@@ -130,6 +160,9 @@ class System(History):
 
     async def turn(self, seconds: float = 0.1) -> None:
         await super().turn(seconds)
+        for task in [one for one in self.users if one.done()]:
+            self.users.remove(task)
+            task.result()
         for seen in self.api.requests[self._looked_at :]:
             if seen.path.endswith("/eviction"):
                 age = self.clock.monotonic() - self.measured
@@ -140,7 +173,7 @@ class System(History):
         await super().restart_what_ended()
         for other in [one for one in self.others if one.task.done()]:
             self.others.remove(other)
-            await other.kill()
+            await self.end_process(other)
             self.start_other(other.name)
 
     def tick(self) -> None:
@@ -213,7 +246,7 @@ class System(History):
             name, victims = node["metadata"]["name"], list[Object]()
             room = self._left(name)
             for one in sorted(self.on(name), key=lambda p: (_protected(p), p["metadata"]["name"])):
-                if room < _cores(pod) and one["metadata"]["namespace"] != SHOP and not _deleting(one):
+                if room < _cores(pod) and _priority(one) < _priority(pod) and not _deleting(one):
                     victims.append(one)
                     room += _cores(one)
             if room >= _cores(pod):
@@ -226,6 +259,7 @@ class System(History):
 
     def disrupt(self, pod: Object, reason: str) -> None:
         """Delete a pod, and say in a condition why."""
+        self.aim(pod)
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""}
         self._status(pod, conditions=[{**condition, "lastTransitionTime": self.stamp()}])
         if (now := self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])) is not None:
@@ -252,12 +286,64 @@ class System(History):
             if old["metadata"]["name"] not in there:
                 self.api.remove(POD_METRICS, old["metadata"]["namespace"], old["metadata"]["name"])
 
+    # --- users --------------------------------------------------------------------------------------
+
+    def settled(self, *phases: str) -> bool:
+        return not self.users and super().settled(*phases)
+
+    def have_user(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have somebody do this, who waits for answers."""
+        self.users.append(asyncio.create_task(work))
+
+    async def reviewed(self, resource: str, obj: Object, old: Object | None = None) -> Object | None:
+        """What the webhook says of a write; None where it says nothing."""
+        ready = [one for one in self.others if isinstance(one, Webhook) and one.ready]
+        return await self.chance.choice(ready).review(resource, obj, old) if ready else None
+
+    def create(self, job: Object, *, good: bool = True) -> None:
+        self.have_user(self._create(job, good=good))
+
+    async def _create(self, job: Object, *, good: bool) -> None:
+        """Without an answer there is no job, so the user tries again."""
+        while (said := await self.reviewed("scavengerjobs", job)) is None:
+            await self.clock.sleep(AGAIN)
+        assert said["allowed"] is good, f"{job['spec']}: {said}"
+        if good and self.api.get(SCAVENGERJOBS, NS, job["metadata"]["name"]) is None:
+            job["metadata"]["creationTimestamp"] = self.stamp()
+            self.api.put(SCAVENGERJOBS, job)
+
+    def move_to(self, job: Object, queue: str) -> None:
+        self.aim(job)
+        if job["spec"]["queue"] != queue:
+            self.have_user(self._move(job, queue))
+
+    async def _move(self, job: Object, queue: str) -> None:
+        """Without an answer the job stays where it is."""
+        said = await self.reviewed("scavengerjobs", {**job, "spec": {**job["spec"], "queue": queue}}, job)
+        assert said is None or not said["allowed"] or queue != NOWHERE, said
+        meta = job["metadata"]
+        now = self.api.get(SCAVENGERJOBS, NS, meta["name"])
+        there = now is not None and now["metadata"]["uid"] == meta["uid"] and "jobName" not in now.get("status", {})
+        if there and said is not None and said["allowed"]:
+            super().move_to(job, queue)
+
+    async def _put_low(self, pod: Object, seconds: float) -> None:
+        """Without an answer the pod keeps its class."""
+        said = await self.reviewed("pods", pod)
+        if said is not None:
+            pod = patches.json_patch(pod, orjson.loads(base64.b64decode(said.get("patch", NO_CHANGE))))
+            assert _priority(pod) > max(names.PRIORITY_VALUES[one] for one in SCAVENGER_CLASSES), pod
+        self.ends[pod["metadata"]["uid"]] = self.clock.monotonic() + seconds
+        self.api.put(PODS, pod)
+
     # --- what happens -------------------------------------------------------------------------------
 
     def acts(self) -> list[Callable[[], Any]]:
+        asked = [self.submit_bad, self.close_queue, self.ordinary_of_low_class]
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
-        return [*super().acts(), *more, *strangers, self.reboot, self.submit_array, self.change_crd, self.change_use]
+        changed = [self.reboot, self.submit_array, self.change_crd, self.change_use]
+        return [*super().acts(), *more, *strangers, *asked, *changed]
 
     def requests(self) -> list[tuple[str, str]]:
         more = [("POST", "/eviction"), ("PATCH", "/configmaps"), ("PATCH", "/pods"), ("GET", "/metrics.k8s.io")]
@@ -273,6 +359,22 @@ class System(History):
         uid = str(uuid.uuid4())
         self.ends[uid] = self.clock.monotonic() + seconds
         self.api.put(PODS, pod_dict(name, namespace=SHOP, uid=uid, cpu=cpu, priority=0, created=self.stamp()))
+
+    def ordinary_of_low_class(self) -> None:
+        """An ordinary pod comes whose class does not outrank scavenger jobs. The webhook raises it."""
+        about: dict[str, Any] = {"namespace": SHOP, "created": self.stamp(), "cpu": self.random.choice(("1", "2", "3"))}
+        pod = pod_dict(f"web-{len(self.happened)}", priority_class=LOW_CLASS, priority=LOW, **about)
+        self.have_user(self._put_low(pod, self.random.uniform(10, 60)))
+
+    def submit_bad(self) -> None:
+        """A user asks for what no job may have, and is told so."""
+        wrong = self.random.choice(({"queue": NOWHERE}, {"terminationGracePeriodSeconds": 3600}))
+        self.create(scavengerjob_dict(f"bad-{len(self.happened)}", namespace=NS, **wrong), good=False)
+
+    def close_queue(self) -> None:
+        """A queue takes no new jobs, or does again."""
+        closed = self.random.random() < 0.5
+        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=closed))
 
     def submit_array(self) -> None:
         """An array, where all replicas can start one."""
@@ -292,8 +394,9 @@ class System(History):
         resource = self.random.choice((PODS, JOBS))
         free = [one for one in self.api.list(resource, NS) if "deletionTimestamp" not in one["metadata"]]
         if free:
-            name = self.random.choice(free)["metadata"]["name"]
-            self.api.edit(resource, NS, name, _held_by_others)
+            one = self.random.choice(free)
+            self.aim(one)
+            self.api.edit(resource, NS, one["metadata"]["name"], _held_by_others)
 
     def let_go(self) -> None:
         """Whoever put finalizers there takes them away, and what was to be deleted goes."""
@@ -325,6 +428,7 @@ class System(History):
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
         for pod in self.on(name):
             if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
+                self.aim(pod)
                 state = {"exitCode": LOST, "reason": "Unknown", "finishedAt": self.stamp()}
                 ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
                 self._status(pod, phase="Failed", containerStatuses=[ended])
@@ -359,9 +463,10 @@ class System(History):
                 self.disrupt(pod, "EvictionByEvictionAPI")
 
     async def kill_other(self) -> None:
-        """A regulator or a prioritizer dies."""
+        """A regulator, a prioritizer or a webhook dies."""
+        await self.begin_something()
         dead = self.others.pop(self.random.randrange(len(self.others)))
-        await dead.kill()
+        await self.end_process(dead)
         self.start_other(dead.name)
 
     def fall_silent(self, node: str) -> None:
@@ -381,6 +486,7 @@ class System(History):
         self.let_go()
         self.allow_evictions()
         self.old_crd = False
+        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=False))
         for node in NODE_NAMES:
             self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False))
 
@@ -407,6 +513,11 @@ def _cores(pod: Object) -> float:
 def _protected(pod: Object) -> bool:
     labels: dict[str, str] = pod["metadata"].get("labels", {})
     return labels.get(names.LABEL_PREEMPTION_CLASS) == names.NON_PREEMPTIBLE
+
+
+def _priority(pod: Object) -> int:
+    value = pod["spec"].get("priority")
+    return int(names.PRIORITY_VALUES[pod["spec"]["priorityClassName"]] if value is None else value)
 
 
 def _takes_pods(node: Object) -> bool:

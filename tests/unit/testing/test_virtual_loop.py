@@ -6,14 +6,14 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from scavenger_kube.errors import ApiError, Unavailable
 from scavenger_kube.resources import PODS
 from scavenger_runtime.informer import Informer
 from scavenger_testing import FakeApi, pod_dict
-from scavenger_testing.virtual_loop import LoopClock, run_virtually
+from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
 T = TypeVar("T")
 
@@ -80,6 +80,62 @@ def test_a_loop_on_which_nobody_can_run_says_so() -> None:
 
     with pytest.raises(RuntimeError, match="can ever run"):
         virtually(work)
+
+
+def loop_at_work() -> VirtualLoop:
+    return cast(VirtualLoop, asyncio.get_running_loop())
+
+
+def test_a_process_that_was_paused_goes_on_where_it_was() -> None:
+    async def work(clock: LoopClock) -> list[float]:
+        loop, done = loop_at_work(), list[float]()
+
+        async def count() -> None:
+            for _ in range(4):
+                await asyncio.sleep(10)
+                done.append(clock.monotonic())
+
+        counting = loop.begin("one", lambda: asyncio.create_task(count()))
+        await clock.sleep(15)
+        loop.pause("one")
+        await clock.sleep(20)
+        loop.go_on("one")
+        await counting
+        return done
+
+    assert virtually(work) == [10, 35, 45, 55]
+
+
+def test_what_a_paused_process_has_sent_takes_effect() -> None:
+    async def work(clock: LoopClock) -> bool:
+        loop = loop_at_work()
+        async with FakeApi(clock) as api:
+            client = api.client(request_timeout=30.0)
+            api.delay(1.0, methods={"POST"})
+            creating = loop.begin("one", lambda: asyncio.create_task(client.create(PODS, "default", pod_dict("a"))))
+            await clock.sleep(0.5)
+            loop.pause("one")
+            await clock.sleep(20)
+            there, answered = api.get(PODS, "default", "a") is not None, creating.done()
+            loop.go_on("one")
+            assert await creating
+            return there and not answered
+
+    assert virtually(work)
+
+
+def test_what_was_cancelled_while_its_process_was_paused_is_not_done() -> None:
+    async def work(clock: LoopClock) -> list[str]:
+        loop, done = loop_at_work(), list[str]()
+        timer = loop.begin("one", lambda: loop.call_later(1, done.append, "done"))
+        loop.pause("one")
+        await clock.sleep(2)
+        timer.cancel()
+        loop.go_on("one")
+        await clock.sleep(1)
+        return done
+
+    assert virtually(work) == []
 
 
 def test_chance_is_the_seed_s() -> None:

@@ -2,12 +2,16 @@
 
 Its clock stands still while anybody can run, and then goes on to the next timer at once. Connections are pairs of
 transports in memory, over which bytes take a moment that the seed chooses. What is for a thread is done at once.
+
+Whatever a process begins, and what follows from that, belongs to it: what a paused process would do is done, in its
+order, when it goes on. Time passes for it, and what it has sent before takes effect.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import itertools
 import random
 import selectors
@@ -30,6 +34,10 @@ THREAD_SECONDS: Final = 0.01
 """What is done in a thread takes so long."""
 
 
+_PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("process", default="")
+"""Whose callbacks these are; nobody's where it is empty."""
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """The loop. `source`: of all chance."""
 
@@ -38,6 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._source = source
         self._servers: dict[int, _Server] = {}
         self._dialled: dict[int, _Server] = {}
+        self._paused: dict[str, list[_Call]] = {}
         super().__init__(_Selector(self))
 
     def time(self) -> float:
@@ -62,6 +71,41 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.call_later(THREAD_SECONDS, lambda: None if future.done() else tell(result))
         return future
 
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def begin(self, process: str, work: Callable[[], T]) -> T:
+        """What this returns, done as a process that can be paused."""
+        context = contextvars.copy_context()
+        context.run(_PROCESS.set, process)
+        return context.run(work)
+
+    def pause(self, process: str) -> None:
+        """Nothing of it runs any more, until it goes on."""
+        self._paused.setdefault(process, [])
+
+    def go_on(self, process: str) -> None:
+        """Have a process do what it would have done."""
+        for call in self._paused.pop(process, ()):
+            self.call_soon(call.resume)
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """As any loop does, unless the process is paused by then."""
+        context = contextvars.copy_context() if context is None else context  # an empty one is false
+        if not context.get(_PROCESS, ""):
+            return super().call_soon(callback, *args, context=context)
+        call = _Call(self._paused, context, callback, args)
+        call.handle = super().call_soon(call, context=context)
+        return call.handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """As any loop does, unless the process is paused by then."""
+        context = contextvars.copy_context() if context is None else context  # an empty one is false
+        if not context.get(_PROCESS, ""):
+            return super().call_at(when, callback, *args, context=context)
+        call = _Call(self._paused, context, callback, args)
+        call.handle = super().call_at(when, call, context=context)
+        return call.handle
+
     # --- connections ------------------------------------------------------------------------------------------------
 
     async def create_server(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
@@ -82,11 +126,39 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Connect a protocol to the server that its socket has dialled."""
         server = self._dialled.pop(sock.fileno())
         sock.close()
-        near, far = _Transport(self, factory()), _Transport(self, server.factory())
+        near = _Transport(self, factory(), contextvars.copy_context())
+        far = _Transport(self, server.context.run(server.factory), server.context)
         near.peer, far.peer = far, near
-        far.protocol.connection_made(far)
+        server.context.run(far.protocol.connection_made, far)
         near.protocol.connection_made(near)
         return near, near.protocol
+
+
+class _Call:
+    """What a process is about to do."""
+
+    __slots__ = ("_args", "_callback", "_context", "_paused", "handle")
+
+    def __init__(
+        self,
+        paused: dict[str, list[_Call]],
+        context: contextvars.Context,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+    ) -> None:
+        self._paused, self._context, self._callback, self._args = paused, context, callback, args
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self) -> None:
+        if (waiting := self._paused.get(self._context[_PROCESS])) is not None:
+            waiting.append(self)
+        else:
+            self._callback(*self._args)
+
+    def resume(self) -> None:
+        """Do it now, unless nobody wants it any more."""
+        if self.handle is None or not self.handle.cancelled():
+            self._context.run(self)
 
 
 class LoopClock(VirtualClock):
@@ -163,6 +235,7 @@ class _Server:
     def __init__(self, factory: Callable[[], Any], port: int) -> None:
         self.factory = factory
         self.port = port
+        self.context = contextvars.copy_context()
         self.closed = False
         self.sockets = [self]
 
@@ -181,9 +254,10 @@ class _Transport(asyncio.Transport):
 
     peer: _Transport
 
-    def __init__(self, loop: VirtualLoop, protocol: Any) -> None:
+    def __init__(self, loop: VirtualLoop, protocol: Any, context: contextvars.Context) -> None:
         super().__init__()
         self.protocol = protocol
+        self.context = context
         self._loop = loop
         self._inbox: deque[Callable[[], None]] = deque()
         self._due = 0.0
@@ -240,7 +314,7 @@ class _Transport(asyncio.Transport):
     def arrives(self, what: Callable[[], None]) -> None:
         """Something from the peer is on its way."""
         self._due = max(self._due + 1e-6, self._loop.time() + self._loop.latency())
-        self._loop.call_at(self._due, self._take, what)
+        self._loop.call_at(self._due, self._take, what, context=self.context)
 
     def _take(self, what: Callable[[], None]) -> None:
         self._inbox.append(what)
