@@ -89,6 +89,10 @@ simulate-faults: sync ## Histories with faults: SEEDS=10000 FIRST_SEED=0; ends a
 simulate-bugs: sync ## Bugs put in on purpose, and what finds each: SEEDS=1000 looks for each in random histories as well
 	$(RUN) python -m tests.simulation --bugs --seeds $(or $(SEEDS),0)
 
+.PHONY: soak
+soak: sync ## Jobs and arrays come and go on fake nodes while services are killed; an onlooker judges: SOAK_SECONDS=1200
+	$(RUN) python -m bench.services.soak
+
 .PHONY: fuzz
 fuzz: EXAMPLES = fuzz
 fuzz: test-unit ## Ten times the examples of `make test`, other ones each time: for a night, not for CI
