@@ -71,6 +71,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.call_later(THREAD_SECONDS, lambda: None if future.done() else tell(result))
         return future
 
+    async def shutdown_default_executor(self) -> None:
+        """There are no threads. A real one, as asyncio starts here, takes time that does not pass on this loop."""
+
     # --- processes --------------------------------------------------------------------------------------------------
 
     def begin(self, process: str, work: Callable[[], T]) -> T:
