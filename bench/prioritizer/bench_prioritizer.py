@@ -163,7 +163,8 @@ async def _steady() -> list[Figure]:
             for obj in objects:
                 api.put(resource, obj)
         for namespace in budgets:
-            metadata = {"name": names.DISRUPTION_BUDGET, "namespace": namespace}
+            labels = {names.LABEL_MANAGED_BY: names.PRIORITIZER}
+            metadata = {"name": names.DISRUPTION_BUDGET, "namespace": namespace, "labels": labels}
             api.put(PODDISRUPTIONBUDGETS, {"metadata": metadata, "spec": dict(BUDGET_SPEC)})
         with tempfile.TemporaryDirectory() as folder:
             config = api.write_kubeconfig(Path(folder))

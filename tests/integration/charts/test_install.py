@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from scavenger_api import names
 from scavenger_cluster import Cluster, service_images, stack
 from scavenger_cluster.errors import ClusterError
 from scavenger_testing import pages
@@ -288,7 +289,10 @@ def uninstall_everything(cluster: Cluster, shell: Shell, leave: str) -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "scavenger-non-preemptible"},
+        "metadata": {
+            "name": names.DISRUPTION_BUDGET,
+            "labels": {names.LABEL_MANAGED_BY: names.PRIORITIZER},
+        },
         "spec": {"minAvailable": 1000000, "selector": {"matchLabels": {"scavenger.dev/preemption-class": "x"}}},
     }
     apply(cluster, budget)  # as the prioritizer would have made it
