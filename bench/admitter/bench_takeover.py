@@ -38,10 +38,10 @@ from scavenger_runtime.logging import configure_logging
 from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.service import ServiceContext
 from scavenger_testing import FakeApi, node_dict, pod_dict, running, scavengerjob_dict
+from scavenger_testing.faults import WRITES
 from scavenger_testing.virtual_loop import run_virtually
 
 COUNT: Final = 10_000
-WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
 NS: Final = "team"
 PRESS_EVERY: Final = 1000
 """Looks, each a hundredth of a second or more apart, from one ordinary pod that waits to the next."""

@@ -37,6 +37,7 @@ from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock
 from scavenger_testing.fake_api import FakeApi
+from scavenger_testing.faults import WRITES
 
 Figure = dict[str, Any]
 
@@ -132,7 +133,7 @@ async def _measure() -> list[Figure]:
         for _ in range(PASSES):
             with _took(idle):
                 await prioritizer.writer.carry_out(await prioritizer.decide())
-        idle_writes = sum(request.method != "GET" for request in api.requests[before:])
+        idle_writes = sum(request.method in WRITES for request in api.requests[before:])
         for turn in range(PASSES):
             for pod in pods[turn * CHANGED : (turn + 1) * CHANGED]:
                 name = pod["metadata"]["name"]

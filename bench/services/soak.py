@@ -28,6 +28,7 @@ from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_cluster import Cluster, ClusterError, stack
 from scavenger_cluster.api import namespaced
+from scavenger_domain.gang import unit
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import JOBS, PODS
@@ -127,7 +128,7 @@ class Onlooker:
         self._cluster = cluster
         self._over = threading.Event()
         self._lives: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        self._doubts: set[str] = set()
+        self._doubts: dict[str, str] = {}
         self.wrong: dict[str, None] = {}
         self.written = 0
         self.runs = 0
@@ -154,10 +155,10 @@ class Onlooker:
             await stays.enter_async_context(followed(Informer(client, JOBS), self._on_any))
             while not self._over.is_set():
                 await asyncio.sleep(1)
-                for key in list(self._doubts):
+                for life, pods_of_job in list(self._doubts.items()):
                     with suppress(*TROUBLE):  # it is asked again
-                        await asyncio.to_thread(self._make_sure, key)
-                        self._doubts.discard(key)
+                        await asyncio.to_thread(self._make_sure, life, pods_of_job)
+                        self._doubts.pop(life)
 
     def _on_any(self, _: Change[Any]) -> None:
         self.written += 1
@@ -179,30 +180,23 @@ class Onlooker:
     def _on_pod(self, change: Change[Pod]) -> None:
         self.written += 1
         pod = change.obj
-        key = life_of(pod)
-        lives = self._lives[key]
+        life = unit(pod)
+        lives = self._lives[life]
         if change.new is not None and computes(change.new):
             self.runs += pod.metadata.uid not in lives
             lives[pod.metadata.uid] = run_of(pod)
         else:
             lives.pop(pod.metadata.uid, None)
         if len(set(lives.values())) > 1:
-            self._doubts.add(key)
+            job = f"{names.LABEL_JOB}={pod.metadata.labels[names.LABEL_JOB]}"
+            self._doubts[life] = f"{namespaced('pods', pod.metadata.namespace)}?labelSelector={job}"
 
-    def _make_sure(self, key: str) -> None:
+    def _make_sure(self, life: str, pods_of_job: str) -> None:
         """A watch that starts over may show a pod before the end of another: one list shows both at a moment."""
-        namespace, name, _ = key.split("/")
-        path = f"{namespaced('pods', namespace)}?labelSelector={names.LABEL_JOB}%3D{name}".replace("dev/", "dev%2F")
-        pods = [msgspec.convert(one, Pod) for one in self._cluster.client.get(path)["items"]]
-        alive = {run_of(pod) for pod in pods if life_of(pod) == key and computes(pod)}
+        pods = [msgspec.convert(one, Pod) for one in self._cluster.client.get(pods_of_job)["items"]]
+        alive = {run_of(pod) for pod in pods if unit(pod) == life and computes(pod)}
         if len(alive) > 1:
-            self.wrong[f"{key} lives twice: {sorted(alive)}"] = None
-
-
-def life_of(pod: Pod) -> str:
-    """What has one life at a time: a job, or a task of an array."""
-    labels = pod.metadata.labels
-    return f"{pod.metadata.namespace}/{labels[names.LABEL_JOB]}/{labels.get(names.LABEL_TASK, '')}"
+            self.wrong[f"{life} lives twice: {sorted(alive)}"] = None
 
 
 def run_of(pod: Pod) -> str:
