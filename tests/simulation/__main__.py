@@ -1,7 +1,8 @@
 """`python -m tests.simulation --seed N` repeats one history exactly; `--seeds 200` plays as many from there on.
 
-Of each that fails the steps are printed without which it would not. At the end there is a table of what happened to
-jobs in which phases. `--until 900` begins no history after so many seconds, and says which comes next.
+Of each that fails the steps are printed without which it would not. `--table` prints at the end what happened to jobs
+in which phases. `--until 900` begins no history after so many seconds. `--table FILE` keeps the table for the next
+slice: it goes on where the last one ended, and adds to the table. With `--seed` it begins anew.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import logging
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Self
 
+import orjson
 from scavenger_api.states import Phase
 
 from tests.simulation.mutations import BUGS, found_by, found_in
@@ -26,6 +29,41 @@ MOST_SAID = 300
 PHASES: Final = ("", *(str(phase) for phase in Phase if phase is not Phase.FAILED))
 """A job without a status is new. No job fails."""
 ACT_WIDTH: Final = 24
+
+
+@dataclass
+class Record:
+    """What the slices so far came to.
+
+    Attributes:
+        first: the first seed.
+        following: the seed that comes next.
+        failed: those that failed.
+        met: how often what happened to jobs in which phase.
+    """
+
+    first: int
+    following: int
+    failed: list[int] = field(default_factory=list)
+    met: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def begun(cls, file: Path | None, seed: int | None) -> Self:
+        """That of a file, or a new one from this seed on."""
+        if file is not None and file.exists() and seed is None:
+            return cls(**orjson.loads(file.read_bytes()))
+        return cls(seed or 0, seed or 0)
+
+    def add(self, met: Mapping[tuple[str, str], int]) -> None:
+        """Count what was met in one more history."""
+        for (act, phase), times in met.items():
+            row = self.met.setdefault(act, {})
+            row[phase] = row.get(phase, 0) + times
+
+    def keep(self, file: Path | None) -> None:
+        """Write it down after each history, so that a slice may end at any moment."""
+        if file is not None:
+            file.write_bytes(orjson.dumps(asdict(self)))
 
 
 def shrink(seed: int, kind: type[History]) -> list[int]:
@@ -60,13 +98,13 @@ def tell(seed: int, kind: type[History]) -> None:
     print(f"  of {kind.steps} steps it takes {list(zip(left, names, strict=True))}: {why!r}", flush=True)
 
 
-def table(met: Mapping[tuple[str, str], int], acts: Iterable[str]) -> str:
+def table(met: Mapping[str, Mapping[str, int]], acts: Iterable[str]) -> str:
     """How often what happened to jobs in which phases; "-" where it cannot. Below, what has not happened yet."""
-    names = sorted(set(acts))
     rows = [" " * ACT_WIDTH + "".join(f"{phase or 'new':>12}" for phase in PHASES)]
     missed = []
-    for act in names:
-        cells = [met.get((act, phase), 0) or ("-" if phase in AIMED.get(act, ()) else 0) for phase in PHASES]
+    for act in sorted(set(acts)):
+        row = met.get(act, {})
+        cells = [row.get(phase, 0) or ("-" if phase in AIMED.get(act, ()) else 0) for phase in PHASES]
         rows.append(f"{act:{ACT_WIDTH}}" + "".join(f"{cell:>12}" for cell in cells))
         missed += [f"{act} of {phase or 'new'} jobs" for phase, cell in zip(PHASES, cells, strict=True) if cell == 0]
     return "\n".join([*rows, f"has not happened: {', '.join(missed) or 'nothing'}"])
@@ -87,42 +125,58 @@ def tell_bugs(seeds: range) -> int:
     return missed
 
 
-def main() -> int:
-    """Play histories, and print what each came to. Returns the exit code: 1 where one failed."""
+def chosen(words: Sequence[str]) -> argparse.Namespace:
+    """What a command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first history")
-    parser.add_argument("--seeds", type=int, default=1, help="how many")
+    parser.add_argument("--seed", type=int, help="the first history: 0, or the one after those of FILE")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, those of FILE among them")
     parser.add_argument("--until", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--admitter", action="store_true", help="the admitter alone")
     parser.add_argument("--bugs", action="store_true", help="put bugs in, and say which history finds each")
-    parser.add_argument("--table", action="store_true", help="print the table")
-    chosen = parser.parse_args()
+    parser.add_argument("--table", nargs="?", const="", metavar="FILE", help="print the table, and keep it in FILE")
+    return parser.parse_args(words)
+
+
+def play(said: argparse.Namespace) -> int:
+    """Play histories, and print what each came to. Returns the exit code: 1 where one failed."""
+    kind = History if said.admitter else System
+    file = Path(said.table) if said.table else None
+    record = Record.begun(file, said.seed)
+    before, began, cpu = len(record.failed), time.monotonic(), time.process_time()
+    seeds = range(record.following, record.first + said.seeds)
+    for seed in seeds:
+        if time.monotonic() - began >= said.until:
+            break
+        try:
+            history = simulate(seed, kind)
+            record.add(history.met)
+            print(f"seed {seed}: {history.digest}", flush=True)
+        except FAILURES as error:
+            record.failed.append(seed)
+            print(f"seed {seed} FAILED: {error!r}", flush=True)
+            tell(seed, kind)
+        record.following = seed + 1
+        record.keep(file)
+    if said.table is not None:
+        print(table(record.met, (act.__name__ for act in kind.acts(kind.__new__(kind)))))
+    played, failed = record.following - seeds.start, len(record.failed) - before
+    seconds, computed = (time.monotonic() - began) / max(1, played), (time.process_time() - cpu) / max(1, played)
+    print(f"{played} histories, {failed} failed, {seconds:.2f} s a seed ({computed:.2f} s of processor time)")
+    print(f"seeds {record.first} to {record.following - 1} in all, failed: {record.failed or 'none'}", end="; ")
+    print("done" if record.following == seeds.stop else f"the next is {record.following} of {seeds.stop}")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    """Do what the command line says. Returns the exit code."""
+    said = chosen(sys.argv[1:])
     if os.environ.get("PYTHONHASHSEED") != "0":  # or the order of sets would differ from run to run
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what is left of processes that were killed
-    if chosen.bugs:
-        return 1 if tell_bugs(range(chosen.seed, chosen.seed + chosen.seeds)) else 0
-    kind = History if chosen.admitter else System
-    met: Counter[tuple[str, str]] = Counter()
-    failed, began, cpu, played = 0, time.monotonic(), time.process_time(), 0
-    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        if time.monotonic() - began >= chosen.until:
-            print(f"out of time: go on with FIRST_SEED={seed}")
-            break
-        played += 1
-        try:
-            history = simulate(seed, kind)
-            met += history.met
-            print(f"seed {seed}: {history.digest}", flush=True)
-        except FAILURES as error:
-            failed += 1
-            print(f"seed {seed} FAILED: {error!r}", flush=True)
-            tell(seed, kind)
-    if chosen.table:
-        print(table(met, (act.__name__ for act in kind.acts(kind.__new__(kind)))))
-    seconds, computed = (time.monotonic() - began) / max(1, played), (time.process_time() - cpu) / max(1, played)
-    print(f"{played} histories, {failed} failed, {seconds:.2f} s a seed ({computed:.2f} s of processor time)")
-    return 1 if failed else 0
+    if said.bugs:
+        first = said.seed or 0
+        return 1 if tell_bugs(range(first, first + said.seeds)) else 0
+    return play(said)
 
 
 if __name__ == "__main__":

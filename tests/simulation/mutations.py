@@ -37,11 +37,13 @@ class Bug:
     Attributes:
         name: what is wrong.
         shows: the situation in which it shows.
+        says: what a history says that finds it. One that fails for another reason has not.
         instead: what stands in the place of each of these, by its path.
     """
 
     name: str
     shows: type[History]
+    says: str
     instead: Mapping[str, Any]
 
     @contextlib.contextmanager
@@ -113,85 +115,143 @@ BUGS: Final = (
     Bug(
         "a Job that a watch does not show is gone",
         situations.UnseenJob,
+        "interrupted by nobody",
         {f"{LIFECYCLE}.confirmed._doubtful": always(False)},
     ),
     Bug(
-        "a Job that is Complete was left alone", situations.UnseenEnd, {f"{LIFECYCLE}.confirmed._final": always(False)}
+        "a Job that is Complete was left alone",
+        situations.UnseenEnd,
+        "no run was left alone",
+        {f"{LIFECYCLE}.confirmed._final": always(False)},
     ),
     Bug(
         "a job starts again without a look at its pods",
         situations.UnseenPods,
+        "lives twice",
         {f"{ADMITTER}.reconciler.decide_creation": decide_creation_unasked},
     ),
     Bug(
         "a new leader does not wait for its watches",
         situations.BlindTakeover,
+        "lives twice",
         {f"{ADMITTER}.controller.caught_up": soon(None)},
     ),
-    Bug("a pod that was told to stop has ended", situations.SilentNode, surely_ended(ended_when_told)),
-    Bug("a pod on a node that is not ready has ended", situations.SilentNode, surely_ended(ended_on_lost_nodes)),
+    Bug("a pod that was told to stop has ended", situations.SilentNode, "lives twice", surely_ended(ended_when_told)),
+    Bug(
+        "a pod on a node that is not ready has ended",
+        situations.SilentNode,
+        "lives twice",
+        surely_ended(ended_on_lost_nodes),
+    ),
     Bug(
         "pods of a Job that a finalizer holds are left to the garbage collector",
         situations.HeldJob,
+        "compute for nobody",
         {f"{LIFECYCLE}.leftover_pods._clear": cleared_with_its_job(leftover_pods._clear)},
     ),
-    Bug("a container that nobody saw end failed", situations.Rebooted, {f"{LIFECYCLE}.pods._LOST_CONTAINER": ()}),
-    Bug("a deleted pod ended by itself", situations.SlowStop, {f"{LIFECYCLE}.pods._deleted": always(None)}),
-    Bug("a disruption is a deletion", situations.Drained, {f"{LIFECYCLE}.pods._disrupted": always(None)}),
-    Bug("a signal is a failure at once", situations.PowerOff, {f"{LIFECYCLE}.termination._suspects": always([])}),
-    Bug("a lost node is no cause", situations.PowerOff, {f"{LIFECYCLE}.termination._lost": always("")}),
+    Bug(
+        "a container that nobody saw end failed",
+        situations.Rebooted,
+        "a job is Failed",
+        {f"{LIFECYCLE}.pods._LOST_CONTAINER": ()},
+    ),
+    Bug(
+        "a deleted pod ended by itself",
+        situations.SlowStop,
+        "no run was left alone",
+        {f"{LIFECYCLE}.pods._deleted": always(None)},
+    ),
+    Bug(
+        "a disruption is a deletion", situations.Drained, "not by name", {f"{LIFECYCLE}.pods._disrupted": always(None)}
+    ),
+    Bug(
+        "a signal is a failure at once",
+        situations.PowerOff,
+        "a job is Failed",
+        {f"{LIFECYCLE}.termination._suspects": always([])},
+    ),
+    Bug(
+        "a lost node is no cause",
+        situations.PowerOff,
+        "a job is Failed",
+        {f"{LIFECYCLE}.termination._lost": always("")},
+    ),
     Bug(
         "a container that ended on a lost node runs",
         situations.PowerCut,
+        "not all are Interrupted",
         {f"{LIFECYCLE}.termination._unreported": always([])},
     ),
     Bug(
         "pods keep the finalizer",
         situations.SlowStop,
+        "TimeoutError: not within 600 s",
         {f"{LIFECYCLE}.{module}.held": always(False) for module in ("leftover_pods", "array.plan")},
     ),
     Bug(
         "pods of an earlier job are of the run",
         situations.SamePlace,
+        "interrupted more often than it ran",
         {f"{LIFECYCLE}.lifecycle._is_older": always(False)},
     ),
     Bug(
         "a leader that was stopped goes on writing",
         situations.StoppedLeader,
+        "lives twice",
         {"scavenger_kube.client.ApiClient.fence": always(None)},
     ),
-    Bug("two replicas lead at once", situations.TwoCandidates, {f"{ELECTION}._Observed.expires": always(0.0)}),
+    Bug(
+        "two replicas lead at once",
+        situations.TwoCandidates,
+        "several lead",
+        {f"{ELECTION}._Observed.expires": always(0.0)},
+    ),
     Bug(
         "a start gives its slot back never",
         situations.ManyStarts,
+        "TimeoutError: not within 30 s",
         {f"{ADMITTER}.create_limiter.CreateLimiter.release": always(None)},
     ),
     Bug(
         "a create that hangs keeps its slot",
         situations.HangingCreate,
+        "TimeoutError: not within 20 s",
         {f"{ADMITTER}.create_limiter.CreateLimiter.skip_hanging": always(None)},
     ),
     Bug(
-        "a failed start is never tried again", situations.RefusedOnce, {f"{ADMITTER}.attempt.Attempt.waits": always(())}
+        "a failed start is never tried again",
+        situations.RefusedOnce,
+        "TimeoutError: not within 40 s",
+        {f"{ADMITTER}.attempt.Attempt.waits": always(())},
     ),
     Bug(
         "a job that no queue takes is let in",
         situations.Reviewed,
+        "is let in",
         {"scavenger_webhook.core.review.review_created": always(ACCEPTED)},
     ),
     Bug(
         "an ordinary pod keeps a class below scavenger jobs",
         situations.Reviewed,
+        "outranks no scavenger job",
         {"scavenger_webhook.core.pods._become": always(())},
+    ),
+    Bug(
+        "a quota on pods counts scavenger pods",
+        situations.Limited,
+        "counts the wrong pods",
+        {"scavenger_webhook.core.review.review_quota": always(ACCEPTED)},
     ),
     Bug(
         "old figures are believed",
         situations.OldFigures,
+        "is not blind",
         {f"{REGULATOR}.settings.RegulatorSettings.believed": property(always(3600.0))},
     ),
     Bug(
         "one sample of the CPU evicts",
         situations.OneHotSample,
+        "evicted for one sample",
         {f"{REGULATOR}.core.scope._note_high": high_at_once(scope._note_high)},
     ),
 )
@@ -216,5 +276,6 @@ def _said(bug: Bug, seed: int, kind: type[History]) -> str | None:
         with bug.put_in():
             simulate(seed, kind)
     except FAILURES as error:
-        return str(error)
+        said = f"{type(error).__name__}: {error}"
+        return said if bug.says in said else None
     return None

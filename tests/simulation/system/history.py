@@ -11,10 +11,10 @@ import hashlib
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import orjson
 import structlog
@@ -40,20 +40,29 @@ HANGS = 0.02
 ALWAYS = 1_000_000
 GRACE = 30
 """Seconds that a pod has to end."""
+NO_POD: Set[str] = {"Completed"}
 AIMED: Mapping[str, Set[str]] = {
-    "evict": {"", "Suspended", "Completed"},
-    "delete_job": {""},
+    "evict": NO_POD,
+    "delete_job": set(),
     "replace": set(),
     "suspend": set(),
     "move": {"Starting", "Running", "Completed"},
     "finish": {"", "Waiting", "Starting", "Interrupted", "Suspended", "Completed"},
-    "hold": {""},
-    "reboot": {"", "Completed"},
-    "drain": {"", "Completed"},
-    "lose_node": {"", "Completed"},
-    "power_off": {"", "Completed"},
+    "hold": set(),
+    "reboot": NO_POD,
+    "drain": NO_POD,
+    "lose_node": NO_POD,
+    "power_off": NO_POD,
 }
-"""What happens to some jobs, and not to all there are, and in which phases no job has what it takes: a pod or a Job."""
+"""What happens to some jobs, and not to all there are, and in which phases it can happen to none.
+
+All pods of a Completed job have ended, but for one on a node that was lost for longer than a history lasts. The CRD
+lets no job change its queue once it has a Job. Only jobs that are Running are told to finish.
+
+In all other phases a job may have pods and a Job. New and Waiting: it has started, and its status does not say so yet,
+or an earlier job of its name, or a start that failed, is ending. Interrupted and Suspended: its run is ending.
+"""
+NEVER: Final = datetime.max.replace(tzinfo=START.tzinfo)
 ALL = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
 
@@ -153,14 +162,20 @@ class History(Harness):
     async def happen(self, skip: Set[int]) -> None:
         """Everything that goes wrong, but for some of the steps."""
         for number in range(self.steps):
-            act, before = self.step(number), self.phases()
-            self.aimed.clear()
-            if number not in skip and (done := act()) is not None:
-                await done
-            about = self.aimed if act.__name__ in AIMED else before
-            self.met.update((act.__name__, phase) for phase in {before[name] for name in about if name in before})
+            act = self.step(number)
+            if number not in skip:
+                await self.have(act)
             for _ in range(self.random.randint(1, 3)):
                 await self.turn(self.random.choice((0.2, 1.0, 3.0, 8.0)))
+
+    async def have(self, act: Callable[[], Any]) -> None:
+        """This happens, and is noted."""
+        before = self.phases()
+        self.aimed.clear()
+        if (done := act()) is not None:
+            await done
+        about = self.aimed if act.__name__ in AIMED else before
+        self.met.update((act.__name__, phase) for phase in {before[name] for name in about if name in before})
 
     async def turn(self, seconds: float = 0.1) -> None:
         for identity in [one for one, until in self.paused.items() if until <= self.clock.monotonic()]:
@@ -274,8 +289,43 @@ class History(Harness):
         often = (self.evict, self.fall_behind, self.lose)
         once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.move, self.finish)
         machines = (self.lose_node, self.return_node, self.step_clock, self.kill, self.power_off)
-        pauses = (self.pause, self.pause)
-        return [*often, *often, *once, self.catch_up, self.cut, self.lag, self.outage, *machines, *pauses]
+        pauses, upon = (self.pause, self.pause), (self.one_upon_another,) * 6
+        return [*often, *often, *once, self.catch_up, self.cut, self.lag, self.outage, *machines, *pauses, *upon]
+
+    async def one_upon_another(self) -> None:
+        """A start is not on record yet, or a run is ending, when something else happens to its pods or its Job."""
+        self.recover()
+        await self.pass_time(self.random.choice((4, 10, 20)), step=2)
+        begins = [self.submit_one, self.evict, self.delete_job, self.suspend_one, self.suspend_one, self.finish]
+        unheard = self.random.choice([*OFTEN, None])
+        if unheard is not None:
+            self.api.fail(500, times=self.random.randint(1, 4), methods={unheard[0]}, path=unheard[1])
+        for act in (self.random.choice(begins), self.random.choice(self.blows())):
+            await self.have(act)
+            await self.turn(self.random.choice((0.2, 1.0, 3.0)))
+
+    def recover(self) -> None:
+        """Jobs can run again."""
+        self.return_node()
+        for job in self.api.list(SCAVENGERJOBS):
+            if job["spec"].get("suspend"):
+                self._suspend(job, suspended=False)
+
+    def blows(self) -> list[Callable[[], Any]]:
+        """What happens to pods and Jobs."""
+        return [self.evict, self.delete_job, self.lose_node, self.power_off]
+
+    def pick(self, found: Sequence[Object]) -> Object:
+        """One of these pods or Jobs. Each phase that a job of theirs is in is as likely, however rare it is."""
+        phases, of = self.phases(), dict[str, list[Object]]()
+        for one in found:
+            of.setdefault(phases.get(_job(one), "of no job"), []).append(one)
+        return self.random.choice(of[self.random.choice(sorted(of))])
+
+    def pick_machine(self) -> str:
+        """One on which there are pods, or any."""
+        there = [pod for name in self.machines for pod in self.on(name)]
+        return str(self.pick(there)["spec"]["nodeName"]) if there else self.random.choice(self.machines)
 
     def run_process(self, main: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A process of a service begins."""
@@ -283,12 +333,15 @@ class History(Harness):
 
     def aim(self, obj: Object) -> None:
         """Something happens to a job, its Job or one of its pods."""
-        meta = obj["metadata"]
-        self.aimed.add(meta.get("labels", {}).get(names.LABEL_JOB, meta["name"]))
+        self.aimed.add(_job(obj))
 
     def submit_one(self) -> None:
-        if len(self.phases()) < JOBS_AT_MOST:
+        if self.jobs() < JOBS_AT_MOST:
             self.submit(f"j{len(self.happened)}", parallelism=self.random.choice((1, 1, 2)))
+
+    def jobs(self) -> int:
+        """How many there are, or are about to be."""
+        return len(self.phases())
 
     def submit(self, name: str, **spec: Any) -> None:
         uid = str(uuid.uuid4())
@@ -301,7 +354,7 @@ class History(Harness):
     def evict(self) -> None:
         living = [pod for pod in self.api.list(PODS) if pod["status"]["phase"] == "Running" and not _deleting(pod)]
         if living:
-            self.take_away(self.random.choice(living))
+            self.take_away(self.pick(living))
 
     def take_away(self, pod: Object) -> None:
         """Somebody deletes a pod."""
@@ -311,7 +364,7 @@ class History(Harness):
 
     def delete_job(self) -> None:
         if found := self.api.list(JOBS):
-            self.remove_job(self.random.choice(found))
+            self.remove_job(self.pick(found))
 
     def remove_job(self, job: Object) -> None:
         """Somebody deletes a Job, and its pods with it."""
@@ -343,6 +396,16 @@ class History(Harness):
     def suspend(self) -> None:
         if found := self.api.list(SCAVENGERJOBS):
             self._suspend(self.random.choice(found), suspended=self.random.random() < 0.5)
+
+    async def suspend_one(self) -> None:
+        """A user suspends a job that has a Job, and may think better of it."""
+        working = [job for job in self.api.list(SCAVENGERJOBS) if self.api.get(JOBS, NS, _job(job)) is not None]
+        if working:
+            job = self.random.choice(working)
+            self._suspend(job, suspended=True)
+            if self.random.random() < 0.5:
+                await self.turn(self.random.choice((0.2, 1.0, 3.0)))
+                self._suspend(job, suspended=False)
 
     def _suspend(self, job: Object, *, suspended: bool) -> None:
         self.aim(job)
@@ -392,7 +455,7 @@ class History(Harness):
 
     def lose_node(self) -> None:
         """A machine falls silent, and what runs on it is to be evicted."""
-        name = self.random.choice(self.machines)
+        name = self.pick_machine()
         self.fall_silent(name)
         for pod in self.on(name):
             self.aim(pod)
@@ -402,6 +465,11 @@ class History(Harness):
     def on(self, node: str) -> list[Object]:
         """The pods on a node that have not ended."""
         return [pod for pod in self.api.stored(PODS) if pod["spec"].get("nodeName") == node and not _ended(pod)]
+
+    def working_on(self, node: str) -> list[Object]:
+        """The pods of jobs on a node whose containers run."""
+        mine = [pod for pod in self.on(node) if pod["metadata"]["namespace"] == NS]
+        return [pod for pod in mine if pod["status"]["phase"] == "Running" and not _over(pod)]
 
     def fall_silent(self, node: str) -> None:
         """Its kubelet reports nothing any more."""
@@ -424,17 +492,18 @@ class History(Harness):
         """
         if not self.clocks_stepped:
             self.machines_down = True
-            name, reported = self.random.choice(self.machines), self.random.random() < 0.5
+            name, reported = self.pick_machine(), self.random.random() < 0.5
             self.kill_containers(name, reported=reported)
             self.fall_silent(name)
 
     def kill_containers(self, name: str, *, reported: bool) -> None:
-        """A signal ends what runs on a machine. reported: the kubelet writes phases, and not only the ends."""
-        for pod in self.on(name):
-            if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
-                self.aim(pod)
+        """A signal ends what runs on a machine, and what was told to stop as well. reported: the kubelet writes phases,
+        and not only the ends."""
+        for pod in self.working_on(name):
+            self.aim(pod)
+            if not _deleting(pod):
                 self.trouble.ended.add(_owner(pod))
-                self._kill(pod, phase="Failed" if reported and self.reaches(pod) else "Running")
+            self._kill(pod, phase="Failed" if reported and self.reaches(pod) else "Running")
 
     def _kill(self, pod: Object, phase: str) -> None:
         ended = terminated(self.random.choice((137, 143)), finished=self.stamp())
@@ -517,12 +586,10 @@ class History(Harness):
         self.api.heal()
         self.api.lag_watches(float)
         self.catch_up()
-        self.return_node()
+        self.recover()
         self.go_on_all()
         for replica in self.replicas:
             replica.clock.skew = timedelta()
-        for job in self.api.list(SCAVENGERJOBS):
-            self._suspend(job, suspended=False)
 
     def settled(self, *phases: str) -> bool:
         return set(self.phases().values()) <= set(phases)
@@ -581,8 +648,8 @@ class History(Harness):
         runs, count = self.runs_of(job), job["status"]["interruptedCount"]
         done = {uid for uid, pods in runs.items() if {p["metadata"]["uid"] for p in pods} <= self.trouble.succeeded}
         where = f"{job['metadata']['name']}: {job['status']}: {sorted(runs)}"
-        assert done, where
-        assert count <= len(runs) - 1, where
+        assert done, f"no run was left alone to its end: {where}"
+        assert count <= len(runs) - 1, f"interrupted more often than it ran: {where}"
         others = runs.keys() - done - self.trouble.suspended
         assert count >= len(others & self._recorded(job)), f"an interruption is not counted: {where}"
         if self.alone:
@@ -623,7 +690,7 @@ class History(Harness):
         mine = [pod for pod in pods.values() if pod["metadata"].get("labels", {}).get(names.LABEL_JOB) == name]
         told = [pod for pod in mine if _run(pod) == place and _deleting(pod)]
         said = {one["reason"] for one in new["status"]["conditions"] if one["type"] == "Interrupted"}
-        disrupted = [pod for pod in told if _disrupted(pod)]
+        disrupted = [pod for pod in told if _disrupted(pod) <= _told(pod)]
         assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
 
     def check_tasks(self, job: Object, tasks: int) -> None:
@@ -654,8 +721,22 @@ def _run(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get(names.ANNOTATION_RUN, ""))
 
 
-def _disrupted(pod: Object) -> bool:
-    return any(one["type"] == "DisruptionTarget" for one in pod["status"].get("conditions", ()))
+def _disrupted(pod: Object) -> datetime:
+    """When an eviction or the scheduler marked it, or the end of time."""
+    marks = [one for one in pod["status"].get("conditions", ()) if one["type"] == "DisruptionTarget"]
+    return min((parse_time(one["lastTransitionTime"]) or NEVER for one in marks), default=NEVER)
+
+
+def _told(pod: Object) -> datetime:
+    """When a pod that is being deleted was told to stop."""
+    stamp = _time(pod, "deletionTimestamp") or NEVER
+    return stamp - timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds", 0))
+
+
+def _job(obj: Object) -> str:
+    """The name of the ScavengerJob that an object is, or is part of."""
+    meta = obj["metadata"]
+    return str(meta.get("labels", {}).get(names.LABEL_JOB, meta["name"]))
 
 
 def _over(pod: Object) -> bool:

@@ -16,7 +16,15 @@ from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
 
 from tests.simulation.system.history import History, Stop, _deleting, _leads
-from tests.simulation.system.system import BY_SCHEDULER, HOT, System, _held_by_others
+from tests.simulation.system.system import (
+    BY_SCHEDULER,
+    COUNT_JOBS,
+    COUNT_PODS,
+    COUNT_SCAVENGERJOBS,
+    HOT,
+    System,
+    _held_by_others,
+)
 from tests.unit.admitter.harness import NS, Object
 
 LATE: Final = 60.0
@@ -37,6 +45,7 @@ class Situation(History):
         super().stand_by(**{"managed_jobs": self.manages, **self.admitter_settings, **settings})
 
     async def happen(self, skip: Set[int]) -> None:
+        await self.until(lambda: len(self.phases()) == 2 and self.settled("Running"))
         await self.comes()
 
     async def comes(self) -> None:
@@ -144,7 +153,7 @@ class PowerCut(Situation):
         self.kill_containers("n1", reported=False)
         self.fall_silent("n1")
         await self.pass_time(30)
-        assert set(self.phases().values()) == {"Interrupted"}, self.phases()
+        assert set(self.phases().values()) == {"Interrupted"}, f"not all are Interrupted: {self.phases()}"
 
 
 class StoppedLeader(Situation):
@@ -276,6 +285,23 @@ class Reviewed(SystemSituation):
         await self.pass_time(20)
 
 
+class Limited(SystemSituation):
+    """A tenant's quotas allow nothing: one on pods, which is not meant for scavenger jobs, one on Jobs, and one on
+    ScavengerJobs."""
+
+    async def comes(self) -> None:
+        await self.bound({COUNT_PODS: 0})
+        self.submit("c")
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.bound({COUNT_JOBS: 0})
+        self.submit("d")
+        await self.until(lambda: "exceeded quota" in self.status("d").get("message", ""))
+        await self.bound({COUNT_SCAVENGERJOBS: 0})
+        self.submit("e")
+        await self.pass_time(10)
+        assert "e" not in self.phases(), "a user has more than the quota"
+
+
 class OldFigures(SystemSituation):
     """The last figures grow old."""
 
@@ -285,7 +311,7 @@ class OldFigures(SystemSituation):
         await self.pass_time(3 * LATE, step=2)
         levels = self.api.get(CONFIGMAPS, "scavenger-system", names.LEVELS_CONFIGMAP)
         assert levels is not None
-        assert levels["data"][names.LEVELS_STATE] == LevelsState.BLIND, levels["data"]
+        assert levels["data"][names.LEVELS_STATE] == LevelsState.BLIND, f"is not blind: {levels['data']}"
 
 
 class OneHotSample(SystemSituation):

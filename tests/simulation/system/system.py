@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
+import math
 import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -52,7 +53,11 @@ SHOP: Final = "shop"
 """The namespace of ordinary pods."""
 FRESH: Final = 90.0
 """Seconds: no eviction follows from older figures. Those of two periods are believed, and evictions take a moment."""
-NO_QUOTA: Final = 1000
+COUNT_PODS: Final = "pods"
+COUNT_JOBS: Final = "count/jobs.batch"
+COUNT_SCAVENGERJOBS: Final = "count/scavengerjobs.scavenger.dev"
+COUNTED: Final = {"Pod": COUNT_PODS, "Job": COUNT_JOBS, "ScavengerJob": COUNT_SCAVENGERJOBS}
+"""What a ResourceQuota may bound."""
 LOW_CLASS: Final = "low"
 LOW: Final = -1500
 """Of a class of somebody else's, between those of scavenger jobs."""
@@ -71,7 +76,7 @@ BUDGET: Final[Object] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
     "metadata": {"name": "of-others", "namespace": NS},
-    "spec": {"selector": {"matchLabels": {}}, "minAvailable": NO_QUOTA},
+    "spec": {"selector": {"matchLabels": {}}, "minAvailable": 1000},
 }
 """Of a user who lets nobody evict anything."""
 UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io")
@@ -109,9 +114,11 @@ class System(History):
         self.measured = 0.0
         self.used = USED
         self.ends: dict[str, float] = {}
-        self.most_pods = NO_QUOTA
+        self.quota: Object | None = None
+        """The ResourceQuota of the namespace of jobs."""
+        self.at_peace = False
         self.admission = self._within_quota
-        self.pods_of = lambda job: self._left_of_quota() >= job["spec"]["parallelism"]
+        self.pods_of = lambda job: self._left_of_quota("pods") >= job["spec"]["parallelism"]
         self.api.store.prune = self._pruned
         self.old_crd = False
         self._looked_at = 0
@@ -186,13 +193,25 @@ class System(History):
             self._scrape()
 
     def _within_quota(self, body: Object) -> None:
-        """What the API server says to a pod over the ResourceQuota. Raises ApiError."""
-        if body["kind"] == "Pod" and self._left_of_quota() < 1:
-            said = f"exceeded quota: pods, requested: pods=1, limited: pods={self.most_pods}"
+        """What the API server says to a pod or a Job over the ResourceQuota. Raises ApiError."""
+        kind = body["kind"]
+        if kind in COUNTED and self._left_of_quota(COUNTED[kind]) < 1:
+            said = f"forbidden: exceeded quota: few, requested: {COUNTED[kind]}=1, limited: {self._hard()}"
             raise error_for_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
 
-    def _left_of_quota(self) -> int:
-        return self.most_pods - sum(not _ended(pod) for pod in self.api.stored(PODS, NS))
+    def _left_of_quota(self, counted: str) -> float:
+        there: dict[str, Callable[[], int]] = {
+            COUNT_PODS: lambda: sum(not _ended(pod) for pod in self.api.stored(PODS, NS)),
+            COUNT_JOBS: lambda: len(self.api.stored(JOBS, NS)),
+            COUNT_SCAVENGERJOBS: lambda: len(self.api.stored(SCAVENGERJOBS, NS)),
+        }
+        hard = self._hard()
+        return hard[counted] - there[counted]() if counted in hard else math.inf
+
+    def _hard(self) -> dict[str, int]:
+        """What the ResourceQuota bounds. One with the scope that the webhook adds does not count pods of jobs."""
+        spec: Object = self.quota["spec"] if self.quota is not None else {}
+        return {} if "scopeSelector" in spec else spec.get("hard", {})
 
     def _pruned(self, where: Collection, obj: Object) -> Object:
         """What is left of an object where the CRD is older than the services."""
@@ -258,11 +277,12 @@ class System(History):
                 self.disrupt(victim, BY_SCHEDULER)
 
     def disrupt(self, pod: Object, reason: str) -> None:
-        """Delete a pod, and say in a condition why."""
+        """Delete a pod, and say in a condition why. A drain evicts pods as well that are being deleted already."""
         self.aim(pod)
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""}
         self._status(pod, conditions=[{**condition, "lastTransitionTime": self.stamp()}])
-        if (now := self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])) is not None:
+        now = self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if now is not None and not _deleting(now):
             self.delete_pod(now)
 
     def _left(self, node: str) -> float:
@@ -300,14 +320,19 @@ class System(History):
         ready = [one for one in self.others if isinstance(one, Webhook) and one.ready]
         return await self.chance.choice(ready).review(resource, obj, old) if ready else None
 
+    def jobs(self) -> int:
+        return super().jobs() + len(self.users)
+
     def create(self, job: Object, *, good: bool = True) -> None:
         self.have_user(self._create(job, good=good))
 
     async def _create(self, job: Object, *, good: bool) -> None:
-        """Without an answer there is no job, so the user tries again."""
-        while (said := await self.reviewed("scavengerjobs", job)) is None:
+        """Without an answer, or over the quota, there is no job, so the user tries again."""
+        while (said := await self.reviewed("scavengerjobs", job)) is None or (
+            said["allowed"] and self._left_of_quota(COUNT_SCAVENGERJOBS) < 1
+        ):
             await self.clock.sleep(AGAIN)
-        assert said["allowed"] is good, f"{job['spec']}: {said}"
+        assert said["allowed"] is good, f"{'is refused' if good else 'is let in'}: {job['spec']}: {said}"
         if good and self.api.get(SCAVENGERJOBS, NS, job["metadata"]["name"]) is None:
             job["metadata"]["creationTimestamp"] = self.stamp()
             self.api.put(SCAVENGERJOBS, job)
@@ -332,7 +357,8 @@ class System(History):
         said = await self.reviewed("pods", pod)
         if said is not None:
             pod = patches.json_patch(pod, orjson.loads(base64.b64decode(said.get("patch", NO_CHANGE))))
-            assert _priority(pod) > max(names.PRIORITY_VALUES[one] for one in SCAVENGER_CLASSES), pod
+            most = max(names.PRIORITY_VALUES[one] for one in SCAVENGER_CLASSES)
+            assert _priority(pod) > most, f"outranks no scavenger job: {pod}"
         self.ends[pod["metadata"]["uid"]] = self.clock.monotonic() + seconds
         self.api.put(PODS, pod)
 
@@ -378,23 +404,39 @@ class System(History):
 
     def submit_array(self) -> None:
         """An array, where all replicas can start one."""
-        if self.always_managed and len(self.phases()) < JOBS_AT_MOST:
+        if self.always_managed and self.jobs() < JOBS_AT_MOST:
             at_most = {"maxRunning": 2} if self.random.random() < 0.5 else {}
             self.submit(f"j{len(self.happened)}", array={"tasks": self.random.choice((2, 3, 5)), **at_most})
 
     def limit(self) -> None:
-        """A ResourceQuota of the tenant's allows few pods."""
-        self.most_pods = self.random.choice((0, 1, 3))
+        """A tenant has a ResourceQuota of few pods, Jobs or ScavengerJobs, or several of these."""
+        kinds = self.random.sample(sorted(COUNTED.values()), self.random.choice((1, 1, 2)))
+        at_most = self.random.choice((0, 1, 3))
+        self.have_user(self.bound(dict.fromkeys(kinds, at_most)))
+
+    async def bound(self, hard: dict[str, int]) -> None:
+        """The webhook leaves scavenger pods out of a quota on pods alone. Without an answer the quota stays as it
+        is."""
+        meta = {"name": "few", "namespace": NS}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}
+        said = await self.reviewed("resourcequotas", quota)
+        if said is not None:
+            assert said["allowed"], said
+            quota = patches.json_patch(quota, orjson.loads(base64.b64decode(said.get("patch", NO_CHANGE))))
+            spares = "scopeSelector" in quota["spec"]
+            assert spares is (set(hard) == {COUNT_PODS}), f"it counts the wrong pods: {quota}"
+        if not self.at_peace:
+            self.quota = quota
 
     def lift_limit(self) -> None:
-        self.most_pods = NO_QUOTA
+        self.quota = None
 
     def hold(self) -> None:
         """Somebody puts a finalizer on a pod, or on a Job."""
         resource = self.random.choice((PODS, JOBS))
         free = [one for one in self.api.list(resource, NS) if "deletionTimestamp" not in one["metadata"]]
         if free:
-            one = self.random.choice(free)
+            one = self.pick(free)
             self.aim(one)
             self.api.edit(resource, NS, one["metadata"]["name"], _held_by_others)
 
@@ -419,19 +461,18 @@ class System(History):
 
     def reboot(self) -> None:
         """A machine starts again, and its kubelet finds that no container is there any more."""
-        if (name := self.random.choice(NODE_NAMES)) not in self.silent:
+        if (name := self.pick_machine()) not in self.silent:
             self.boot(name)
 
     def boot(self, name: str) -> None:
         """This machine does."""
         boot = str(uuid.uuid4())
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
-        for pod in self.on(name):
-            if pod["metadata"]["namespace"] == NS and pod["status"]["phase"] == "Running" and not _deleting(pod):
-                self.aim(pod)
-                state = {"exitCode": LOST, "reason": "Unknown", "finishedAt": self.stamp()}
-                ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
-                self._status(pod, phase="Failed", containerStatuses=[ended])
+        for pod in self.working_on(name):
+            self.aim(pod)
+            state = {"exitCode": LOST, "reason": "Unknown", "finishedAt": self.stamp()}
+            ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
+            self._status(pod, phase="Failed", containerStatuses=[ended])
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""
@@ -455,12 +496,13 @@ class System(History):
 
     def drain(self) -> None:
         """Somebody drains a node, or lets it take pods again."""
-        node = self.random.choice(NODE_NAMES)
-        closed = self.random.random() < 0.5
+        node, closed = self.pick_machine(), self.random.random() < 0.5
         self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=closed))
         for pod in self.on(node) if closed else ():
-            if not _deleting(pod):
-                self.disrupt(pod, "EvictionByEvictionAPI")
+            self.disrupt(pod, "EvictionByEvictionAPI")
+
+    def blows(self) -> list[Callable[[], Any]]:
+        return [*super().blows(), self.reboot, self.drain, self.hold]
 
     async def kill_other(self) -> None:
         """A regulator, a prioritizer or a webhook dies."""
@@ -478,17 +520,21 @@ class System(History):
             self._say_ready(name, "True")
         self.silent.clear()
 
-    def calm(self) -> None:
-        super().calm()
+    def recover(self) -> None:
+        super().recover()
         self.mend_metrics()
-        self.used = USED
         self.lift_limit()
+        for node in NODE_NAMES:
+            self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False))
+
+    def calm(self) -> None:
+        self.at_peace = True
+        super().calm()
+        self.used = USED
         self.let_go()
         self.allow_evictions()
         self.old_crd = False
         self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=False))
-        for node in NODE_NAMES:
-            self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False))
 
     # --- what holds ---------------------------------------------------------------------------------
 

@@ -1,0 +1,67 @@
+"""A run of many histories comes in slices: each goes on where the last one ended, and adds to one table."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.simulation import __main__ as command
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seeds that were played. Each evicts a job that is Running, and the seed 3 fails."""
+    seeds = list[int]()
+
+    def simulate(seed: int, _: Any, skip: Set[int] = frozenset()) -> Any:
+        if seed == 3:
+            raise AssertionError("lives twice")
+        seeds.append(seed)
+        return SimpleNamespace(met={("evict", "Running"): 1}, digest="")
+
+    monkeypatch.setattr(command, "simulate", simulate)
+    return seeds
+
+
+def test_a_slice_goes_on_where_the_last_one_ended(
+    played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--seeds", "6", "--table", str(tmp_path / "table.json")]
+    assert command.play(command.chosen([*words[:1], "2", *words[2:]])) == 0
+    assert command.play(command.chosen(words)) == 1
+    assert played == [0, 1, 2, 4, 5]
+    said = capsys.readouterr().out
+    assert "seed 3 FAILED" in said
+    assert "it takes [" in said
+    assert said.rstrip().endswith("seeds 0 to 5 in all, failed: [3]; done")
+    assert _evicted(said) == 5
+    assert command.play(command.chosen(words)) == 0, "the failure was of another slice"
+    assert capsys.readouterr().out.rstrip().endswith("failed: [3]; done")
+
+
+def test_a_seed_begins_anew(played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--seeds", "2", "--table", str(tmp_path / "table.json")]
+    for more in ([], ["--seed", "7"], ["--until", "0"]):
+        assert command.play(command.chosen([*words, *more])) == 0
+    assert played == [0, 1, 7, 8]
+    assert _evicted(capsys.readouterr().out) == 2
+
+
+def test_a_slice_that_runs_out_of_time_says_what_is_next(
+    played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--seed", "5", "--seeds", "2", "--until", "0", "--table", str(tmp_path / "table.json")]
+    assert command.play(command.chosen(words)) == 0
+    assert not played
+    assert "the next is 5 of 7" in capsys.readouterr().out
+
+
+def _evicted(said: str) -> int:
+    """Of jobs that are Running, as the last table says."""
+    rows = [line.split() for line in said.splitlines() if line.startswith("evict ")]
+    phases = [phase or "new" for phase in command.PHASES]
+    return int(rows[-1][1 + phases.index("Running")])
