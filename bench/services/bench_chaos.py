@@ -54,7 +54,14 @@ TROUBLE: Final = (ClusterError, ApiError, OSError, HTTPException)
 
 
 class Chaos:
-    """One run: who acts, each in a thread, until there is peace."""
+    """One run: who acts, each in a thread, until there is peace.
+
+    Attributes:
+        services: those that are stopped and killed.
+        faults: how often what happened to whom.
+    """
+
+    services: tuple[str, ...] = SERVICES
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -133,19 +140,21 @@ class Chaos:
                 self.faults[fault()] += 1
 
     def _silence(self) -> str:
-        name, most = self._draw(*((one, 8.0) for one in COMPONENTS), *((f"service/{one}", 25.0) for one in SERVICES))
+        services = ((f"service/{one}", 25.0) for one in self.services)
+        name, most = self._draw(*((one, 8.0) for one in COMPONENTS), *services)
         self._cluster.component_silence(name, self._seconds(1, most))
-        return "silent"
+        return f"silent {name.removeprefix('service/')}"
 
     def _kill(self) -> str:
-        name = self._draw(*COMPONENTS[1:], *SERVICES)  # etcd may lose what it has not yet written, as on any machine
-        if name in SERVICES:
+        # etcd may lose what it has not yet written, as on any machine
+        name = self._draw(*COMPONENTS[1:], *self.services)
+        if name in self.services:
             self._cluster.service_kill(name)
         else:
             self._cluster.component_kill(name)
             time.sleep(self._seconds(0, 5))
             self._cluster.component_start(name)
-        return "killed"
+        return f"killed {name}"
 
     def _delete(self) -> str:
         kind, namespace = self._draw("pods", "jobs"), self._draw(*NAMESPACES)
@@ -153,7 +162,7 @@ class Chaos:
         if found:
             path = namespaced(kind, namespace, self._draw(*found)["metadata"]["name"])
             self._cluster.client.delete(f"{path}?propagationPolicy=Background")
-        return "deleted"
+        return f"deleted one of the {kind}"
 
     def _draw(self, *choices: T) -> T:
         with self._drawn:

@@ -1,9 +1,9 @@
 """`make soak`: jobs and arrays come and go for minutes while services and the control plane are killed and silent.
 
 The API server, etcd, the scheduler with the plugin and all services are real, the nodes are kwok's. An onlooker who
-watches the API judges: no job lives twice, none is Failed, no interruption is taken back, and a job that is Completed
-stays so. In the peace after it every job completes, no pod keeps the finalizer, and nobody writes anything. No service
-holds more memory at the end of the trouble than in the middle of it.
+watches the API judges by the rules of `bench.services.judge`. In the peace after it every job completes, no pod keeps
+the finalizer, nobody writes anything, and of deleted jobs nothing is left. In the last third services are left alone:
+what a process holds is told from one that lasts. No service may grow within its lives.
 
     SOAK_SECONDS of trouble, SOAK_JOBS and arrays at once, SOAK_NODES; BENCH_CHAOS_SEED
 """
@@ -13,52 +13,65 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import sys
 import threading
 import time
-from collections import defaultdict
+import urllib.request
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+import prometheus_client
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJob
-from scavenger_cluster import Cluster, ClusterError, stack
+from scavenger_api.job import ScavengerJob
+from scavenger_cluster import Cluster, stack
 from scavenger_cluster.api import namespaced
-from scavenger_domain.gang import unit
+from scavenger_cluster.kwok import RUN_SECONDS
 from scavenger_kube.client import ApiClient
-from scavenger_kube.kinds import Pod
+from scavenger_kube.kinds import Job, Pod
 from scavenger_kube.resources import JOBS, PODS
 from scavenger_runtime.cache import Change
-from scavenger_runtime.informer import Informer
-from scavenger_testing.processes import resident_kb
+from scavenger_runtime.informer import HANDLER_ERRORS, WATCH_ERRORS, Informer
+from scavenger_testing.processes import cpu_seconds, resident_kb
 
-from bench.services.bench_chaos import COMPONENTS, NAMESPACES, SETTINGS, TROUBLE, Chaos
+from bench.figures import samples
+from bench.services.bench_chaos import COMPONENTS, NAMESPACES, SERVICES, SETTINGS, TROUBLE, Chaos
 from bench.services.harness import Object, followed, scavenger_job
+from bench.services.judge import Judge, slope
 
 SECONDS: Final = float(os.environ.get("SOAK_SECONDS", "1200"))
 AT_ONCE: Final = int(os.environ.get("SOAK_JOBS", "1000"))
 NODES: Final = int(os.environ.get("SOAK_NODES", "20"))
-PEACE_SECONDS: Final = 900.0
+SPARED_SECONDS: Final = SECONDS / 3
+"""At the end of the trouble, in which no service is killed or silent."""
+PEACE_SECONDS: Final = 1800.0
 """In which all jobs have to complete, after the last fault."""
-ADMITTERS: Final = ("admitter", "admitter-2")
-LONGER_THAN_A_LEASE: Final = 20.0
 QUIET_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 60.0
 """After the last job has completed, until nothing is written any more."""
+GONE_SECONDS: Final = 180.0
+"""After all jobs were deleted, until nothing is left of them."""
 LOOK_SECONDS: Final = 5.0
-GROWTH: Final = 1.25
-"""Memory in the last third of a run to memory in the third before."""
-SLACK_MB: Final = 20.0
+WARM_SECONDS: Final = 120.0
+"""Of the life of a process, in which its caches fill."""
+MB_AN_HOUR: Final = 60.0
+"""How much the memory of a service may grow within its lives: what so short a run tells from the noise of a heap. One
+that keeps 10 KiB of each of three pods a second grows by 105 MiB an hour."""
+LEFT: Final = ("scavengerjobs", "jobs", "pods", "services")
+"""The budget of a namespace stays for a while: the next job that is protected there needs it again."""
 
 MB: Final = 1024.0
 
 
 class Soak(Chaos):
     """Users without end: they delete what is done, and submit as much again."""
+
+    services: tuple[str, ...] = (*SERVICES, "admitter-2", "admitter-2")
 
     def submit(self) -> None:
         numbers = itertools.count(1)
@@ -85,53 +98,60 @@ class Soak(Chaos):
             if self._draw(True, False) if done else self._draw(True, *[False] * 499):
                 yield key
 
-    def _silence(self) -> str:
-        if self._draw(True, False, False):
-            self._cluster.component_silence(f"service/{self._draw(*ADMITTERS)}", LONGER_THAN_A_LEASE)
-            return "stopped for longer than a Lease"
-        return super()._silence()
-
-    def _kill(self) -> str:
-        if self._draw(True, False, False):
-            self._cluster.service_kill("admitter", instance=2)
-            return "killed"
-        return super()._kill()
+    def spare_services(self) -> None:
+        """From here on it happens to the control plane, to pods and to Jobs only."""
+        self.services = ()
 
     def unfinished(self) -> list[str]:
         """The jobs that are not Completed."""
         return [f"{namespace}/{name}" for (namespace, name), done in self._there().items() if not done]
+
+    def delete_all(self) -> None:
+        """Users delete all that is done."""
+        self._cluster.client.delete_all(namespaced("scavengerjobs", *key) for key in self._there())
 
     def held(self) -> list[str]:
         """The pods that our finalizer keeps."""
         pods = [pod for one in NAMESPACES for pod in self._cluster.client.get(namespaced("pods", one))["items"]]
         return [pod["metadata"]["name"] for pod in pods if names.FINALIZER in pod["metadata"].get("finalizers", ())]
 
+    def left(self) -> list[str]:
+        """What there is of jobs."""
+        return [
+            f"{kind} {namespace}/{one['metadata']['name']}"
+            for kind, namespace in itertools.product(LEFT, NAMESPACES)
+            for one in self._cluster.client.get(namespaced(kind, namespace))["items"]
+        ]
+
     def _one(self, number: int) -> Object:
-        job = scavenger_job(number, "soak", parallelism=self._draw(1, 1, 1, 2, 4))
-        job["spec"]["terminationGracePeriodSeconds"] = self._draw(1, 5)
-        job["spec"]["resources"]["requests"]["cpu"] = self._draw("1", "2", "4")
+        amounts = {"cpu": self._draw("1", "2", "4"), "memory": "64Mi"}
+        main = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+        runs = {RUN_SECONDS: str(self._draw(*range(5, 45)))}
+        template = {
+            "metadata": {"annotations": runs},
+            "spec": {"terminationGracePeriodSeconds": self._draw(1, 5), "containers": [main]},
+        }
+        job = scavenger_job(number, "soak")
+        job["spec"] = {"template": template, "parallelism": self._draw(1, 1, 1, 2, 4)}
         if self._draw(True, *[False] * 19):
             job["spec"] |= {"parallelism": 1, "array": {"tasks": self._draw(5, 20, 50)}}
         return job
 
 
 class Onlooker:
-    """Sees what the API shows, and judges.
+    """Sees what the API shows, and has it judged.
 
     Attributes:
-        wrong: what must never be, in words, each once.
+        judge: knows what is wrong.
         written: how many changes of ScavengerJobs, Jobs and pods there were.
-        runs: how many pods have run.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._over = threading.Event()
-        self._lives: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        self._doubts: dict[str, str] = {}
-        self.wrong: dict[str, None] = {}
+        self._began = time.monotonic()
+        self._synced, self._over = threading.Event(), threading.Event()
+        self.judge = Judge()
         self.written = 0
-        self.runs = 0
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -139,10 +159,17 @@ class Onlooker:
         with ThreadPoolExecutor(1) as pool:
             found = pool.submit(lambda: asyncio.run(self._look_on()))
             try:
+                if not self._synced.wait(SETTLE_SECONDS):
+                    raise TimeoutError("the onlooker sees nothing")
                 yield
             finally:
                 self._over.set()
         found.result()
+
+    @property
+    def now(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
 
     async def _look_on(self) -> None:
         async with AsyncExitStack() as stays:
@@ -152,90 +179,109 @@ class Onlooker:
             pods = Informer(client, PODS, label_selector=names.LABEL_JOB)
             await stays.enter_async_context(followed(pods, self._on_pod))
             await stays.enter_async_context(followed(Informer(client, SCAVENGERJOBS), self._on_job))
-            await stays.enter_async_context(followed(Informer(client, JOBS), self._on_any))
+            await stays.enter_async_context(followed(Informer(client, JOBS), self._on_batch))
+            self._synced.set()
+            broke = counted(WATCH_ERRORS)
             while not self._over.is_set():
                 await asyncio.sleep(1)
-                for life, pods_of_job in list(self._doubts.items()):
+                if (total := counted(WATCH_ERRORS)) > broke:
+                    broke = total
+                    self.judge.blind(self.now)
+                for job in self.judge.doubts(self.now):
                     with suppress(*TROUBLE):  # it is asked again
-                        await asyncio.to_thread(self._make_sure, life, pods_of_job)
-                        self._doubts.pop(life)
+                        self.judge.confirm(job, await asyncio.to_thread(self._list, job), self.now)
+                self.judge.settle(self.now)
+        if counted(HANDLER_ERRORS):
+            raise RuntimeError("the judge cannot judge what it sees: the log says why")
+        self.judge.settle(float("inf"))
+        self.judge.judge_order()
 
-    def _on_any(self, _: Change[Any]) -> None:
+    def _list(self, job: str) -> list[Pod]:
+        namespace, _, name = job.partition("/")
+        found = self._cluster.client.get(f"{namespaced('pods', namespace)}?labelSelector={names.LABEL_JOB}={name}")
+        return [msgspec.convert(one, Pod) for one in found["items"]]
+
+    def _on_batch(self, change: Change[Job]) -> None:
         self.written += 1
+        self.judge.batch(change.obj, self.now)
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         self.written += 1
-        old, new = change.old, change.new
-        if new is None:
-            return
-        if new.status.phase is Phase.FAILED:
-            self.wrong[f"{new.key} is Failed: {new.status.message}"] = None
-        if old is None or old.metadata.uid != new.metadata.uid:
-            return
-        if old.status.phase is Phase.COMPLETED and new.status.phase is not Phase.COMPLETED:
-            self.wrong[f"{new.key} was Completed and is {new.status.phase}"] = None
-        if new.status.interrupted_count < old.status.interrupted_count:
-            self.wrong[f"{new.key} takes interruptions back"] = None
+        if change.new is not None:
+            self.judge.job(change.old, change.new, self.now)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         self.written += 1
-        pod = change.obj
-        life = unit(pod)
-        lives = self._lives[life]
-        if change.new is not None and computes(change.new):
-            self.runs += pod.metadata.uid not in lives
-            lives[pod.metadata.uid] = run_of(pod)
-        else:
-            lives.pop(pod.metadata.uid, None)
-        if len(set(lives.values())) > 1:
-            job = f"{names.LABEL_JOB}={pod.metadata.labels[names.LABEL_JOB]}"
-            self._doubts[life] = f"{namespaced('pods', pod.metadata.namespace)}?labelSelector={job}"
-
-    def _make_sure(self, life: str, pods_of_job: str) -> None:
-        """A watch that starts over may show a pod before the end of another: one list shows both at a moment."""
-        pods = [msgspec.convert(one, Pod) for one in self._cluster.client.get(pods_of_job)["items"]]
-        alive = {run_of(pod) for pod in pods if unit(pod) == life and computes(pod)}
-        if len(alive) > 1:
-            self.wrong[f"{life} lives twice: {sorted(alive)}"] = None
+        self.judge.pod(change.obj, self.now, gone=change.new is None)
 
 
-def run_of(pod: Pod) -> str:
-    """Which life that is: pods of a gang share that of their Job."""
-    owner = pod.metadata.controller
-    return pod.metadata.uid if names.LABEL_TASK in pod.metadata.labels or owner is None else owner.uid
+def counted(counter: prometheus_client.Counter) -> float:
+    """What a counter of this process says, over all labels."""
+    found = (one for metric in counter.collect() for one in metric.samples)
+    return sum(one.value for one in found if one.name.endswith("_total"))
 
 
-def computes(pod: Pod) -> bool:
-    """Whether a container of it may run."""
-    return bool(pod.spec.node_name) and not pod.ended
-
-
-class Memory:
-    """What the services hold, over the run."""
+class Use:
+    """What the processes of the cluster use, over the run; by process, and by life of it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._began = time.monotonic()
-        self._seen: list[tuple[float, str, float]] = []
+        self._memory: defaultdict[str, defaultdict[int, list[tuple[float, float]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        self._cpu: defaultdict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
+        self._requests: defaultdict[str, dict[int, Counter[str]]] = defaultdict(dict)
 
     def look(self) -> None:
-        """Note it now; a service that is dead at this moment is left out."""
-        for name in stack.existing_services():
-            with suppress(ClusterError, OSError, StopIteration):
-                held = resident_kb(self._cluster.service(name).pid) / MB
-                self._seen.append((time.monotonic() - self._began, name, held))
+        """Note it now; a process that is dead at this moment is left out."""
+        now, processes = time.monotonic() - self._began, self._cluster.processes
+        for name in processes.names():
+            with suppress(*TROUBLE, StopIteration):
+                if (identity := processes.running(name)) is None:
+                    continue
+                pid, used = identity.pid, cpu_seconds(identity.pid)
+                self._memory[name][pid].append((now, resident_kb(pid) / MB))
+                before = used if now < LOOK_SECONDS else 0.0  # it did not begin with us
+                self._cpu[name][pid] = self._cpu[name].get(pid, (before, 0.0))[0], used
+                if name.startswith("service/"):
+                    self._requests[name][pid] = self._asked(name)
 
-    def most(self) -> dict[str, tuple[float, float]]:
-        """By service the most in MB in the second third and in the last."""
-        end = time.monotonic() - self._began
-        found = dict[str, tuple[float, float]]()
-        for name in {one for _, one, _ in self._seen}:
-            second, last = (
-                max((mb for at, one, mb in self._seen if one == name and low * end <= at <= high * end), default=0.0)
-                for low, high in ((1 / 3, 2 / 3), (2 / 3, 1.0))
-            )
-            found[name] = second, last
+    def _asked(self, name: str) -> Counter[str]:
+        """How many requests a service has sent, by method, in this life of it."""
+        url = f"http://127.0.0.1:{self._cluster.state.service_ports[name]}/metrics"
+        with urllib.request.urlopen(url, timeout=2) as response:
+            text = response.read().decode()
+        found = Counter[str]()
+        for labels, value in samples(text, "scavenger_api_requests_total"):
+            found[labels["method"]] += round(value)
         return found
+
+    def requests(self) -> dict[str, Counter[str]]:
+        """By service and method how many were sent; what a process sent in its last seconds is missing."""
+        return {name: sum(lives.values(), Counter[str]()) for name, lives in sorted(self._requests.items())}
+
+    def cores(self) -> dict[str, float]:
+        """By process how many it used, on average."""
+        seconds = time.monotonic() - self._began
+        used = {name: sum(last - first for first, last in lives.values()) for name, lives in self._cpu.items()}
+        return {name: found / seconds for name, found in sorted(used.items())}
+
+    def memory(self) -> Iterator[tuple[str, str, float]]:
+        """By process its name, what it held, and by how many MiB an hour it grew within its lives, in the second half
+        of the run and once it was warm; NaN where it has not lived so long."""
+        half = (time.monotonic() - self._began) / 2
+        for name, lives in sorted(self._memory.items()):
+            held = [mb for seen in lives.values() for _, mb in seen]
+            first, last = next(iter(lives.values())), list(lives.values())[-1]
+            warm = [
+                [(at / 3600, mb) for at, mb in seen if at >= half and at - seen[0][0] >= WARM_SECONDS]
+                for seen in lives.values()
+            ]
+            text = f"{first[0][1]:.0f} MiB at first, at most {max(held):.0f}, {last[-1][1]:.0f} at last"
+            ranges = [(seen[0], seen[-1]) for seen in warm if len(seen) > 1]
+            spans = ", ".join(f"{b[1]:.1f} to {e[1]:.1f} in {3600 * (e[0] - b[0]):.0f} s" for b, e in ranges)
+            yield name, f"{text}; {len(lives)} lives; warm in the second half: {spans or 'none'}", slope(warm)
 
 
 def main() -> int:
@@ -252,52 +298,84 @@ def main() -> int:
         wrong = _soak(cluster)
     finally:
         cluster.down()
-    for words in wrong:
-        print(f"WRONG: {words}")
+    for words, history in wrong.items():
+        print(f"WRONG: {words}", *history, sep="\n    ")
     print(f"{len(wrong)} wrong")
     return 1 if wrong else 0
 
 
-def _soak(cluster: Cluster) -> list[str]:
-    soak, onlooker, memory = Soak(cluster), Onlooker(cluster), Memory(cluster)
+def _soak(cluster: Cluster) -> dict[str, list[str]]:
+    """What was wrong, each with the history of its object."""
+    soak, onlooker, use = Soak(cluster), Onlooker(cluster), Use(cluster)
     wrong: list[str] = []
     with onlooker.at_work():
-        began = time.monotonic()
-        with soak.at_work(soak.submit, soak.end_pods, soak.come_and_go, soak.disturb):
+        began, said = time.monotonic(), 0.0
+        with soak.at_work(soak.submit, soak.come_and_go, soak.disturb):
             while (passed := time.monotonic() - began) < SECONDS:
+                if passed >= SECONDS - SPARED_SECONDS:
+                    soak.spare_services()
+                use.look()
+                if passed >= said:
+                    said = passed + 60
+                    counts = ", ".join(f"{count} {what}" for what, count in onlooker.judge.seen.items())
+                    print(f"{passed:.0f} s: {soak.faults.total()} faults, {counts}", flush=True)
                 time.sleep(LOOK_SECONDS)
-                memory.look()
-                if passed % 60 < LOOK_SECONDS:
-                    print(f"{passed:.0f} s: {onlooker.runs} pods ran, {soak.faults.total()} faults", flush=True)
-        held = memory.most()
+        wrong += _used(use)
         for name in COMPONENTS:
             cluster.component_start(name)
         cluster.kubectl("delete", "pods", "--all", "--namespace", "default", "--wait=false")
-        wrong += _in_peace(soak, onlooker)
-    for name, (second, last) in sorted(held.items()):
-        print(f"{name}: {second:.0f} MB in the second third, {last:.0f} MB in the last")
-        if last > GROWTH * second + SLACK_MB:
-            wrong.append(f"{name} grew from {second:.0f} to {last:.0f} MB")
-    print(f"{onlooker.runs} pods ran, {onlooker.written} changes seen, faults: {dict(soak.faults)}")
-    return [*onlooker.wrong, *wrong]
+        wrong += _in_peace(soak, onlooker, use)
+    print("seen:", ", ".join(f"{count} {what}" for what, count in onlooker.judge.seen.items()))
+    print(f"{onlooker.written} changes seen; faults:", dict(sorted(soak.faults.items())))
+    for name in (*stack.existing_services(), "admitter-2"):
+        ends = Counter(re.findall(r"supervisor: ended (.*), starting again", cluster.service_logs(name)))
+        print(f"{name} ended, and was started again: {dict(ends)}")
+    return {**onlooker.judge.wrong, **{words: [] for words in wrong}}
 
 
-def _in_peace(soak: Soak, onlooker: Onlooker) -> list[str]:
+def _used(use: Use) -> list[str]:
+    """Print what was used in the trouble. Returns the services that grew."""
+    wrong: list[str] = []
+    for name, held, grew in use.memory():
+        print(f"{name}: {held}: {grew:.0f} MiB an hour")
+        if name.startswith("service/") and grew > MB_AN_HOUR:
+            wrong.append(f"{name} grows by {grew:.0f} MiB an hour: {held}")
+    for name, found in use.requests().items():
+        rates = ", ".join(f"{method} {count / SECONDS:.1f}" for method, count in sorted(found.items()))
+        print(f"{name}: {found.total() / SECONDS:.1f} requests a second: {rates}")
+    cores = use.cores()
+    print(f"{sum(cores.values()):.2f} cores:", ", ".join(f"{name} {used:.2f}" for name, used in cores.items()))
+    return wrong
+
+
+def _in_peace(soak: Soak, onlooker: Onlooker, use: Use) -> list[str]:
     """What is wrong once nothing disturbs anybody any more."""
     began, left = time.monotonic(), ["everything"]
-    with soak.at_work(soak.end_pods):
-        while left and time.monotonic() < began + PEACE_SECONDS:
-            time.sleep(2)
-            with suppress(*TROUBLE):
-                left = soak.unfinished()
+    while left and time.monotonic() < began + PEACE_SECONDS:
+        time.sleep(2)
+        with suppress(*TROUBLE):
+            left = soak.unfinished()
     print(f"{len(left)} jobs left after {time.monotonic() - began:.0f} s", flush=True)
     time.sleep(SETTLE_SECONDS)
-    before = onlooker.written
+    use.look()
+    before, asked = onlooker.written, use.requests()
     time.sleep(QUIET_SECONDS)
+    use.look()
     wrong = [f"{name} has not completed" for name in left]
     if (more := onlooker.written - before) and not left:
         wrong.append(f"{more} changes in {QUIET_SECONDS:.0f} s in which nothing happened")
-    return wrong + [f"{name} keeps the finalizer" for name in soak.held()]
+    for name, found in use.requests().items():
+        sent = found - asked[name]
+        print(f"{name} in quiet, in {QUIET_SECONDS:.0f} s: {dict(sent)}")
+        if sent.total() >= QUIET_SECONDS and not left:
+            wrong.append(f"{name} sends {sent.total()} requests in {QUIET_SECONDS:.0f} s in which nothing happened")
+    wrong += [f"{name} keeps the finalizer" for name in soak.held()]
+    soak.delete_all()
+    began = time.monotonic()
+    while (left := soak.left()) and time.monotonic() < began + GONE_SECONDS:
+        time.sleep(2)
+    print(f"{len(left)} objects left {time.monotonic() - began:.0f} s after all jobs were deleted", flush=True)
+    return wrong + [f"{one} is left" for one in left]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,245 @@
+"""What `make soak` calls wrong, and what not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_api import names
+from scavenger_api.job import ScavengerJob
+from scavenger_kube.kinds import Job, Pod
+from scavenger_testing import job_dict, pod_dict, running, scavengerjob_dict, terminated
+
+from bench.services.judge import BROKEN_SECONDS, LATE_SECONDS, Judge, overtaken, slope
+
+FIRST, SECOND = "2026-01-05T08:00:01.000000Z", "2026-01-05T08:10:01.000000Z"
+"""Places in line."""
+
+
+class Scene:
+    """A job, a gang of two or an array, as the API shows it to a judge."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.judge = Judge()
+        self.now = 0.0
+        self.owner = scavengerjob_dict("a", uid="sj", **spec)
+        self._last: ScavengerJob | None = None
+        self.batches: dict[str, dict[str, Any]] = {}
+        self.says("Waiting")
+
+    @property
+    def wrong(self) -> str:
+        return "; ".join(self.judge.wrong)
+
+    def says(self, phase: str, interrupted: int = 0, place: str = FIRST) -> None:
+        status = {"phase": phase, "interruptedCount": interrupted, "queuedTimestamp": place}
+        new = ScavengerJob.model_validate({**self.owner, "status": status})
+        self.judge.job(self._last, new, self.now)
+        self._last = new
+
+    def starts(self, run: str, place: str = FIRST) -> None:
+        self.batches[run] = job_dict("a", uid=run, owner=self.owner, annotations={names.ANNOTATION_RUN: place})
+        self.judge.batch(msgspec.convert(self.batches[run], Job), self.now)
+
+    def pod(self, uid: str, run: str, phase: str = "Running", task: str = "", *, told: bool = False) -> Pod:
+        labels: Mapping[str, str] = {names.LABEL_JOB: "a", **({names.LABEL_TASK: task} if task else {})}
+        state = {"Running": [running()], "Succeeded": [terminated()], "Failed": [terminated(137)]}.get(phase, [])
+        meta = {"uid": uid, "labels": labels, "owner": self.batches[run], "deleted": FIRST if told else None}
+        found = msgspec.convert(pod_dict(uid, node="n1", phase=phase, container_statuses=state, **meta), Pod)
+        self.judge.pod(found, self.now, gone=False)
+        return found
+
+    def runs(self, run: str, ends: str, place: str = FIRST) -> None:
+        """Two pods run together, and end."""
+        self.starts(run, place)
+        for phase in ("Running", ends):
+            for uid in ("1", "2"):
+                self.pod(f"{run}-{uid}", run, phase)
+
+    def settles(self) -> None:
+        self.now += LATE_SECONDS
+        self.judge.settle(self.now)
+
+
+def gang() -> Scene:
+    return Scene(parallelism=2)
+
+
+def test_a_gang_that_is_interrupted_once_and_then_ends_well_is_right() -> None:
+    scene = gang()
+    scene.runs("r1", "Failed")
+    scene.says("Running")
+    scene.says("Interrupted", 1, SECOND)
+    scene.runs("r2", "Succeeded", SECOND)
+    scene.says("Completed", 1, SECOND)
+    scene.settles()
+
+    assert not scene.wrong
+    assert scene.judge.seen["completed, by their pods"] == 1
+    assert scene.judge.seen["counts compared with pods"] == 1
+
+
+def test_a_job_is_completed_only_by_a_run_that_ended_well() -> None:
+    scene = gang()
+    scene.runs("r1", "Failed")
+    scene.pod("r1-1", "r1", "Succeeded")
+    scene.says("Completed")
+    scene.settles()
+
+    assert "no run of it ended well" in scene.wrong
+    history = next(iter(scene.judge.wrong.values()))
+    assert any("pod r1-2" in line and "Failed" in line for line in history)
+
+
+def test_an_interruption_of_a_run_that_was_recorded_has_to_be_counted() -> None:
+    scene = gang()
+    scene.runs("r1", "Failed")
+    scene.says("Running")
+    scene.runs("r2", "Succeeded", SECOND)
+    scene.says("Completed", 0, SECOND)
+    scene.settles()
+
+    assert "was interrupted 1 times, and counted 0" in scene.wrong
+
+
+def test_an_interruption_is_counted_once() -> None:
+    scene = gang()
+    scene.runs("r1", "Failed")
+    scene.says("Running")
+    scene.says("Interrupted", 2, SECOND)
+    scene.runs("r2", "Succeeded", SECOND)
+    scene.says("Completed", 2, SECOND)
+    scene.settles()
+
+    assert "counted 2 interruptions of 2 runs" in scene.wrong
+
+
+def test_what_nobody_could_see_is_no_proof() -> None:
+    scene = gang()
+    scene.judge.blind(scene.now)
+    scene.says("Completed", 3)
+    scene.settles()
+
+    assert not scene.wrong
+    assert scene.judge.seen["completed out of sight"] == 1
+
+
+def test_each_task_of_an_array_has_to_end_well() -> None:
+    scene = Scene(array={"tasks": 2})
+    scene.starts("r1")
+    scene.pod("p0", "r1", "Succeeded", task="0")
+    scene.says("Completed")
+    scene.settles()
+
+    assert "no run of it ended well" in scene.wrong
+
+
+def test_an_array_counts_no_more_interruptions_than_pods_ran_in_vain() -> None:
+    scene = Scene(array={"tasks": 2})
+    scene.starts("r1")
+    for uid, task, phase in (("p0", "0", "Failed"), ("q0", "0", "Succeeded"), ("p1", "1", "Succeeded")):
+        scene.pod(uid, "r1", phase, task=task)
+    scene.says("Completed", 1)
+    scene.settles()
+    assert not scene.wrong
+
+    scene = Scene(array={"tasks": 1})
+    scene.starts("r1")
+    scene.pod("p0", "r1", "Succeeded", task="0")
+    scene.says("Completed", 1)
+    scene.settles()
+    assert "counted 1 interruptions of 1 runs" in scene.wrong
+
+
+def test_two_lives_are_wrong_once_a_list_shows_both() -> None:
+    scene = gang()
+    scene.starts("r1")
+    scene.starts("r2", SECOND)
+    pods = [scene.pod("1", "r1"), scene.pod("2", "r2")]
+
+    assert scene.judge.doubts(scene.now) == {"default/a"}
+    assert not scene.wrong
+    scene.judge.confirm("default/a", pods[1:], scene.now)
+    assert not scene.wrong
+    scene.judge.confirm("default/a", pods, scene.now)
+    assert "lives twice: ['r1', 'r2']" in scene.wrong
+
+
+def test_pods_of_one_gang_and_of_two_tasks_live_once() -> None:
+    scene = Scene(array={"tasks": 2})
+    scene.starts("r1")
+    scene.pod("p0", "r1", task="0")
+    scene.pod("p1", "r1", task="1")
+    assert not scene.judge.doubts(scene.now)
+
+    scene = gang()
+    scene.starts("r1")
+    scene.pod("1", "r1")
+    scene.pod("2", "r1")
+    assert not scene.judge.doubts(scene.now)
+
+
+def test_a_gang_that_has_lost_a_pod_has_to_go_whole() -> None:
+    scene = gang()
+    scene.runs("r1", "Running")
+    scene.pod("r1-1", "r1", "Failed")
+    left = scene.pod("r1-2", "r1")
+    scene.now = BROKEN_SECONDS + 1
+
+    assert scene.judge.doubts(scene.now) == {"default/a"}
+    scene.judge.confirm("default/a", [left], scene.now)
+    assert "has lost a pod of r1" in scene.wrong
+
+
+def test_a_gang_whose_pods_are_told_to_go_or_have_ended_well_is_whole() -> None:
+    scene = gang()
+    scene.runs("r1", "Running")
+    scene.pod("r1-1", "r1", "Failed")
+    scene.pod("r1-2", "r1", told=True)
+    scene.now = BROKEN_SECONDS + 1
+    assert not scene.judge.doubts(scene.now)
+
+    scene = gang()
+    scene.runs("r1", "Running")
+    scene.pod("r1-1", "r1", "Succeeded")
+    scene.now = BROKEN_SECONDS + 1
+    assert not scene.judge.doubts(scene.now)
+
+
+@pytest.mark.parametrize(
+    ("phases", "words"),
+    [
+        ((("Failed", 0),), "is Failed"),
+        ((("Completed", 0), ("Waiting", 0)), "was Completed and is Waiting"),
+        ((("Interrupted", 2), ("Interrupted", 1)), "takes interruptions back"),
+    ],
+)
+def test_what_a_status_may_never_say(phases: tuple[tuple[str, int], ...], words: str) -> None:
+    scene = gang()
+    for phase, interrupted in phases:
+        scene.says(phase, interrupted)
+    assert words in scene.wrong
+
+
+def test_who_came_first_starts_first() -> None:
+    def starts(*seconds: tuple[str, int, int]) -> list[tuple[datetime, datetime, str]]:
+        zero = datetime(2026, 1, 5, 8)
+        return [(zero + timedelta(seconds=at), zero + timedelta(seconds=begun), job) for job, at, begun in seconds]
+
+    assert not list(overtaken(starts(("a", 0, 100), ("b", 20, 50), ("c", 40, 100))))
+    assert [job for job, _ in overtaken(starts(("a", 0, 111), ("b", 20, 50), ("c", 40, 200)))] == ["a"]
+    assert not list(overtaken(starts(("a", 0, 111), ("b", 9, 50)))), "they came at about the same time"
+
+
+def test_growth_is_told_within_lives() -> None:
+    def life(since: float, amount: float, an_hour: float) -> list[tuple[float, float]]:
+        return [(since + step / 60, amount + an_hour * step / 60) for step in range(10)]
+
+    assert slope([life(0, 100, 60)]) == pytest.approx(60)
+    assert slope([life(0, 200, 0), life(1, 100, 0)]) == 0, "a new process holds less: nothing is given back"
+    assert slope([life(0, 100, 60), life(1, 100, 60), []]) == pytest.approx(60)
+    assert math.isnan(slope([[(0.0, 100.0)]]))
