@@ -1,8 +1,10 @@
 """What must hold of jobs, by what the API shows of them: `make soak` judges by it. Pure; seconds on any one clock.
 
 The rules are those of tests/simulation/system. Of two things at once, a list tells whether they are so: watches of
-several kinds, and one that starts over, show them in another order (`doubts`, `confirm`). What nobody saw is no proof:
-of jobs during whose lives a watch broke, only those rules are applied that what was missed cannot break.
+several kinds, and one that starts over, show them in another order (`doubts`, `confirm`). A job that is Completed is
+judged once its pods have been seen up to there, as a watch may be minutes behind: versions of objects are those of one
+etcd, and grow. What nobody saw is no proof: where a watch of pods began anew while a job lived, only those rules apply
+that what was missed cannot break.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ from scavenger_kube.kinds import Job, Pod
 BROKEN_SECONDS: Final = 180.0
 """After which nothing of a gang may run that has lost a pod: both admitters may be dead for a minute meanwhile, and
 silent for half of one."""
-LATE_SECONDS: Final = 30.0
-"""After which all that came before is taken to have been seen."""
 OVERTAKEN: Final = timedelta(seconds=60)
 """A job may start so long after another one of its kind that came later: it had to be seen in line, and a start that an
 API server did not answer is tried again."""
@@ -57,24 +57,24 @@ class Story:
     """A ScavengerJob.
 
     Attributes:
-        began: when it was seen first.
-        ran: when something of it was seen first to run.
+        began: the version in which it was seen first.
+        ran: the version in which something of it was seen first to run.
         job: as it was seen last.
         recorded: places in line of the runs that a status said were Running.
         places: by Job, the place in line of its run.
         members: pods by uid.
         broken: since when, of a gang that has lost a pod, others run on.
-        done: when it was seen to be Completed.
+        done: the version in which it was seen to be Completed.
     """
 
-    began: float
-    ran: float | None = None
+    began: int
+    ran: int | None = None
     job: ScavengerJob | None = None
     recorded: set[datetime] = field(default_factory=set)
     places: dict[str, datetime | None] = field(default_factory=dict)
     members: defaultdict[str, dict[str, Member]] = field(default_factory=lambda: defaultdict(dict))
     broken: dict[str, float] = field(default_factory=dict)
-    done: float | None = None
+    done: int | None = None
     history: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def say(self, now: float, words: str) -> None:
@@ -107,19 +107,26 @@ class Judge:
         self._stories: dict[str, Story] = {}
         self._completed: dict[str, Story] = {}
         self._doubts: set[str] = set()
-        self._gaps: list[float] = []
+        self._followed = 0
+        self._gaps: list[tuple[int, float]] = []
         self._starts: defaultdict[tuple[str, str, int], list[tuple[datetime, datetime, str]]] = defaultdict(list)
 
     # --- what is seen -------------------------------------------------------------------------------
 
-    def blind(self, now: float) -> None:
-        """A watch broke, and something may not be seen."""
-        self._gaps.append(now)
-        self.seen["watches that broke"] += 1
+    def follow(self, version: int | None, *, broke: bool) -> None:
+        """Pods have been seen up to this version; None: all are listed anew. broke: their watch did since the last
+        time, so that what was between may never be seen."""
+        if broke:
+            self._gaps.append((self._followed, math.inf))
+            self.seen["times the watch of pods broke"] += 1
+        if version is not None:
+            self._followed = version
+            self._gaps = [(low, min(high, version)) for low, high in self._gaps]
 
     def job(self, old: ScavengerJob | None, new: ScavengerJob, now: float) -> None:
         """A ScavengerJob appeared or changed."""
-        story, status = self._story(new.key, now), new.status
+        at, status = version_of(new), new.status
+        story = self._story(new.key, at)
         if story.job is None:
             self.seen["arrays" if new.spec.array is not None else "jobs"] += 1
             self.seen["tasks"] += new.spec.array.tasks if new.spec.array is not None else 0
@@ -131,7 +138,7 @@ class Judge:
             self._say(story, new.key, f"is Failed: {status.message}")
         if status.phase is Phase.COMPLETED and story.done is None:
             self.seen["completed"] += 1
-            story.done, self._completed[new.key] = now, story
+            story.done, self._completed[new.key] = at, story
         if old is None:
             return
         if old.status.phase is Phase.COMPLETED and status.phase is not Phase.COMPLETED:
@@ -146,7 +153,7 @@ class Judge:
         owner = meta.controller
         if owner is None or owner.kind != "ScavengerJob":
             return
-        story = self._story(f"{meta.namespace}/{owner.name}", now)
+        story = self._story(f"{meta.namespace}/{owner.name}", version_of(batch))
         if meta.uid in story.places:
             return
         story.say(now, f"has the Job {meta.name} {meta.uid} of the run {place}")
@@ -159,8 +166,8 @@ class Judge:
 
     def pod(self, pod: Pod, now: float, *, gone: bool) -> None:
         """A pod of a ScavengerJob appeared, changed or is gone."""
-        name, meta = unit(pod), pod.metadata
-        story = self._story(job_of(name), now)
+        name, meta, at = unit(pod), pod.metadata, version_of(pod)
+        story = self._story(job_of(name), at)
         members = story.members[name]
         self.seen["pods"] += meta.uid not in members
         member = members.setdefault(meta.uid, Member(run_of(pod)))
@@ -169,7 +176,7 @@ class Judge:
         member.alive, member.told = computes(pod) and not gone, bool(meta.deletion_timestamp) or gone
         member.succeeded |= pod.succeeded
         if member.ran and story.ran is None:
-            story.ran = now
+            story.ran = at
         state = "is gone" if gone else f"is {pod.status.phase}{', told to go' if member.told else ''}"
         story.say(now, f"pod {meta.name} {meta.uid} of {member.life} on {pod.spec.node_name or 'no node'} {state}")
         if len({one.life for one in members.values() if one.alive}) > 1:
@@ -196,7 +203,7 @@ class Judge:
     def confirm(self, key: str, pods: Iterable[Pod], now: float) -> None:
         """What one list shows of the pods of a job."""
         self._doubts.discard(key)
-        story, found = self._story(key, now), list(pods)
+        story, found = self._stories[key], list(pods)
         alive = defaultdict[str, set[str]](set)
         for pod in found:
             if computes(pod):
@@ -210,14 +217,14 @@ class Judge:
                 if any(run_of(pod) == life and computes(pod) and not pod.metadata.deletion_timestamp for pod in found):
                     self._say(story, key, f"has lost a pod of {life} for {now - since:.0f} s, and others run on")
 
-    def settle(self, now: float) -> None:
-        """Judge the jobs that have been Completed for a while."""
+    def settle(self) -> None:
+        """Judge the jobs whose pods were seen up to when they were Completed."""
         for key, story in list(self._completed.items()):
-            if story.done is not None and now - story.done >= LATE_SECONDS:
+            if story.done is not None and story.done <= self._followed:
                 del self._completed[key]
                 self._judge_completed(key, story, story.done)
 
-    def _judge_completed(self, key: str, story: Story, done: float) -> None:
+    def _judge_completed(self, key: str, story: Story, done: int) -> None:
         assert story.job is not None
         spec, count, lives = story.job.spec, story.job.status.interrupted_count, story.lives()
         if spec.array is None:
@@ -247,12 +254,12 @@ class Judge:
                 self._say(self._stories[key], key, words)
         self.seen["starts compared with their line"] = sum(map(len, self._starts.values()))
 
-    def _missed(self, since: float, until: float) -> bool:
-        """Whether something may not have been seen: for some time after a watch broke, it is not there again."""
-        return any(since - LATE_SECONDS <= gap <= until for gap in self._gaps)
+    def _missed(self, since: int, until: int) -> bool:
+        """Whether something may not have been seen between these versions."""
+        return any(low <= until and since <= high for low, high in self._gaps)
 
-    def _story(self, key: str, now: float) -> Story:
-        return self._stories.setdefault(key, Story(now))
+    def _story(self, key: str, at: int) -> Story:
+        return self._stories.setdefault(key, Story(at))
 
     def _say(self, story: Story, key: str, words: str) -> None:
         self.wrong.setdefault(f"{key} {words}", list(story.history))
@@ -269,6 +276,11 @@ def overtaken(starts: Iterable[tuple[datetime, datetime, str]]) -> Iterator[tupl
             first = later if first is None or later[1] < first[1] else first
         if first is not None and start[1] > first[1] + OVERTAKEN:
             yield start[2], f"was in line at {start[0]}, started at {start[1]}; {first[2]}: {first[0]}, {first[1]}"
+
+
+def version_of(obj: Pod | Job | ScavengerJob) -> int:
+    """The version of etcd in which an object was written."""
+    return int(obj.metadata.resource_version or 0)
 
 
 def run_of(pod: Pod) -> str:

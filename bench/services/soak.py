@@ -51,6 +51,8 @@ SPARED_SECONDS: Final = SECONDS / 3
 """At the end of the trouble, in which no service is killed or silent."""
 PEACE_SECONDS: Final = 1800.0
 """In which all jobs have to complete, after the last fault."""
+CONNECT_SECONDS: Final = 300.0
+"""For the onlooker to see everything there is."""
 QUIET_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 60.0
 """After the last job has completed, until nothing is written any more."""
@@ -159,7 +161,7 @@ class Onlooker:
         with ThreadPoolExecutor(1) as pool:
             found = pool.submit(lambda: asyncio.run(self._look_on()))
             try:
-                if not self._synced.wait(SETTLE_SECONDS):
+                if not self._synced.wait(CONNECT_SECONDS):
                     raise TimeoutError("the onlooker sees nothing")
                 yield
             finally:
@@ -181,19 +183,17 @@ class Onlooker:
             await stays.enter_async_context(followed(Informer(client, SCAVENGERJOBS), self._on_job))
             await stays.enter_async_context(followed(Informer(client, JOBS), self._on_batch))
             self._synced.set()
-            broke = counted(WATCH_ERRORS)
+            broke = -1.0  # what was before was not seen
             while not self._over.is_set():
                 await asyncio.sleep(1)
-                if (total := counted(WATCH_ERRORS)) > broke:
-                    broke = total
-                    self.judge.blind(self.now)
+                before, broke = broke, counted(WATCH_ERRORS, informer=pods.name)
+                self.judge.follow(int(pods.version) if pods.version else None, broke=broke > before)
                 for job in self.judge.doubts(self.now):
                     with suppress(*TROUBLE):  # it is asked again
                         self.judge.confirm(job, await asyncio.to_thread(self._list, job), self.now)
-                self.judge.settle(self.now)
+                self.judge.settle()
         if counted(HANDLER_ERRORS):
             raise RuntimeError("the judge cannot judge what it sees: the log says why")
-        self.judge.settle(float("inf"))
         self.judge.judge_order()
 
     def _list(self, job: str) -> list[Pod]:
@@ -215,10 +215,10 @@ class Onlooker:
         self.judge.pod(change.obj, self.now, gone=change.new is None)
 
 
-def counted(counter: prometheus_client.Counter) -> float:
-    """What a counter of this process says, over all labels."""
-    found = (one for metric in counter.collect() for one in metric.samples)
-    return sum(one.value for one in found if one.name.endswith("_total"))
+def counted(counter: prometheus_client.Counter, **labels: str) -> float:
+    """What a counter of this process says, over all further labels."""
+    found = (one for metric in counter.collect() for one in metric.samples if one.name.endswith("_total"))
+    return sum(one.value for one in found if labels.items() <= one.labels.items())
 
 
 class Use:

@@ -14,7 +14,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_kube.kinds import Job, Pod
 from scavenger_testing import job_dict, pod_dict, running, scavengerjob_dict, terminated
 
-from bench.services.judge import BROKEN_SECONDS, LATE_SECONDS, Judge, overtaken, slope
+from bench.services.judge import BROKEN_SECONDS, Judge, overtaken, slope
 
 FIRST, SECOND = "2026-01-05T08:00:01.000000Z", "2026-01-05T08:10:01.000000Z"
 """Places in line."""
@@ -25,7 +25,7 @@ class Scene:
 
     def __init__(self, **spec: Any) -> None:
         self.judge = Judge()
-        self.now = 0.0
+        self.now, self._version = 0.0, 0
         self.owner = scavengerjob_dict("a", uid="sj", **spec)
         self._last: ScavengerJob | None = None
         self.batches: dict[str, dict[str, Any]] = {}
@@ -35,9 +35,16 @@ class Scene:
     def wrong(self) -> str:
         return "; ".join(self.judge.wrong)
 
+    @property
+    def version(self) -> str:
+        """Of the next write."""
+        self._version += 1
+        return str(self._version)
+
     def says(self, phase: str, interrupted: int = 0, place: str = FIRST) -> None:
         status = {"phase": phase, "interruptedCount": interrupted, "queuedTimestamp": place}
-        new = ScavengerJob.model_validate({**self.owner, "status": status})
+        meta = {**self.owner["metadata"], "resourceVersion": self.version}
+        new = ScavengerJob.model_validate({**self.owner, "metadata": meta, "status": status})
         self.judge.job(self._last, new, self.now)
         self._last = new
 
@@ -48,8 +55,18 @@ class Scene:
     def pod(self, uid: str, run: str, phase: str = "Running", task: str = "", *, told: bool = False) -> Pod:
         labels: Mapping[str, str] = {names.LABEL_JOB: "a", **({names.LABEL_TASK: task} if task else {})}
         state = {"Running": [running()], "Succeeded": [terminated()], "Failed": [terminated(137)]}.get(phase, [])
-        meta = {"uid": uid, "labels": labels, "owner": self.batches[run], "deleted": FIRST if told else None}
-        found = msgspec.convert(pod_dict(uid, node="n1", phase=phase, container_statuses=state, **meta), Pod)
+        shown = pod_dict(
+            uid,
+            uid=uid,
+            node="n1",
+            phase=phase,
+            container_statuses=state,
+            labels=labels,
+            owner=self.batches[run],
+            deleted=FIRST if told else None,
+            resource_version=self.version,
+        )
+        found = msgspec.convert(shown, Pod)
         self.judge.pod(found, self.now, gone=False)
         return found
 
@@ -60,9 +77,10 @@ class Scene:
             for uid in ("1", "2"):
                 self.pod(f"{run}-{uid}", run, phase)
 
-    def settles(self) -> None:
-        self.now += LATE_SECONDS
-        self.judge.settle(self.now)
+    def settles(self, *, broke: bool = False) -> None:
+        """All that was written has been seen, or, where the watch of pods broke, may be listed."""
+        self.judge.follow(self._version, broke=broke)
+        self.judge.settle()
 
 
 def gang() -> Scene:
@@ -120,12 +138,32 @@ def test_an_interruption_is_counted_once() -> None:
 
 def test_what_nobody_could_see_is_no_proof() -> None:
     scene = gang()
-    scene.judge.blind(scene.now)
     scene.says("Completed", 3)
-    scene.settles()
+    scene.settles(broke=True)
 
     assert not scene.wrong
     assert scene.judge.seen["completed out of sight"] == 1
+
+
+def test_a_job_is_judged_once_its_pods_have_been_seen() -> None:
+    scene = gang()
+    scene.says("Completed")
+    scene.judge.settle()
+    assert not scene.wrong, "the watch of pods is behind"
+
+    scene.runs("r1", "Succeeded")
+    scene.settles()
+    assert scene.judge.seen["completed, by their pods"] == 1
+
+
+def test_what_was_seen_after_a_break_is_proof_again() -> None:
+    scene = gang()
+    scene.judge.follow(0, broke=True)
+    scene.runs("r1", "Failed")
+    scene.says("Completed")
+    scene.settles()
+
+    assert "no run of it ended well" in scene.wrong
 
 
 def test_each_task_of_an_array_has_to_end_well() -> None:

@@ -154,6 +154,11 @@ class Informer(Generic[T]):
         """Seconds since the cache last followed: a list, an event, a bookmark, a watch that ended in good order."""
         return self._clock.monotonic() - self._followed_at
 
+    @property
+    def version(self) -> str:
+        """The resourceVersion up to which the cache has followed; empty while everything has to be listed."""
+        return self._version
+
     def healthy(self) -> bool:
         """Whether the cache could follow within the last `STALE_AFTER` seconds. Belongs in the liveness probe."""
         return self.age <= STALE_AFTER
