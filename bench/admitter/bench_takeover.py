@@ -150,7 +150,7 @@ async def _start_under_pressure(clock: Clock, runs: list[Object], count: int) ->
     for one in runs[1:]:
         one["metadata"]["annotations"][names.ANNOTATION_RUN] = place
     runs[2]["status"]["containerStatuses"] = [running(started=begun)]
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         for number in range(count // 10):
             api.put(NODES, node_dict(f"node-{number}", cpu="20.1", memory="400Gi"))
         _populate(api, runs, range(count))

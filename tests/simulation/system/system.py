@@ -139,7 +139,11 @@ class System(History):
     def start_other(self, name: str) -> None:
         """A process of another service than the admitter begins."""
         self.born += 1
-        common: dict[str, Any] = {"health_port": 0, "identity": f"{name}-{self.born}"}
+        common: dict[str, Any] = {
+            "health_port": 0,
+            "retry_period": self.retry_period,
+            "identity": f"{name}-{self.born}",
+        }
         makes: dict[str, Callable[[], Replica | Webhook]] = {
             names.REGULATOR: lambda: Replica(
                 self, name, regulator_main, RegulatorSettings(**common, **self.regulator_settings)

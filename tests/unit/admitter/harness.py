@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import structlog
-from aiohttp import web
 from scavenger_admitter.controller import Admitter
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -27,6 +26,7 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.service import ServiceContext
 from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, settle, terminated
+from scavenger_testing.answers import Request
 from scavenger_testing.faults import WRITES, Fault
 
 NS = "lab"
@@ -49,7 +49,7 @@ class FirstWrites(Fault):
 
     met: set[str] = field(default_factory=set)
 
-    def fits(self, request: web.Request) -> bool:
+    def fits(self, request: Request) -> bool:
         if request.method not in self.methods or request.path in self.met or "/leases" in request.path:
             return False
         self.met.add(request.path)
@@ -341,7 +341,7 @@ class Harness:
 
 class _Client(ApiClient):
     def __init__(self, harness: Harness) -> None:
-        super().__init__(harness.api.url, request_timeout=2.0)
+        super().__init__(harness.api.url, request_timeout=2.0, session=harness.api.session())
         self._harness = harness
         self._closed = False
 

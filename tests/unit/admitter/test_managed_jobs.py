@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
-from aiohttp import web
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS
+from scavenger_testing.answers import Request
 from scavenger_testing.faults import Fault
 
 from . import builders as b
@@ -48,7 +48,7 @@ class AllBut(Fault):
 
     spared: int = 0
 
-    def fits(self, request: web.Request) -> bool:
+    def fits(self, request: Request) -> bool:
         if not Fault.fits(self, request):
             return False
         self.spared -= 1

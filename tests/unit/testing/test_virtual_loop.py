@@ -32,7 +32,7 @@ def test_an_hour_passes_when_nobody_has_anything_to_do() -> None:
 
 def test_requests_and_watches_work_as_over_sockets() -> None:
     async def work(clock: LoopClock) -> list[str]:
-        async with FakeApi(clock) as api:
+        async with FakeApi(clock, listens=False) as api:
             client = api.client()
             pods = Informer(client, PODS, clock=clock)
             following = asyncio.create_task(pods.run())
@@ -51,7 +51,7 @@ def test_requests_and_watches_work_as_over_sockets() -> None:
 @pytest.mark.parametrize(("fault", "takes"), [("drop", 0), ("hang", 30)])
 def test_a_request_without_an_answer_fails(fault: str, takes: float) -> None:
     async def work(clock: LoopClock) -> tuple[ApiError, float]:
-        async with FakeApi(clock) as api:
+        async with FakeApi(clock, listens=False) as api:
             client = api.client(request_timeout=30.0)
             getattr(api, fault)(methods={"POST"})
             with pytest.raises(Unavailable) as failed:
@@ -62,14 +62,30 @@ def test_a_request_without_an_answer_fails(fault: str, takes: float) -> None:
     assert takes <= took < takes + 1
 
 
-def test_nobody_answers_where_nobody_listens() -> None:
+def test_who_is_gone_gets_no_answer_and_the_request_takes_effect() -> None:
+    async def work(clock: LoopClock) -> tuple[bool, int]:
+        async with FakeApi(clock, listens=False) as api:
+            client = api.client(request_timeout=30.0)
+            api.delay(1.0, methods={"POST"})
+            creating = asyncio.create_task(client.create(PODS, "default", pod_dict("a")))
+            watching = asyncio.create_task(anext(client.stream("/api/v1/nodes", params={"watch": True})))
+            await clock.sleep(0.5)
+            assert api.watches == 1
+            await client.close()
+            for one in (creating, watching):
+                with pytest.raises(Unavailable):
+                    await one
+            await clock.sleep(1)
+            return api.get(PODS, "default", "a") is not None, api.watches
+
+    assert virtually(work) == (True, 0)
+
+
+def test_a_mistake_in_the_server_is_no_answer() -> None:
     async def work(clock: LoopClock) -> None:
-        api = FakeApi(clock)
-        async with api:
-            pass
-        async with api.client() as client:
-            with pytest.raises(Unavailable):
-                await client.get(PODS, "default", "a")
+        async with FakeApi(clock, listens=False) as api:
+            with pytest.raises(KeyError):
+                await api.client().request("PATCH", "/api/v1/nodes/n1", body={}, content_type="text/plain")
 
     virtually(work)
 
@@ -109,7 +125,7 @@ def test_a_process_that_was_paused_goes_on_where_it_was() -> None:
 def test_what_a_paused_process_has_sent_takes_effect() -> None:
     async def work(clock: LoopClock) -> bool:
         loop = loop_at_work()
-        async with FakeApi(clock) as api:
+        async with FakeApi(clock, listens=False) as api:
             client = api.client(request_timeout=30.0)
             api.delay(1.0, methods={"POST"})
             creating = loop.begin("one", lambda: asyncio.create_task(client.create(PODS, "default", pod_dict("a"))))

@@ -34,7 +34,7 @@ from scavenger_kube.resources import (
     Resource,
     encode,
 )
-from scavenger_kube.transport import Observer, Transport
+from scavenger_kube.transport import Observer, Session, Transport
 
 CONNECT_TIMEOUT = 5.0
 """Seconds for name resolution, TCP and TLS together."""
@@ -59,8 +59,9 @@ class ApiClient:
     URL (tests).
 
     load: gets the endpoint again when its credentials have expired or are refused; server and proxy stay. observer: is
-    told of requests. max_concurrency: requests under way at once. connect_timeout, request_timeout: seconds. Use it as
-    an async context manager, or `close()` it. Raises KubeconfigError for a proxy that cannot be spoken to.
+    told of requests. max_concurrency: requests under way at once. connect_timeout, request_timeout: seconds. session:
+    what requests are sent with, in place of one of aiohttp. Use it as an async context manager, or `close()` it. Raises
+    KubeconfigError for a proxy that cannot be spoken to.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ApiClient:
         max_concurrency: int = MAX_CONCURRENCY,
         connect_timeout: float = CONNECT_TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
+        session: Session | None = None,
     ) -> None:
         self._transport = Transport(
             Endpoint(endpoint) if isinstance(endpoint, str) else endpoint,
@@ -80,6 +82,7 @@ class ApiClient:
             observer=observer or Observer(),
             user_agent=user_agent,
             connect_timeout=connect_timeout,
+            session=session,
         )
         self.request_timeout = request_timeout
         self._may_write: Callable[[], bool] = lambda: True

@@ -12,7 +12,8 @@ import dataclasses
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 import aiohttp
 import aiohttp_socks
@@ -51,12 +52,23 @@ class Observer:
         """The credentials have changed, or could not be loaded anew."""
 
 
+class Session(Protocol):
+    """What requests are sent with: a session of aiohttp, or what takes its place."""
+
+    @property
+    def request(self) -> Callable[..., AbstractAsyncContextManager[Any]]:
+        """Sends one, as `aiohttp.ClientSession.request` does; entered with its answer."""
+
+    async def close(self) -> None:
+        """End everything."""
+
+
 class Transport:
     """A session with one API server. endpoint: where requests go, with the credentials in use.
 
     load: gets the endpoint again when its credentials have expired or are refused; server and proxy stay. observer: is
-    told of requests. connect_timeout: seconds for name resolution, TCP and TLS together. Raises KubeconfigError for a
-    proxy that cannot be spoken to.
+    told of requests. connect_timeout: seconds for name resolution, TCP and TLS together. session: in place of one of
+    aiohttp. Raises KubeconfigError for a proxy that cannot be spoken to.
     """
 
     def __init__(
@@ -67,6 +79,7 @@ class Transport:
         observer: Observer,
         user_agent: str,
         connect_timeout: float,
+        session: Session | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.observer = observer
@@ -77,22 +90,7 @@ class Transport:
         proxy = self.endpoint.route()
         through_socks = proxy is not None and proxy.startswith("socks")
         self._proxy = None if through_socks else proxy
-        options: dict[str, Any] = {"limit": 0}  # bounded by the client; watches are not to take requests' connections
-        if proxy is not None and through_socks:
-            # As client-go: the proxy looks the name up.
-            address = proxy.replace("socks5h:", "socks5:", 1)
-            connector: aiohttp.TCPConnector = aiohttp_socks.ProxyConnector.from_url(address, rdns=True, **options)
-        else:
-            connector = aiohttp.TCPConnector(socket_factory=_socket_with_keepalive, **options)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers={"User-Agent": user_agent, "Accept": JSON},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=READ_BUFFER,
-            auto_decompress=True,
-            # aiohttp would read the environment, and ~/.netrc, in a thread of its own for every single request.
-            trust_env=False,
-        )
+        self._session: Session = session or _session(proxy if through_socks else None, user_agent)
 
     async def close(self) -> None:
         """Close all connections; running requests end with Unavailable."""
@@ -187,6 +185,26 @@ class Transport:
 
 SOCKS_ERRORS = (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
 LOST = (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError, *SOCKS_ERRORS)
+
+
+def _session(socks: str | None, user_agent: str) -> aiohttp.ClientSession:
+    """A session of aiohttp. socks: the URL of a SOCKS proxy that all goes through."""
+    options: dict[str, Any] = {"limit": 0}  # bounded by the client; watches are not to take requests' connections
+    if socks is not None:
+        # As client-go: the proxy looks the name up.
+        address = socks.replace("socks5h:", "socks5:", 1)
+        connector: aiohttp.TCPConnector = aiohttp_socks.ProxyConnector.from_url(address, rdns=True, **options)
+    else:
+        connector = aiohttp.TCPConnector(socket_factory=_socket_with_keepalive, **options)
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers={"User-Agent": user_agent, "Accept": JSON},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=READ_BUFFER,
+        auto_decompress=True,
+        # aiohttp would read the environment, and ~/.netrc, in a thread of its own for every single request.
+        trust_env=False,
+    )
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:

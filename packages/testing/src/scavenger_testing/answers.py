@@ -1,28 +1,50 @@
-"""How the API server in memory answers: an object, a refusal, or a broken connection."""
+"""What the API server in memory is asked, and how it answers: an object, a refusal, a watch, or a broken connection."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from aiohttp import web
 
 from scavenger_testing.store import Refusal
 
 
-def json_answer(obj: Any, *, status: int = 200) -> web.Response:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that was received. target: path and query as they were sent. token: that of its Authorization header,
+    empty where there is none."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    target: str
+    content_type: str = ""
+    token: str = ""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer. lines: those of a watch, in place of a body; whoever reads them closes them."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    lines: AsyncGenerator[bytes, None] | None = None
+
+
+class Cut(Exception):  # noqa: N818 - no error: somebody asked for it
+    """The connection is reset in place of an answer, or in the middle of one."""
+
+
+def json_answer(obj: Any, *, status: int = 200) -> Answer:
     """An answer with an object."""
-    return web.Response(status=status, body=orjson.dumps(obj), content_type="application/json")
+    return Answer(status, orjson.dumps(obj))
 
 
-def refused(refusal: Refusal, retry_after: float | None = None, body: bytes | None = None) -> web.Response:
+def refused(refusal: Refusal, retry_after: float | None = None, body: bytes | None = None) -> Answer:
     """The answer that refuses a request. retry_after: seconds, for the header. body: in place of a metav1.Status."""
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-    text = orjson.dumps(refusal.status()) if body is None else body
-    return web.Response(status=refusal.code, body=text, content_type="application/json", headers=headers)
-
-
-def cut(request: web.Request) -> None:
-    """Reset the connection."""
-    if request.transport is not None:
-        request.transport.abort()
+    return Answer(refusal.code, orjson.dumps(refusal.status()) if body is None else body, headers)

@@ -9,8 +9,9 @@ wrong.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,11 +24,13 @@ from scavenger_kube.resources import Resource
 from scavenger_runtime.clock import Clock, SystemClock
 
 from scavenger_testing import patches
-from scavenger_testing.answers import cut, json_answer, refused
+from scavenger_testing.answers import Answer, Cut, Request, json_answer, refused
 from scavenger_testing.faults import WRITES, Fault, Faults
 from scavenger_testing.reviews import Reviews
 from scavenger_testing.store import Collection, Object, Refusal, Store, matches
+from scavenger_testing.virtual_loop import VirtualLoop
 from scavenger_testing.watches import Watches
+from scavenger_testing.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,15 @@ class Seen:
 class FakeApi:
     """`async with FakeApi() as api:` serves on a free port of 127.0.0.1; `api.client()` speaks to it.
 
+    listens: False to do without a socket. Only clients with a session of `api.session()` reach it then.
     api.store: what it holds. api.requests: what it received. api.faults: what is to go wrong. api.latency: seconds
     added to every answer. api.tokens: the bearer tokens it takes; None for everybody. api.reviews: whom it knows
     when it is asked for a token or a right.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, listens: bool = True) -> None:
         self._clock = clock or SystemClock()
+        self._listens = listens
         self.store = Store(lambda: self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
         self.requests: list[Seen] = []
         self.latency = 0.0
@@ -59,9 +64,11 @@ class FakeApi:
         self._pages: dict[str, tuple[int, list[Object]]] = {}
         self._runner: web.AppRunner | None = None
         self._clients: list[ApiClient] = []
-        self.url = ""
+        self.url = "http://in-memory"
 
     async def __aenter__(self) -> Self:
+        if not self._listens:
+            return self
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
@@ -97,9 +104,16 @@ class FakeApi:
 
     def client(self, **options: Any) -> ApiClient:
         """A client of this server, closed with it. options: as for ApiClient."""
-        client = ApiClient(self.url, **options)
+        client = ApiClient(self.url, session=self.session(), **options)
         self._clients.append(client)
         return client
+
+    def session(self) -> Wire | None:
+        """What a client sends requests with: a session of its own where this server does not listen."""
+        if self._listens:
+            return None
+        loop = asyncio.get_running_loop()
+        return Wire(self.answer, loop.latency if isinstance(loop, VirtualLoop) else float)
 
     # --- set-up and inspection ----------------------------------------------------------------------
 
@@ -248,38 +262,54 @@ class FakeApi:
     # --- HTTP ---------------------------------------------------------------------------------------
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append(Seen(request.method, request.path, dict(request.query)))
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        query, body = dict(request.query), await request.read()
+        received = Request(request.method, request.path, query, request.path_qs, request.content_type, token, body)
+        try:
+            answer = await self.answer(received)
+            if answer.lines is not None:
+                return await _send_lines(request, answer.lines)
+        except Cut:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=500)  # nobody is there to read it
+        kind = "application/json"
+        return web.Response(status=answer.status, body=answer.body, headers=answer.headers, content_type=kind)
+
+    # --- requests -----------------------------------------------------------------------------------
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request. Raises Cut."""
+        self.requests.append(Seen(request.method, request.path, request.query))
         if self.latency:
             await asyncio.sleep(self.latency)
-        if self.tokens is not None and _bearer(request) not in self.tokens:
+        if self.tokens is not None and request.token not in self.tokens:
             return refused(Refusal(401, "Unauthorized", "Unauthorized"))
         fault = self.faults.take(request)
         if fault is not None:
-            early = await self.faults.befall(fault, request)
+            early = await self.faults.befall(fault)
             if early is not None:
                 return early
         version = self.store.version
         try:
-            answer = await self._route(request)
+            answer = self._route(request)
         except Refusal as refusal:
             answer = refused(refusal)
         if self.store.version != version:
             self._watches.notify()
         if fault is not None and fault.action == "drop_after":
-            cut(request)
+            raise Cut
         return answer
 
-    async def _route(self, request: web.Request) -> web.StreamResponse:
+    def _route(self, request: Request) -> Answer:
         if request.path == "/version":
             return json_answer({"major": "1", "minor": "37", "gitVersion": "v1.37.1-fake"})
         where, name, subresource = _parse(request.path)
         if request.method == "GET" and not name:
-            return await (
-                self._watches.serve(request, where) if "watch" in request.query else self._list(request, where)
-            )
+            return self._watches.serve(request, where) if "watch" in request.query else self._list(request, where)
         if request.method == "GET":
             return json_answer(self.store.get(where, name))
-        body = orjson.loads(await request.read() or b"{}")
+        body = orjson.loads(request.body or b"{}")
         if request.method == "POST":
             if "dryRun" in request.query:
                 return json_answer(body, status=201)
@@ -292,7 +322,7 @@ class FakeApi:
             return json_answer(self.store.delete(where, name, body))
         raise Refusal(405, "MethodNotAllowed", request.method)
 
-    def _post(self, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
+    def _post(self, where: Collection, name: str, subresource: str, body: Any) -> Answer:
         if subresource == "eviction":
             return json_answer(self._evict(where, name, body.get("deleteOptions") or {}), status=201)
         if name:
@@ -319,7 +349,7 @@ class FakeApi:
         self.store.delete(where, name, options)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
-    def _patch(self, request: web.Request, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
+    def _patch(self, request: Request, where: Collection, name: str, subresource: str, body: Any) -> Answer:
         if request.content_type == "application/apply-patch+yaml":
             manager = request.query.get("fieldManager", "")
             if not manager:
@@ -338,7 +368,7 @@ class FakeApi:
         except patches.PatchError as error:
             raise Refusal(422, "Invalid", str(error)) from error
 
-    async def _list(self, request: web.Request, where: Collection) -> web.Response:
+    def _list(self, request: Request, where: Collection) -> Answer:
         query = request.query
         token = query.get("continue")
         if token is not None:
@@ -383,8 +413,17 @@ def _parse(path: str) -> tuple[Collection, str, str]:
     return Collection(api_version, plural, namespace), name, subresource
 
 
-def _bearer(request: web.Request) -> str:
-    return request.headers.get("Authorization", "").removeprefix("Bearer ")
+async def _send_lines(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    """Send a watch until it ends, or nobody reads it any more. Raises Cut."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.enable_chunked_encoding()
+    async with contextlib.aclosing(lines):
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):
+            async for line in lines:
+                await response.write(line)
+            await response.write_eof()
+    return response
 
 
 def _is_custom(where: Collection) -> bool:

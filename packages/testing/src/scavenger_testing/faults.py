@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from aiohttp import web
-
-from scavenger_testing.answers import cut, refused
+from scavenger_testing.answers import Answer, Cut, Request, refused
 from scavenger_testing.store import Refusal
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -30,9 +28,9 @@ class Fault:
     seconds: float = 0.0
     body: bytes | None = None
 
-    def fits(self, request: web.Request) -> bool:
+    def fits(self, request: Request) -> bool:
         """Whether it is meant for this request."""
-        return self.times > 0 and request.method in self.methods and self.path in request.path_qs
+        return self.times > 0 and request.method in self.methods and self.path in request.target
 
 
 class Faults:
@@ -49,7 +47,7 @@ class Faults:
         """Have it befall the next requests that it fits."""
         self._faults.append(fault)
 
-    def take(self, request: web.Request) -> Fault | None:
+    def take(self, request: Request) -> Fault | None:
         """The first fault that is meant for this request, counted as used."""
         fault = next((fault for fault in self._faults if fault.fits(request)), None)
         if fault is not None:
@@ -66,8 +64,9 @@ class Faults:
         """Let go of what hangs, now and from now on."""
         self._hanging.set()
 
-    async def befall(self, fault: Fault, request: web.Request) -> web.Response | None:
-        """Have a fault befall a request that has not been handled; None where it is to be handled all the same."""
+    async def befall(self, fault: Fault) -> Answer | None:
+        """Have a fault befall a request that has not been handled; None where it is to be handled all the same. Raises
+        Cut."""
         if fault.action == "fail":
             refusal = Refusal(fault.status, fault.reason, f"injected: {fault.status} {fault.reason}")
             return refused(refusal, fault.retry_after, fault.body)
@@ -76,6 +75,5 @@ class Faults:
         if fault.action == "hang":
             await self._hanging.wait()
         if fault.action in ("hang", "drop"):
-            cut(request)
-            return web.Response(status=500)  # nobody is there to read it
+            raise Cut
         return None

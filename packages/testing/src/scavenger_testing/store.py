@@ -4,9 +4,10 @@ asyncio.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -81,6 +82,7 @@ class Store:
         self._now = now
         self._objects: dict[Collection, dict[tuple[str, str], Stored]] = {}
         self.history: list[Entry] = []
+        self._by_kind: dict[Collection, list[Entry]] = {}
         self.version = 1
         self.oldest = 0
         self.prune: Callable[[Collection, Object], Object] = lambda _where, obj: obj
@@ -105,12 +107,11 @@ class Store:
         if version < self.oldest:
             raise Refusal(410, "Expired", f"too old resource version: {version} ({self.oldest})")
 
-    def since(self, where: Collection, version: int) -> Iterator[Entry]:
+    def since(self, where: Collection, version: int) -> Sequence[Entry]:
         """The writes to a collection after a version."""
-        first = max(0, len(self.history) - (self.version - version))
-        for entry in self.history[first:]:
-            if entry.version > version and entry.kind.whole() == where.whole() and _inside(entry, where.namespace):
-                yield entry
+        entries = self._by_kind.get(where.whole(), [])
+        after = entries[bisect.bisect(entries, version, key=lambda entry: entry.version) :]
+        return [entry for entry in after if not where.namespace or entry.kind.namespace == where.namespace]
 
     def compact(self) -> None:
         """Forget all history: a watch from any version before now gets 410."""
@@ -277,19 +278,20 @@ class Store:
         key = (where.namespace, new["metadata"]["name"])
         stored = objects.get(key)
         objects[key] = Stored(new, stored.applied if stored else {})
-        self.history.append(Entry(self.version, where, old, new))
+        self._note(where, old, new)
         return new
+
+    def _note(self, where: Collection, old: Object | None, new: Object | None) -> None:
+        entry = Entry(self.version, where, old, new)
+        self.history.append(entry)
+        self._by_kind.setdefault(where.whole(), []).append(entry)
 
     def _drop(self, where: Collection, obj: Object) -> None:
         self.version += 1
         del self._objects[where.whole()][where.namespace, obj["metadata"]["name"]]
         last = patches.copied(obj)
         last["metadata"]["resourceVersion"] = str(self.version)
-        self.history.append(Entry(self.version, where, last, None))
-
-
-def _inside(entry: Entry, namespace: str) -> bool:
-    return not namespace or entry.kind.namespace == namespace
+        self._note(where, last, None)
 
 
 def _same(old: Object, new: Object) -> bool:

@@ -1,7 +1,7 @@
 """An event loop without sockets, threads and real time: one seed decides everything that happens on it.
 
-Its clock stands still while anybody can run, and then goes on to the next timer at once. Connections are pairs of
-transports in memory, over which bytes take a moment that the seed chooses. What is for a thread is done at once.
+Its clock stands still while anybody can run, and then goes on to the next timer at once. What is for a thread is done
+at once. There are no connections: clients of the API server in memory send their requests over a `Wire`.
 
 Whatever a process begins, and what follows from that, belongs to it: what a paused process would do is done, in its
 order, when it goes on. Time passes for it, and what it has sent before takes effect.
@@ -15,9 +15,7 @@ import contextvars
 import itertools
 import random
 import selectors
-import socket
 import uuid
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -27,9 +25,8 @@ from scavenger_testing.clock import START, VirtualClock
 
 T = TypeVar("T")
 
-FIRST_PORT: Final = 20_000
 MOST_LATENCY: Final = 0.004
-"""Seconds that bytes take at most."""
+"""Seconds that a request, or a part of its answer, takes at most."""
 THREAD_SECONDS: Final = 0.01
 """What is done in a thread takes so long."""
 
@@ -44,8 +41,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, source: random.Random) -> None:
         self._now = 0.0
         self._source = source
-        self._servers: dict[int, _Server] = {}
-        self._dialled: dict[int, _Server] = {}
         self._paused: dict[str, list[_Call]] = {}
         super().__init__(_Selector(self))
 
@@ -58,7 +53,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now += seconds
 
     def latency(self) -> float:
-        """Seconds that some bytes take."""
+        """Seconds that what is sent takes."""
         return self._source.uniform(0.0, MOST_LATENCY)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
@@ -108,33 +103,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         call = _Call(self._paused, context, callback, args)
         call.handle = super().call_at(when, call, context=context)
         return call.handle
-
-    # --- connections ------------------------------------------------------------------------------------------------
-
-    async def create_server(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
-        """Listen, as far as others on this loop are concerned."""
-        server = _Server(factory, port or FIRST_PORT + len(self._servers))
-        self._servers[server.port] = server
-        return server
-
-    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Find the server. Raises ConnectionRefusedError."""
-        server = self._servers.get(address[1])
-        if server is None or server.closed:
-            raise ConnectionRefusedError(f"nobody listens on {address}")
-        await asyncio.sleep(self.latency())
-        self._dialled[sock.fileno()] = server
-
-    async def create_connection(self, factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:  # type: ignore[override]
-        """Connect a protocol to the server that its socket has dialled."""
-        server = self._dialled.pop(sock.fileno())
-        sock.close()
-        near = _Transport(self, factory(), contextvars.copy_context())
-        far = _Transport(self, server.context.run(server.factory), server.context)
-        near.peer, far.peer = far, near
-        server.context.run(far.protocol.connection_made, far)
-        near.protocol.connection_made(near)
-        return near, near.protocol
 
 
 class _Call:
@@ -230,105 +198,3 @@ class _Selector(selectors.SelectSelector):
             raise RuntimeError("nobody on this loop can ever run again")
         self._loop.pass_time(max(0.0, timeout))
         return []
-
-
-class _Server:
-    """A server, and the one address of it."""
-
-    def __init__(self, factory: Callable[[], Any], port: int) -> None:
-        self.factory = factory
-        self.port = port
-        self.context = contextvars.copy_context()
-        self.closed = False
-        self.sockets = [self]
-
-    def getsockname(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
-
-    def close(self) -> None:
-        self.closed = True
-
-    async def wait_closed(self) -> None:
-        pass
-
-
-class _Transport(asyncio.Transport):
-    """One end of a connection. What is sent arrives in its order, a moment later."""
-
-    peer: _Transport
-
-    def __init__(self, loop: VirtualLoop, protocol: Any, context: contextvars.Context) -> None:
-        super().__init__()
-        self.protocol = protocol
-        self.context = context
-        self._loop = loop
-        self._inbox: deque[Callable[[], None]] = deque()
-        self._due = 0.0
-        self._paused = False
-        self._closing = False
-        self._lost = False
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name in ("peername", "sockname") else default
-
-    def set_protocol(self, protocol: Any) -> None:
-        self.protocol = protocol
-
-    def get_protocol(self) -> Any:
-        return self.protocol
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def is_reading(self) -> bool:
-        return not self._paused
-
-    def pause_reading(self) -> None:
-        self._paused = True
-
-    def resume_reading(self) -> None:
-        self._paused = False
-        self._loop.call_soon(self._read)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: Any) -> None:
-        sent = bytes(data)
-        if sent and not self._closing:
-            self.peer.arrives(lambda: self.peer.protocol.data_received(sent))
-
-    def writelines(self, parts: Any) -> None:
-        self.write(b"".join(parts))
-
-    def close(self) -> None:
-        if not self._closing:
-            self._closing = True
-            self.peer.arrives(lambda: self.peer.lose(None))
-            self._loop.call_soon(self.lose, None)
-
-    def abort(self) -> None:
-        if not self._lost:
-            self._closing = True
-            self._inbox.clear()
-            self.peer.arrives(lambda: self.peer.lose(ConnectionResetError("cut")))
-            self._loop.call_soon(self.lose, None)
-
-    def arrives(self, what: Callable[[], None]) -> None:
-        """Something from the peer is on its way."""
-        self._due = max(self._due + 1e-6, self._loop.time() + self._loop.latency())
-        self._loop.call_at(self._due, self._take, what, context=self.context)
-
-    def _take(self, what: Callable[[], None]) -> None:
-        self._inbox.append(what)
-        self._read()
-
-    def _read(self) -> None:
-        while self._inbox and not self._paused and not self._lost:
-            self._inbox.popleft()()
-
-    def lose(self, error: Exception | None) -> None:
-        """The connection is over."""
-        if not self._lost:
-            self._lost = self._closing = True
-            self.protocol.connection_lost(error)

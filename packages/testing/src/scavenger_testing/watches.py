@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncGenerator, Callable, Set
 from typing import Literal
 
 import orjson
-from aiohttp import web
 
-from scavenger_testing.answers import cut
+from scavenger_testing.answers import Answer, Cut, Request
 from scavenger_testing.store import Collection, Entry, Store, matches
 
 
@@ -67,52 +65,40 @@ class Watches:
         for watcher in self._watchers:
             watcher.lines.put_nowait(line)
 
-    async def serve(self, request: web.Request, where: Collection) -> web.StreamResponse:
-        """Answer a request for a watch, until it ends. Raises Refusal (410) for a version that is too old."""
+    def serve(self, request: Request, where: Collection) -> Answer:
+        """Answer a request for a watch. Raises Refusal (410) for a version that is too old."""
         version = int(request.query.get("resourceVersion") or self._store.version)
         self._store.check(version)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
+        return Answer(lines=self._lines(request, where, version))
+
+    async def _lines(self, request: Request, where: Collection, version: int) -> AsyncGenerator[bytes, None]:
+        """What a watch sends until it ends: writes as they come, and whatever the test puts in between."""
+        selectors = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
         watcher = _Watcher()
         watcher.lag = self._lag()
         self._watchers[watcher] = where
+        seconds = float(request.query.get("timeoutSeconds") or 3600)
+        ending = asyncio.get_running_loop().call_later(seconds, watcher.lines.put_nowait, "close")
         try:
-            async with asyncio.timeout(float(request.query.get("timeoutSeconds") or 3600)):
-                async for line in self._lines(request, where, version, watcher):
-                    await response.write(line)
-        except TimeoutError:
-            pass  # ended in good order, as asked for
-        except ConnectionResetError:
-            return response
+            while True:
+                if where.plural not in self._held:
+                    for entry in self._store.since(where, version):
+                        line = _event(entry, *selectors)
+                        if line is not None:
+                            yield line
+                    version = max(version, self._store.version)
+                line_or_end = await watcher.lines.get()
+                if watcher.lag:
+                    await asyncio.sleep(watcher.lag)
+                if line_or_end == "close":
+                    return
+                if line_or_end == "drop":
+                    raise Cut
+                if line_or_end and where.plural not in self._held:
+                    yield line_or_end
         finally:
-            self._watchers.pop(watcher, None)
-        with contextlib.suppress(ConnectionResetError):
-            await response.write_eof()
-        return response
-
-    async def _lines(
-        self, request: web.Request, where: Collection, version: int, watcher: _Watcher
-    ) -> AsyncIterator[bytes]:
-        """What a watch sends: writes as they come, and whatever the test puts in between."""
-        selectors = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
-        while True:
-            if where.plural not in self._held:
-                for entry in list(self._store.since(where, version)):
-                    line = _event(entry, *selectors)
-                    if line is not None:
-                        yield line
-                version = max(version, self._store.version)
-            line_or_end = await watcher.lines.get()
-            if watcher.lag:
-                await asyncio.sleep(watcher.lag)
-            if line_or_end == "close":
-                return
-            if line_or_end == "drop":
-                cut(request)
-                raise ConnectionResetError
-            if line_or_end and where.plural not in self._held:
-                yield line_or_end
+            ending.cancel()
+            del self._watchers[watcher]
 
 
 def _event(entry: Entry, label_selector: str, field_selector: str) -> bytes | None:
