@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from scavenger_admitter.dry_runs import DryRuns
 from scavenger_kube.resources import PODS
+from scavenger_testing.answers import Request
 from scavenger_testing.clock import VirtualClock
-from scavenger_testing.fake_api import Seen
 
 from .harness import NS, Harness, empty_harness, harness, runs
 from .test_starts import admitted
@@ -118,7 +118,7 @@ def two_pools(c: Harness) -> None:
     c.binds_to = "n2"
 
 
-def dry_runs(c: Harness) -> list[Seen]:
+def dry_runs(c: Harness) -> list[Request]:
     return [request for request in c.api.requests if request.query.get("dryRun") == "All"]
 
 

@@ -21,8 +21,8 @@ from scavenger_board.settings import BoardSettings
 from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing import FakeApi, eventually
+from scavenger_testing.answers import Request
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
-from scavenger_testing.fake_api import Seen
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +172,7 @@ async def test_the_roles_of_the_chart_allow_what_is_asked_and_nothing_more(api: 
     assert unused == {(kind, group, resource) for kind, group, resource, _ in asked}
 
 
-def needed(seen: Seen) -> tuple[str, str, str, str]:
+def needed(seen: Request) -> tuple[str, str, str, str]:
     """The kind of role, the group, the resource and the verb of a request; of one object of a kind in a namespace, it
     names that, as the role does."""
     parts = seen.path.strip("/").split("/")

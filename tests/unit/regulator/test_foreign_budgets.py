@@ -11,7 +11,7 @@ from scavenger_api.names import LABEL_PREEMPTION_CLASS, NON_PREEMPTIBLE, PREEMPT
 from scavenger_kube.resources import EVENTS, PODDISRUPTIONBUDGETS, PODS
 from scavenger_regulator.evictions import EvictionOutcome
 from scavenger_regulator.set_aside import SetAside
-from scavenger_testing.fake_api import Seen
+from scavenger_testing.answers import Request
 
 from tests.unit.regulator.builders import NOW
 from tests.unit.regulator.test_controller import Cluster, cluster
@@ -47,7 +47,7 @@ async def periods(c: Cluster, count: int = 1) -> None:
         await c.period()
 
 
-def deletions(c: Cluster) -> list[Seen]:
+def deletions(c: Cluster) -> list[Request]:
     return [seen for seen in c.api.requests if seen.method == "DELETE"]
 
 

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -33,15 +32,6 @@ from scavenger_testing.watches import Watches
 from scavenger_testing.wire import Wire
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A request that was received."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-
-
 class FakeApi:
     """`async with FakeApi() as api:` serves on a free port of 127.0.0.1; `api.client()` speaks to it.
 
@@ -55,7 +45,7 @@ class FakeApi:
         self._clock = clock or SystemClock()
         self._listens = listens
         self.store = Store(lambda: self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
-        self.requests: list[Seen] = []
+        self.requests: list[Request] = []
         self.latency = 0.0
         self.tokens: set[str] | None = None
         self.faults = Faults()
@@ -280,7 +270,7 @@ class FakeApi:
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request. Raises Cut."""
-        self.requests.append(Seen(request.method, request.path, request.query))
+        self.requests.append(request)
         if self.latency:
             await asyncio.sleep(self.latency)
         if self.tokens is not None and request.token not in self.tokens:
