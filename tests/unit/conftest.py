@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from scavenger_kube.client import ApiClient
@@ -24,3 +25,14 @@ def server() -> Iterator[Server]:
     made = Server()
     yield made
     made.close()
+
+
+@pytest.fixture
+def lost(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What asyncio has logged: each task and future whose exception nobody has asked for."""
+
+    def found() -> list[str]:
+        gc.collect()
+        return [record.getMessage() for record in caplog.records if record.name == "asyncio"]
+
+    return found

@@ -20,7 +20,7 @@ from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
-from scavenger_testing.clock import VirtualClock, eventually
+from scavenger_testing.clock import PATIENCE, VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
 
 pytestmark = pytest.mark.slow
@@ -778,3 +778,16 @@ async def test_without_a_metrics_api_the_estimate_remains_and_it_is_said_once(
         await c.clock.advance(60)
         await c.one_pass()
         assert c.figure("j") == "165"
+
+
+@pytest.mark.parametrize("name", ["usage", "neighbours"])
+async def test_it_ends_when_what_it_does_beside_its_passes_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails() -> None:
+        raise ValueError("a bug")
+
+    async with cluster() as c:
+        await c.caught_up()
+        monkeypatch.setattr(getattr(c.prioritizer, name), "run", fails)
+        with pytest.raises(ExceptionGroup) as raised:
+            await asyncio.wait_for(c.prioritizer.run(), PATIENCE)
+        assert raised.group_contains(ValueError, match="a bug")

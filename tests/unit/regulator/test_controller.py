@@ -6,7 +6,7 @@ import asyncio
 import math
 import statistics
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -50,7 +50,7 @@ class Cluster:
     def __init__(self, api: FakeApi, clock: VirtualClock, **settings: Any) -> None:
         self.api = api
         self.clock = clock
-        client = api.client(request_timeout=5.0)
+        self.client = client = api.client(request_timeout=5.0)
         self.events = EventRecorder(client, "scavenger-regulator", clock=clock)
         self.settings = RegulatorSettings(
             **{"checkpoint_wait": 0, "yield_at_checkpoint": False, "cpu_samples": 1, **settings}
@@ -612,6 +612,21 @@ async def test_runs_period_after_period_and_saves_at_the_end() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert c.writes(STATE_CONFIGMAP) == before + 1
+
+
+async def test_a_leader_that_is_none_any_more_saves_nothing(lost: Callable[[], list[str]]) -> None:
+    async with cluster() as c:
+        c.measure(5)
+        task = asyncio.ensure_future(c.regulator.run())
+        await eventually(lambda: c.writes(STATE_CONFIGMAP) > 0)
+        others = asyncio.all_tasks() - {task}
+        c.client.fence(lambda: False)
+        for _ in range(2):  # as an elector does that has lost the Lease
+            task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait(asyncio.all_tasks() - others)
+        assert c.writes(STATE_CONFIGMAP) == 1
+    assert lost() == []
 
 
 @pytest.mark.parametrize(

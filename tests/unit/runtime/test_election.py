@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import Any
 
 import orjson
@@ -79,6 +79,7 @@ class Contender:
         self.elector = Elector(server.client(name), "test", "ns", name, clock=self.clock)
         self.works = False
         self.drain = 0.0
+        self.fails = False
         self.task = asyncio.create_task(self.elector.run(self.lead))
 
     async def lead(self) -> None:
@@ -90,6 +91,8 @@ class Contender:
                 await self.clock.sleep(self.drain)
             finally:
                 self.works = False
+                if self.fails:
+                    raise ValueError("a bug")
 
 
 Enter = Callable[..., Contender]
@@ -237,6 +240,21 @@ async def test_losing_the_lease_to_somebody_else_ends_the_work_at_once(server: L
     with pytest.raises(LeadershipLost, match="taken over by by-hand"):
         await a.task
     assert not a.works, "it may not take its time to drain"
+
+
+async def test_what_the_work_of_a_leader_that_is_none_any_more_fails_with_is_logged(
+    server: LeaseServer, enter: Enter, logs: list[MutableMapping[str, Any]], lost: Callable[[], list[str]]
+) -> None:
+    a = enter("a")
+    await advance(5, a)
+    a.fails = True
+    assert server.lease is not None
+    server.store({**server.lease, "spec": {**server.spec, "holderIdentity": "by-hand"}})
+    await advance(2, a)
+    with pytest.raises(LeadershipLost):
+        await a.task
+    assert [str(entry["exc_info"]) for entry in logs if "exc_info" in entry] == ["a bug"]
+    assert lost() == []
 
 
 async def test_a_lease_touched_or_deleted_by_hand_is_written_again(server: LeaseServer, enter: Enter) -> None:

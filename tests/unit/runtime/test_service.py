@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,21 @@ async def test_what_a_leader_does_beside_ends_with_its_work(api: FakeApi, *, ele
 
     assert await Service(api, main, leader_elect=elect).ended() == 0
     assert beside == ["began", "ended"]
+
+
+async def test_what_fails_beside_the_work_of_a_leader_is_logged_at_once(
+    api: FakeApi, logs: list[MutableMapping[str, Any]]
+) -> None:
+    async def watch() -> None:
+        raise ValueError("a bug")
+
+    async def work() -> None:
+        await eventually(lambda: any("a bug" in str(entry.get("exc_info")) for entry in logs))
+
+    async def main(context: Context) -> None:
+        await context.lead(work, watch)
+
+    assert await Service(api, main, leader_elect=False).ended() == 0
 
 
 async def test_what_does_not_drain_is_cut_off(api: FakeApi) -> None:

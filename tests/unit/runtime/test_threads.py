@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 from scavenger_runtime.threads import in_thread
@@ -16,7 +17,10 @@ async def test_what_the_function_returns_or_raises() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_whoever_is_cancelled_waits_for_the_thread(*, fails: bool) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+async def test_whoever_is_cancelled_waits_for_the_thread(
+    times: int, lost: Callable[[], list[str]], *, fails: bool
+) -> None:
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -28,10 +32,12 @@ async def test_whoever_is_cancelled_waits_for_the_thread(*, fails: bool) -> None
 
     task = asyncio.ensure_future(in_thread(work))
     await asyncio.to_thread(begun.wait, 30)
-    task.cancel()
-    await asyncio.sleep(0)
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
     assert not task.done()
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done.is_set()
+    assert lost() == []

@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from scavenger_runtime.tasks import seen
+
 T = TypeVar("T")
 
 
@@ -67,6 +69,7 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
     or whatever the work raises.
     """
     task = asyncio.ensure_future(work)
+    task.add_done_callback(seen)
     timer = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)

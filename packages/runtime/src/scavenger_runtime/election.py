@@ -31,6 +31,7 @@ from scavenger_kube.resources import LEASES
 from scavenger_runtime import metrics
 from scavenger_runtime.clock import Clock, SystemClock, within
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.tasks import log_failure
 
 RELEASE_SECONDS = 3.0
 """How long the release of the Lease may take at a graceful stop."""
@@ -141,10 +142,13 @@ class Elector:
                 self._set_leading(False)
                 await self._release()
             raise
-        leading = asyncio.create_task(_call(lead))
+        leading = asyncio.create_task(_call(lead), name="leading")
         renewing = asyncio.create_task(self._renew_until_lost())
         try:
             await self._both(leading, renewing)
+        except (LeadershipLost, asyncio.CancelledError):
+            leading.add_done_callback(log_failure)
+            raise
         finally:
             self._set_leading(False)
             renewing.cancel()

@@ -41,6 +41,7 @@ from scavenger_runtime.metrics_server import MetricsServer
 from scavenger_runtime.observer import RequestMetrics
 from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.settings import ServiceSettings
+from scavenger_runtime.tasks import log_failure, seen
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -124,6 +125,8 @@ class ServiceContext(Generic[S]):
 
         async def leading() -> None:
             tasks = [asyncio.create_task(one()) for one in beside]
+            for task in tasks:
+                task.add_done_callback(log_failure)
             try:
                 await work()
             finally:
@@ -340,13 +343,11 @@ async def _unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, ApiClie
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait for them, but not for ever: the process is about to end."""
     for task in tasks:
+        task.add_done_callback(seen)
         task.cancel()
-    done, pending = await asyncio.wait(tasks, timeout=LINGER_SECONDS)
+    _, pending = await asyncio.wait(tasks, timeout=LINGER_SECONDS)
     for task in pending:
         log.error("a task ignores its cancellation", task=task.get_name())
-    for task in done:
-        if not task.cancelled():
-            task.exception()  # seen
 
 
 def _stop_on_signals() -> asyncio.Event:

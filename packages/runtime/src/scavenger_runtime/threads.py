@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
+
+from scavenger_runtime.tasks import seen
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -16,10 +19,11 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     Cancelled, it ends no sooner than the thread does, so that nobody finds what the function works on half done.
     """
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    work.add_done_callback(seen)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()  # nobody asks for it any more
+        while not work.done():  # also where a second cancellation follows
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
         raise

@@ -147,17 +147,11 @@ class Prioritizer:
         """Pass after pass until cancelled; one under way is finished first."""
         await self.snapshot()  # what there is to measure: the first classes are not to follow from estimates
         await self.usage.poll()
-        beside = [
-            asyncio.create_task(self.usage.run(), name="usage"),
-            asyncio.create_task(self.neighbours.run(), name="neighbours"),
-        ]
-        try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.usage.run())
+            group.create_task(self.neighbours.run())
             self._loop.add(PASS)
             await self._loop.run()
-        finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
 
     # --- events ---
 

@@ -6,7 +6,6 @@ away while it is being made; and where publishing fails, nobody is evicted, as t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -134,8 +133,8 @@ class Regulator:
                     await self.period()
                 await self._clock.sleep(self._settings.period - (self._clock.monotonic() - began))
         finally:
-            with suppress(ApiError, asyncio.CancelledError):
-                await asyncio.shield(self.store.save(self._clock.now()))
+            with suppress(ApiError):  # the store has logged it
+                await self.store.save(self._clock.now())
 
     async def restore(self) -> None:
         """Take up what a predecessor left, and begin: from now on, only what is measured after this moment counts.

@@ -1,0 +1,28 @@
+"""Waiting on a clock that is passed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from scavenger_runtime.clock import within
+from scavenger_testing import VirtualClock, settle
+
+
+async def test_work_that_fails_when_it_is_cancelled_is_not_lost_with_whoever_waits(
+    lost: Callable[[], list[str]],
+) -> None:
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("nobody asks for it")
+
+    task = asyncio.ensure_future(within(VirtualClock(), 10, work()))
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await settle()
+    assert lost() == []
