@@ -29,6 +29,8 @@ OVERTAKEN: Final = timedelta(seconds=60)
 """A job may start so long after another one of its kind that came later: it had to be seen in line, and a start that an
 API server did not answer is tried again."""
 LATER: Final = timedelta(seconds=10)
+LEAST_SECONDS: Final = 180.0
+"""Of a life, to tell whether something grows in it: in less, one MiB more is growth by 20 MiB an hour."""
 REMEMBERED: Final = 80
 """Lines of the history of a job."""
 
@@ -310,15 +312,15 @@ def slope(lives: Iterable[Iterable[tuple[float, float]]]) -> float:
     """By how much something grows within lives, on average: least squares, each life with a start of its own.
 
     Args:
-        lives: of each its samples, as hours and amounts.
+        lives: of each its samples, as hours and amounts. Those that span less than `LEAST_SECONDS` are left out.
 
     Returns:
-        Amount an hour; NaN where no life has two samples.
+        Amount an hour; NaN where no life is left.
     """
     above = below = 0.0
     for life in lives:
         samples = list(life)
-        if not samples:
+        if not samples or 3600 * (samples[-1][0] - samples[0][0]) < LEAST_SECONDS:
             continue
         middle_at, middle = (sum(side) / len(samples) for side in zip(*samples, strict=True))
         above += sum((at - middle_at) * (amount - middle) for at, amount in samples)

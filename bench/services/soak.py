@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import re
 import sys
@@ -42,7 +43,7 @@ from scavenger_testing.processes import cpu_seconds, resident_kb
 from bench.figures import samples
 from bench.services.bench_chaos import COMPONENTS, NAMESPACES, SERVICES, SETTINGS, TROUBLE, Chaos
 from bench.services.harness import Object, followed, scavenger_job
-from bench.services.judge import Judge, slope
+from bench.services.judge import LEAST_SECONDS, Judge, slope
 
 SECONDS: Final = float(os.environ.get("SOAK_SECONDS", "1200"))
 AT_ONCE: Final = int(os.environ.get("SOAK_JOBS", "1000"))
@@ -269,7 +270,7 @@ class Use:
 
     def memory(self) -> Iterator[tuple[str, str, float]]:
         """By process its name, what it held, and by how many MiB an hour it grew within its lives, in the second half
-        of the run and once it was warm; NaN where it has not lived so long."""
+        of the run and once it was warm; NaN where no life of it was warm for `LEAST_SECONDS`."""
         half = (time.monotonic() - self._began) / 2
         for name, lives in sorted(self._memory.items()):
             held = [mb for seen in lives.values() for _, mb in seen]
@@ -337,7 +338,8 @@ def _used(use: Use) -> list[str]:
     """Print what was used in the trouble. Returns the services that grew."""
     wrong: list[str] = []
     for name, held, grew in use.memory():
-        print(f"{name}: {held}: {grew:.0f} MiB an hour")
+        none = f"no verdict about memory, as no life was warm for {LEAST_SECONDS:.0f} s"
+        print(f"{name}: {held}: {none if math.isnan(grew) else f'{grew:.0f} MiB an hour'}")
         if name.startswith("service/") and grew > MB_AN_HOUR:
             wrong.append(f"{name} grows by {grew:.0f} MiB an hour: {held}")
     for name, found in use.requests().items():

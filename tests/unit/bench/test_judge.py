@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from scavenger_kube.kinds import Job, Pod
 from scavenger_testing import job_dict, pod_dict, running, scavengerjob_dict, terminated
 
 from bench.services.judge import BROKEN_SECONDS, Judge, overtaken, slope
+from bench.services.soak import MB_AN_HOUR, Use
+from bench.services.soak import _used as judge_use
 
 FIRST, SECOND = "2026-01-05T08:00:01.000000Z", "2026-01-05T08:10:01.000000Z"
 """Places in line."""
@@ -273,11 +276,46 @@ def test_who_came_first_starts_first() -> None:
     assert not list(overtaken(starts(("a", 0, 111), ("b", 9, 50)))), "they came at about the same time"
 
 
-def test_growth_is_told_within_lives() -> None:
-    def life(since: float, amount: float, an_hour: float) -> list[tuple[float, float]]:
-        return [(since + step / 60, amount + an_hour * step / 60) for step in range(10)]
+def life(since: float, amount: float, an_hour: float, minutes: float = 9.0) -> list[tuple[float, float]]:
+    """Samples of ten moments."""
+    hours = [step / 9 * minutes / 60 for step in range(10)]
+    return [(since + at, amount + an_hour * at) for at in hours]
 
+
+def test_growth_is_told_within_lives() -> None:
     assert slope([life(0, 100, 60)]) == pytest.approx(60)
     assert slope([life(0, 200, 0), life(1, 100, 0)]) == 0, "a new process holds less: nothing is given back"
     assert slope([life(0, 100, 60), life(1, 100, 60), []]) == pytest.approx(60)
     assert math.isnan(slope([[(0.0, 100.0)]]))
+
+
+def test_growth_is_told_of_a_life_that_lasts() -> None:
+    assert math.isnan(slope([life(0, 100, 600, minutes=2.9), life(1, 100, 600, minutes=2.9)]))
+    assert slope([life(0, 100, 600, minutes=2.9), life(1, 100, 60, minutes=3.1)]) == pytest.approx(60)
+
+
+class Used(Use):
+    """What is said to have been used."""
+
+    def __init__(self, grew: float) -> None:
+        self.grew = grew
+
+    def memory(self) -> Iterator[tuple[str, str, float]]:
+        yield "service/admitter", "90 MiB at first", self.grew
+        yield "component/etcd", "90 MiB at first", 1000.0
+
+    def requests(self) -> dict[str, Counter[str]]:
+        return {}
+
+    def cores(self) -> dict[str, float]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("grew", "wrong", "verdict"), [(math.nan, 0, False), (MB_AN_HOUR - 1, 0, True), (MB_AN_HOUR + 1, 1, True)]
+)
+def test_a_run_that_is_too_short_says_nothing_of_memory(
+    grew: float, wrong: int, capsys: pytest.CaptureFixture[str], *, verdict: bool
+) -> None:
+    assert len(judge_use(Used(grew))) == wrong
+    assert ("no verdict about memory" in capsys.readouterr().out) is not verdict
