@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.facts import waited_seconds, without_details
-from scavenger_admitter.metrics import UNKNOWN_QUEUE, queue_label
+from scavenger_admitter.metrics import JOBS, QUEUE_ALLOCATED, QUEUE_DESERVED, TASKS, UNKNOWN_QUEUE, queue_label
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.kinds import Pod
@@ -54,6 +54,30 @@ async def test_jobs_are_counted_by_phase_and_by_queues_that_exist() -> None:
         for metric in ("jobs", "queue_depth", "starts_total", "interruptions_total", "queue_allocated"):
             assert not [name for name in queues(metric) if name.startswith("made-up")], metric
         assert value("queue_allocated", queue="lab", resource="cpu", unit="core") == 4
+
+
+async def test_gauges_of_queues_are_touched_when_something_has_changed() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="4.1")
+        queue(c, "lab")
+        c.admitter(fallback_admission_percent=100)
+        c.submit("job", queue="lab", cpu="1")
+        c.submit("array", queue="lab", cpu="1", array={"tasks": 1})
+        await c.until(lambda: value("tasks", state="running", queue="lab") == 1)
+        await c.until(lambda: value("jobs", phase="Running", queue="lab") == 2)
+        await c.until(lambda: value("queue_allocated", queue="lab", resource="cpu", unit="core") == 2)
+        for gauge in (QUEUE_ALLOCATED, QUEUE_DESERVED, JOBS, TASKS):
+            gauge.clear()
+        await c.pass_time(5)
+        assert not any(queues(name) for name in ("jobs", "tasks", "queue_allocated", "queue_deserved"))
+
+        c.submit("another", queue="lab", cpu="1")
+        await c.until(lambda: value("jobs", phase="Running", queue="lab") == 3)
+        await c.until(lambda: value("queue_allocated", queue="lab", resource="cpu", unit="core") == 3)
+        assert not queues("tasks"), "of these nothing has changed"
+        for pod in c.pods("array"):
+            c.end(pod)
+        await c.until(lambda: value("tasks", state="completed", queue="lab") == 1)
 
 
 async def test_tasks_of_arrays_are_counted_by_state_and_by_queues_that_exist() -> None:

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from prometheus_client import Gauge
 from scavenger_api import names
 from scavenger_api.array import ArrayStatus
 from scavenger_api.job import Phase, ScavengerJob
@@ -32,13 +33,15 @@ from scavenger_runtime.metrics import unit_of
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.queue_status import queue_status
-from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.informers import SCAVENGERQUEUES, Informers
 
 ROUND_SECONDS: Final = 1.0
 DELETIONS_AT_ONCE: Final = 32
 DELETIONS_A_ROUND: Final = 500
 """The other queues are waiting."""
+
+Series = Mapping[tuple[str, ...], float]
+"""Label values → value."""
 
 log = get_logger(__name__)
 
@@ -72,6 +75,7 @@ class QueueController:
         self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
         self._tasks: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
+        self._shown: dict[Gauge, Series] = {}
         self._slots = asyncio.Semaphore(DELETIONS_AT_ONCE)
         self._jobs.add_handler(self._on_job)
 
@@ -93,10 +97,21 @@ class QueueController:
         present = {queue.metadata.name: queue for queue in self._queues.items()}
         for gone in self._written.keys() - present.keys():
             del self._written[gone]
-        _show(self._admission.shares)
-        _show_jobs(self._phases, present)
-        _show_tasks(self._tasks, present)
+        shares = self._admission.shares
+        self._show(metrics.QUEUE_ALLOCATED, _amounts({name: share.allocated for name, share in shares.items()}))
+        self._show(metrics.QUEUE_DESERVED, _amounts({name: share.deserved for name, share in shares.items()}))
+        self._show(metrics.JOBS, _jobs(self._phases, present))
+        self._show(metrics.TASKS, _tasks(self._tasks, present))
         await asyncio.gather(*(self._keep(queue) for queue in present.values()))
+
+    def _show(self, gauge: Gauge, series: Series) -> None:
+        """Have a gauge show these series in place of others. In most rounds nothing has changed, and that is cheap."""
+        if self._shown.get(gauge) == series:
+            return
+        gauge.clear()
+        for labels, value in series.items():
+            gauge.labels(*labels).set(value)
+        self._shown[gauge] = series
 
     async def _keep(self, queue: ScavengerQueue) -> None:
         """The finalizer first: it is written for the version that is shown, and the status makes a newer one. Where it
@@ -185,25 +200,25 @@ async def set_finalizers(client: ApiClient, meta: Any, finalizers: tuple[str, ..
     await client.merge_patch(SCAVENGERQUEUES, None, meta.name, patch)
 
 
-def _show(shares: Mapping[str, QueueShare]) -> None:
-    """What the queues have and deserve, on /metrics."""
-    for gauge in (metrics.QUEUE_ALLOCATED, metrics.QUEUE_DESERVED):
-        gauge.clear()
-    for name, share in shares.items():
-        for gauge, amounts in ((metrics.QUEUE_ALLOCATED, share.allocated), (metrics.QUEUE_DESERVED, share.deserved)):
-            for resource, value in (amounts or {}).items():
-                gauge.labels(name, resource, unit_of(resource)).set(value / 1000 if resource == "cpu" else value)
+def _amounts(found: Mapping[str, Mapping[str, int] | None]) -> Series:
+    """By queue, resource and unit."""
+    return {
+        (queue, resource, unit_of(resource)): value / 1000 if resource == "cpu" else value
+        for queue, amounts in found.items()
+        for resource, value in (amounts or {}).items()
+    }
 
 
-def _show_jobs(phases: Mapping[str, Counter[Phase | None]], known: Collection[str]) -> None:
-    """How many jobs the queues have, on /metrics. Only who leads says so, or two replicas would count each twice."""
-    metrics.JOBS.clear()
+def _jobs(phases: Mapping[str, Counter[Phase | None]], known: Collection[str]) -> Series:
+    """How many jobs there are, by phase and queue. Only who leads says so, or two replicas would count each twice."""
+    found = defaultdict[tuple[str, ...], int](int)
     for queue in {names.DEFAULT_QUEUE, *known, *phases}:
         label = metrics.queue_label(queue, known)
         metrics.begin(label)
         for phase, count in phases.get(queue, {}).items():
             if count:
-                metrics.JOBS.labels(phase or Phase.WAITING, label).inc(count)
+                found[phase or Phase.WAITING, label] += count
+    return found
 
 
 def _tasks_of(job: ScavengerJob) -> dict[str, int]:
@@ -219,9 +234,10 @@ def _tasks_of(job: ScavengerJob) -> dict[str, int]:
     return {"waiting": max(0, waiting), "running": status.running, **ended}
 
 
-def _show_tasks(tasks: Mapping[str, Counter[str]], known: Collection[str]) -> None:
-    """How many tasks the arrays of the queues have, on /metrics: four series a queue that has had an array."""
-    metrics.TASKS.clear()
+def _tasks(tasks: Mapping[str, Counter[str]], known: Collection[str]) -> Series:
+    """How many tasks arrays have, by queue and state: four series a queue that has had an array."""
+    found = defaultdict[tuple[str, ...], int](int)
     for queue, counts in tasks.items():
         for state, count in counts.items():
-            metrics.TASKS.labels(metrics.queue_label(queue, known), state).inc(count)
+            found[metrics.queue_label(queue, known), state] += count
+    return found
