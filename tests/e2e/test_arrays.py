@@ -1,4 +1,4 @@
-"""Forty real programs as one array, restricted, killed at random together with the services that have them."""
+"""Twenty real programs as one array, restricted, killed at random together with the services that have them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.unit.counter.test_counter import counter
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
-TASKS = 40
-AT_ONCE = 20
+TASKS = 20
+AT_ONCE = 10
 STEPS = 80
-INTERRUPTIONS = 14
+INTERRUPTIONS = 8
 CORES = 0.1
 PROGRAM = f"""
 import os, pathlib, sys

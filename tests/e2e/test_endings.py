@@ -51,9 +51,8 @@ def test_completes_and_lets_go_of_its_pods(world: World) -> None:
     assert world.kubectl("logs", "-l", "scavenger.dev/job=done")
 
 
-@pytest.mark.parametrize("reaction", ["checkpoint-exit-0", "exit-1", "ignore"])
-def test_deleted_pod_is_an_interruption_whatever_it_answers(world: World, reaction: str) -> None:
-    world.apply(scavenger_job("victim", *FOREVER, f"--on-sigterm={reaction}"))
+def test_deleted_pod_that_does_not_answer_is_an_interruption(world: World) -> None:
+    world.apply(scavenger_job("victim", *FOREVER, "--on-sigterm=ignore"))
     world.wait_phase("victim", "Running")
     first = world.pods("victim")[0]["metadata"]["name"]
     world.kubectl("delete", "pod", first, "--wait=false")
@@ -200,7 +199,7 @@ def test_deleted_job_leaves_nothing(world: World) -> None:
 
 
 def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
-    job = scavenger_job("brief", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5", ttlSecondsAfterFinished=12)
+    job = scavenger_job("brief", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5", ttlSecondsAfterFinished=4)
     world.apply(job)
     world.wait_phase("brief", "Completed")
     world.wait("deleted", lambda: world.get("scavengerjob", "brief") is None)
@@ -208,7 +207,7 @@ def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
 
 
 def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) -> None:
-    job = scavenger_job("pi", "run", "--steps=240", "--seconds=40", "--checkpoint-every=1", **VOLUME)
+    job = scavenger_job("pi", "run", "--steps=240", "--seconds=24", "--checkpoint-every=1", **VOLUME)
     job["spec"]["terminationGracePeriodSeconds"] = 30
     world.apply(job)
     world.wait_phase("pi", "Running")
@@ -257,62 +256,3 @@ def test_what_an_interrupted_program_saved_is_not_booked_as_lost(world: World, r
         assert lost <= 0.2 * ENDING
         assert "lastCheckpointTimestamp" in status
     assert "endedTimestamp" not in status
-
-
-def test_a_gang_is_booked_as_far_as_its_oldest_member(world: World) -> None:
-    """Member 1 says nothing, and dies of SIGKILL when its grace period is over."""
-    text = (
-        "import datetime, os, signal, sys, time\n"
-        "now = lambda: datetime.datetime.now(datetime.timezone.utc).isoformat()\n"
-        "def end(*_):\n"
-        "    open('/dev/termination-log', 'w').write('checkpoint=' + now())\n"
-        "    sys.exit(1)\n"
-        "mute = os.environ['SCAVENGER_INDEX'] == '0' and os.environ['SCAVENGER_RESTARTS'] == '0'\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN if mute else end)\n"
-        "print('ready')\n"
-        "time.sleep(3600)\n"
-    )
-    world.apply(scavenger_job("gang", parallelism=2, terminationGracePeriodSeconds=10, **script(text)))
-    world.wait_phase("gang", "Running")
-    world.wait("both listen", lambda: world.said("gang", "ready"))
-    time.sleep(2 * ENDING)
-    world.kubectl("delete", "pod", world.pods("gang")[0]["metadata"]["name"], "--wait=false")
-    world.wait("interrupted", lambda: world.status("gang").get("interruptedCount") == 1)
-    first = world.wait_phase("gang", "Running")
-    assert first["lostCPUSeconds"] > 2 * 0.2 * ENDING, "only one of them has saved anything"
-    assert first["usefulCPUSeconds"] == 0
-    world.wait("both listen", lambda: world.said("gang", "ready"))
-    time.sleep(2 * ENDING)
-    world.kubectl("delete", "pod", world.staying("gang")[0]["metadata"]["name"], "--wait=false")
-    world.wait("interrupted", lambda: world.status("gang").get("interruptedCount") == 2)
-    second = world.wait_phase("gang", "Running")
-    assert second["lostCPUSeconds"] - first["lostCPUSeconds"] <= 2 * 0.2 * ENDING
-    assert second["usefulCPUSeconds"] > 0
-    staying = {pod["metadata"]["name"] for pod in world.staying("gang")}
-    world.wait("nobody else is held", lambda: set(finalizers(world)) <= staying)
-
-
-def test_a_program_that_saves_its_state_and_ends_goes_on_from_its_place(world: World, shared: str) -> None:
-    text = (
-        "import os, sys, time\n"
-        "first = not os.path.exists('/data/state')\n"
-        "open('/data/state', 'w').write('here')\n"
-        "time.sleep(4)\n"
-        "sys.exit(85 if first else 0)\n"
-    )
-    world.apply(scavenger_job("stages", checkpointExitCode=85, **VOLUME, **script(text)))
-
-    def reason() -> str:
-        found = (c["reason"] for c in world.status("stages").get("conditions", []) if c["type"] == "Admitted")
-        return next(found, "")
-
-    world.wait("saved its state", lambda: reason() == "Checkpointed")
-    waiting = world.status("stages")
-    assert waiting["phase"] == "Waiting"
-    assert waiting["queuedTimestamp"] < waiting["endedTimestamp"], "it has the place that it had before"
-    status = world.wait_phase("stages", "Completed", timeout=240)
-    assert (status["interruptedCount"], status["lostCPUSeconds"], len(status["runningTimestamps"])) == (0, 0, 2)
-    begun, again = (parse_time(at) for at in status["runningTimestamps"])
-    assert begun is not None
-    assert again is not None
-    assert (again - begun).total_seconds() >= 59, "no more often than once a minute"

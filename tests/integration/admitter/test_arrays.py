@@ -26,6 +26,9 @@ from .test_managed_jobs import finish, kubectl
 
 pytestmark = pytest.mark.timeout(600)
 
+TASKS = 200
+"""Killed at random."""
+
 
 @pytest.fixture
 def place(place: Place) -> Place:
@@ -89,12 +92,12 @@ def prioritizer(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("prioritizer")
-def test_a_thousand_tasks_killed_at_random_together_with_their_services(cluster: Cluster, place: Place) -> None:
+def test_tasks_killed_at_random_together_with_their_services(cluster: Cluster, place: Place) -> None:
     """Each is done once, by its own account, and the books say what the pods did. A driver reports checkpoints."""
     start_admitter(cluster, **QUICK_LEASE)  # another one takes over soon
     chosen = random.Random(7)
     done, asked = set[str](), set[str]()
-    killed = iter(sorted(chosen.sample(range(100, 900), 3)))
+    killed = iter(sorted(chosen.sample(range(TASKS // 10, TASKS * 9 // 10), 3)))
     services, next_one = iter(("admitter", "prioritizer", "admitter")), next(killed)
 
     def play() -> bool:
@@ -113,18 +116,18 @@ def test_a_thousand_tasks_killed_at_random_together_with_their_services(cluster:
                     done.add(uid)
             if len(done) >= next_one:
                 cluster.service_kill(next(services))
-                next_one = next(killed, 1001)
+                next_one = next(killed, TASKS + 1)
         return place.phase("sweep") == "Completed"
 
     with lives_of(cluster.client, place.namespace, "sweep") as lives:
-        place.submit("sweep", cpu="100m", array={"tasks": 1000, "maxRunning": 400}, interruptionAfter="2h")
+        place.submit("sweep", cpu="100m", array={"tasks": TASKS, "maxRunning": TASKS * 2 // 5}, interruptionAfter="2h")
         place.wait("all of them", play, timeout=420)
         place.wait("no finalizer", lambda: not place.held())
-        place.wait("their ends to be shown", lambda: sum(life.done for life in lives.ended) >= 1000)
+        place.wait("their ends to be shown", lambda: sum(life.done for life in lives.ended) >= TASKS)
     assert next(services, None) is None, "all three were killed"
     status, ended = place.status("sweep"), lives.ended
-    assert list(indexes_of(parse_indexes(status["array"]["completedIndexes"]))) == list(range(1000))
-    assert Counter(int(life.task) for life in ended if life.done) == Counter(range(1000))
+    assert list(indexes_of(parse_indexes(status["array"]["completedIndexes"]))) == list(range(TASKS))
+    assert Counter(int(life.task) for life in ended if life.done) == Counter(range(TASKS))
     # What the admitter that was killed was creating may be more than maxRunning, and stops again: counted, too.
     assert 0 <= sum(not life.done for life in ended) - len(asked) <= 2 * PODS_AT_ONCE
     assert_books(status, ended, cores=0.1)

@@ -67,17 +67,17 @@ def without_a_node(cluster: Cluster, other_place: Place) -> Iterator[None]:
 
 
 @pytest.mark.cpu
-@pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("without_a_node")
-def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """None of them is interrupted or forgotten, none is overtaken, and nothing is left on their pods. While hundreds of
-    starts are under way the API server is silent twice, which on a busy machine happens unasked."""
+def test_hundreds_of_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """None of them is interrupted or forgotten, none is overtaken, and nothing is left on their pods. There is room for
+    a third of them at a time. While starts are under way the API server is silent twice, which on a busy machine
+    happens unasked."""
     pid = start_admitter(cluster)
     before = cpu_seconds(pid)
     place.recorder.run_seconds[place.namespace] = "1"
-    jobs = [f"j{number:04}" for number in range(1000)]
+    jobs = [f"j{number:03}" for number in range(240)]
     began = time.monotonic()
-    place.submit(*jobs, cpu="250m")
+    place.submit(*jobs, cpu="1")
     submitted = time.monotonic() - began
     for share in (0.3, 0.6):
         least = round(share * len(jobs))
@@ -90,7 +90,7 @@ def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.
     peak, cpu = peak_kb(pid) / 1024, cpu_seconds(pid)
     unanswered = place.unanswered()
     with capsys.disabled():
-        print(f"\n1,000 jobs: submitted in {submitted:.1f} s, completed in {took:.1f} s; ", end="")  # noqa: T201
+        print(f"\n{len(jobs)} jobs: submitted in {submitted:.1f} s, completed in {took:.1f} s; ", end="")  # noqa: T201
         print(f"admitter {peak:.0f} MB peak, {cpu - before:.1f} s CPU, {len(unanswered)} unanswered")  # noqa: T201
     statuses = {job["metadata"]["name"]: job["status"] for job in place.all("scavengerjobs")}
     assert {status["interruptedCount"] for status in statuses.values()} == {0}
@@ -102,7 +102,7 @@ def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.
     # nobody waits for that: one moment in which the API server is silent may concern all that are being created.
     late = latecomers(place, "j", tolerance=SILENT_SECONDS + max(2.0, 0.05 * took))
     passed = {name: by for name, by in late.items() if name not in unanswered}
-    assert len(passed) <= 0.005 * len(jobs), f"{passed}; the admitter says:\n{place.logs_of(passed)}"
+    assert len(passed) <= 1, f"{passed}; the admitter says:\n{place.logs_of(passed)}"
     assert len(unanswered) < len(jobs) / 4, "or what was left out is not the exception"
 
 
