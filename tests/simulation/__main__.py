@@ -12,7 +12,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -137,30 +139,68 @@ def chosen(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a history came to.
+
+    Attributes:
+        met: how often what happened to jobs in which phase.
+        said: its digest, or why it failed.
+        failed: whether it did.
+        seconds: of processor time.
+    """
+
+    met: Mapping[tuple[str, str], int]
+    said: str
+    failed: bool
+    seconds: float
+
+
+def outcome(seed: int, kind: type[History]) -> Outcome:
+    """Play one history."""
+    began = time.process_time()
+    try:
+        history = simulate(seed, kind)
+    except FAILURES as error:
+        return Outcome({}, repr(error), failed=True, seconds=time.process_time() - began)
+    return Outcome(history.met, history.digest, failed=False, seconds=time.process_time() - began)
+
+
+def outcomes(seeds: Iterable[int], kind: type[History], until: float) -> Iterator[tuple[int, Outcome]]:
+    """What each history comes to, in the order of the seeds. All processors play, and begin none after `until`, on the
+    monotonic clock."""
+    left, under_way = iter(seeds), deque[tuple[int, Future[Outcome]]]()
+    workers = os.cpu_count() or 1
+    with ProcessPoolExecutor(workers) as pool:
+        while True:
+            while len(under_way) < 2 * workers and time.monotonic() < until and (seed := next(left, None)) is not None:
+                under_way.append((seed, pool.submit(outcome, seed, kind)))
+            if not under_way:
+                return
+            seed, future = under_way.popleft()
+            yield seed, future.result()
+
+
 def play(said: argparse.Namespace) -> int:
     """Play histories, and print what each came to. Returns the exit code: 1 where one failed."""
     kind = History if said.admitter else System
     file = Path(said.table) if said.table else None
     record = Record.begun(file, said.seed)
-    before, began, cpu = len(record.failed), time.monotonic(), time.process_time()
+    before, began, cpu = len(record.failed), time.monotonic(), 0.0
     seeds = range(record.following, record.first + said.seeds)
-    for seed in seeds:
-        if time.monotonic() - began >= said.until:
-            break
-        try:
-            history = simulate(seed, kind)
-            record.add(history.met)
-            print(f"seed {seed}: {history.digest}", flush=True)
-        except FAILURES as error:
+    for seed, came in outcomes(seeds, kind, began + said.until):
+        cpu += came.seconds
+        record.add(came.met)
+        print(f"seed {seed}{' FAILED' * came.failed}: {came.said}", flush=True)
+        if came.failed:
             record.failed.append(seed)
-            print(f"seed {seed} FAILED: {error!r}", flush=True)
             tell(seed, kind)
         record.following = seed + 1
         record.keep(file)
     if said.table is not None:
         print(table(record.met, (act.__name__ for act in kind.acts(kind.__new__(kind)))))
     played, failed = record.following - seeds.start, len(record.failed) - before
-    seconds, computed = (time.monotonic() - began) / max(1, played), (time.process_time() - cpu) / max(1, played)
+    seconds, computed = (time.monotonic() - began) / max(1, played), cpu / max(1, played)
     print(f"{played} histories, {failed} failed, {seconds:.2f} s a seed ({computed:.2f} s of processor time)")
     print(f"seeds {record.first} to {record.following - 1} in all, failed: {record.failed or 'none'}", end="; ")
     print("done" if record.following == seeds.stop else f"the next is {record.following} of {seeds.stop}")

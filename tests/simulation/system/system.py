@@ -36,7 +36,7 @@ from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
 from scavenger_webhook.facts import PRIORITYCLASSES
 from scavenger_webhook.settings import WebhookSettings
 
-from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _deleting
+from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _deleting, _job
 from tests.simulation.system.webhook import Webhook
 from tests.unit.admitter.harness import NS, Object, Process, _context, _ended
 
@@ -45,6 +45,8 @@ POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods"
 NODE_NAMES: Final = ("n1", "n2", "n3")
 CORES: Final = 4
 SCRAPED_EVERY: Final = 15.0
+REST_LONG_EVERY: Final = 4
+"""One history in so many goes on after its end, until nothing may happen any more."""
 USED: Final = 0.9
 """What a pod uses of its request."""
 HOT: Final = 1.15
@@ -97,7 +99,6 @@ class System(History):
     """A cluster with all services in which everything goes wrong that a seed says."""
 
     steps = 60
-    rests = 300
     alone = False
     machines = NODE_NAMES
     queues = (names.DEFAULT_QUEUE, OTHER, NOWHERE)
@@ -105,6 +106,7 @@ class System(History):
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock, seed)
+        self.rests = 300 if seed % REST_LONG_EVERY == 0 else 0
         self.others: list[Replica | Webhook] = []
         self.users: list[asyncio.Task[None]] = []
         self.chance = random.Random(seed)
@@ -505,8 +507,18 @@ class System(History):
         for pod in self.on(node) if closed else ():
             self.disrupt(pod, "EvictionByEvictionAPI")
 
+    def begins(self) -> list[Callable[[], Any]]:
+        return [*super().begins(), self.suspend_held]
+
     def blows(self) -> list[Callable[[], Any]]:
-        return [*super().blows(), self.reboot, self.drain, self.hold]
+        return [*super().blows(), self.reboot, self.drain, self.hold, self.kill_other]
+
+    def suspend_held(self) -> None:
+        """A user suspends a job whose Job somebody holds, so that pods stay for longer."""
+        if working := self.with_jobs():
+            job = self.random.choice(working)
+            self.api.edit(JOBS, NS, _job(job), _held_by_others)
+            self._suspend(job, suspended=True)
 
     async def kill_other(self) -> None:
         """A regulator, a prioritizer or a webhook dies."""

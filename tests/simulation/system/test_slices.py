@@ -12,29 +12,24 @@ import pytest
 from tests.simulation import __main__ as command
 
 
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds that were played. Each evicts a job that is Running, and the seed 3 fails."""
-    seeds = list[int]()
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each history evicts a job that is Running, and the seed 3 fails."""
 
     def simulate(seed: int, _: Any, skip: Set[int] = frozenset()) -> Any:
         if seed == 3:
             raise AssertionError("lives twice")
-        seeds.append(seed)
-        return SimpleNamespace(met={("evict", "Running"): 1}, digest="")
+        return SimpleNamespace(met={("evict", "Running"): 1}, digest=f"history {seed}")
 
     monkeypatch.setattr(command, "simulate", simulate)
-    return seeds
 
 
-def test_a_slice_goes_on_where_the_last_one_ended(
-    played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slice_goes_on_where_the_last_one_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seeds", "6", "--table", str(tmp_path / "table.json")]
     assert command.play(command.chosen([*words[:1], "2", *words[2:]])) == 0
     assert command.play(command.chosen(words)) == 1
-    assert played == [0, 1, 2, 4, 5]
     said = capsys.readouterr().out
+    assert _played(said) == [0, 1, 2, 4, 5]
     assert "seed 3 FAILED" in said
     assert "it takes [" in said
     assert said.rstrip().endswith("seeds 0 to 5 in all, failed: [3]; done")
@@ -43,21 +38,26 @@ def test_a_slice_goes_on_where_the_last_one_ended(
     assert capsys.readouterr().out.rstrip().endswith("failed: [3]; done")
 
 
-def test_a_seed_begins_anew(played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seeds", "2", "--table", str(tmp_path / "table.json")]
     for more in ([], ["--seed", "7"], ["--until", "0"]):
         assert command.play(command.chosen([*words, *more])) == 0
-    assert played == [0, 1, 7, 8]
-    assert _evicted(capsys.readouterr().out) == 2
+    said = capsys.readouterr().out
+    assert _played(said) == [0, 1, 7, 8]
+    assert _evicted(said) == 2
 
 
-def test_a_slice_that_runs_out_of_time_says_what_is_next(
-    played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slice_that_runs_out_of_time_says_what_is_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seed", "5", "--seeds", "2", "--until", "0", "--table", str(tmp_path / "table.json")]
     assert command.play(command.chosen(words)) == 0
-    assert not played
-    assert "the next is 5 of 7" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert not _played(said)
+    assert "the next is 5 of 7" in said
+
+
+def _played(said: str) -> list[int]:
+    """The seeds of the histories that came to their end."""
+    return [int(line.split()[-1]) for line in said.splitlines() if "history " in line]
 
 
 def _evicted(said: str) -> int:

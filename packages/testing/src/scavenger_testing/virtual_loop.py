@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
+import heapq
 import itertools
 import random
-import selectors
 import uuid
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -35,22 +37,26 @@ _PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("process", defaul
 """Whose callbacks these are; nobody's where it is empty."""
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop. `source`: of all chance."""
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop.
+
+    source: of all chance. lost: what went wrong where nobody was told of it, such as a task that failed unseen.
+    """
 
     def __init__(self, source: random.Random) -> None:
+        super().__init__()
         self._now = 0.0
         self._source = source
+        self._due = deque[_Call]()
+        self._timers: list[tuple[float, int, _Call]] = []
+        self._numbers = itertools.count()
         self._paused: dict[str, list[_Call]] = {}
-        super().__init__(_Selector(self))
+        self.lost: list[str] = []
+        self.set_exception_handler(lambda _, said: self.lost.append(str(said)))
 
     def time(self) -> float:
         """Seconds since the start."""
         return self._now
-
-    def pass_time(self, seconds: float) -> None:
-        """Move the clock."""
-        self._now += seconds
 
     def latency(self) -> float:
         """Seconds that what is sent takes."""
@@ -69,6 +75,46 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def shutdown_default_executor(self) -> None:
         """There are no threads. A real one, as asyncio starts here, takes time that does not pass on this loop."""
 
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """As any loop does, unless the process is paused by then."""
+        call = _Call(self, callback, args, contextvars.copy_context() if context is None else context)
+        self._due.append(call)
+        return call
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """As `call_soon`: there are no other threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """As any loop does, unless the process is paused by then."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """As any loop does, unless the process is paused by then. What is due at one time is done in its order."""
+        call = _Call(self, callback, args, contextvars.copy_context() if context is None else context)
+        heapq.heappush(self._timers, (when, next(self._numbers), call))
+        return call
+
+    def _run_once(self) -> None:
+        """What asyncio's own loop does in a round: here no files are looked at, and time passes at once."""
+        due, timers, paused = self._due, self._timers, self._paused
+        while timers and timers[0][2].dropped:
+            heapq.heappop(timers)
+        if not due:
+            if not timers:
+                raise RuntimeError("nobody on this loop can ever run again")
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            due.append(heapq.heappop(timers)[2])
+        for _ in range(len(due)):
+            call = due.popleft()
+            if call.dropped:
+                continue
+            if paused and (waiting := paused.get(call.context.get(_PROCESS, ""))) is not None:
+                waiting.append(call)
+            else:
+                call.run()
+
     # --- processes --------------------------------------------------------------------------------------------------
 
     def begin(self, process: str, work: Callable[[], T]) -> T:
@@ -82,54 +128,40 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._paused.setdefault(process, [])
 
     def go_on(self, process: str) -> None:
-        """Have a process do what it would have done."""
-        for call in self._paused.pop(process, ()):
-            self.call_soon(call.resume)
-
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
-        """As any loop does, unless the process is paused by then."""
-        context = contextvars.copy_context() if context is None else context  # an empty one is false
-        if not context.get(_PROCESS, ""):
-            return super().call_soon(callback, *args, context=context)
-        call = _Call(self._paused, context, callback, args)
-        call.handle = super().call_soon(call, context=context)
-        return call.handle
-
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
-        """As any loop does, unless the process is paused by then."""
-        context = contextvars.copy_context() if context is None else context  # an empty one is false
-        if not context.get(_PROCESS, ""):
-            return super().call_at(when, callback, *args, context=context)
-        call = _Call(self._paused, context, callback, args)
-        call.handle = super().call_at(when, call, context=context)
-        return call.handle
+        """Have a process do what it would have done, but for what nobody wants any more."""
+        self._due.extend(self._paused.pop(process, ()))
 
 
 class _Call:
-    """What a process is about to do."""
+    """What is to be done: what asyncio calls a handle, with what it needs of one."""
 
-    __slots__ = ("_args", "_callback", "_context", "_paused", "handle")
+    __slots__ = ("_args", "_callback", "_loop", "context", "dropped")
 
     def __init__(
-        self,
-        paused: dict[str, list[_Call]],
-        context: contextvars.Context,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
+        self, loop: VirtualLoop, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context
     ) -> None:
-        self._paused, self._context, self._callback, self._args = paused, context, callback, args
-        self.handle: asyncio.Handle | None = None
+        self._loop, self._callback, self._args, self.context = loop, callback, args, context
+        self.dropped = False
 
-    def __call__(self) -> None:
-        if (waiting := self._paused.get(self._context[_PROCESS])) is not None:
-            waiting.append(self)
-        else:
-            self._callback(*self._args)
+    def run(self) -> None:
+        """Do it. What it raises is for the loop's exception handler."""
+        try:
+            self.context.run(self._callback, *self._args)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": f"raised in {self._callback!r}", "exception": error})
 
-    def resume(self) -> None:
-        """Do it now, unless nobody wants it any more."""
-        if self.handle is None or not self.handle.cancelled():
-            self._context.run(self)
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        self.dropped = True
+        self._callback, self._args = _nothing, ()
+
+    def cancelled(self) -> bool:
+        """Whether nobody wants it any more."""
+        return self.dropped
+
+
+def _nothing() -> None:
+    """Done in place of what was cancelled."""
 
 
 class LoopClock(VirtualClock):
@@ -160,10 +192,23 @@ def run_virtually(seed: int, work: Callable[[LoopClock, random.Random], Coroutin
     """The result of `work`, which gets a clock and a source of chance. Two runs with one seed differ in nothing, where
     PYTHONHASHSEED is the same."""
     source = random.Random(seed)
-    with _seeded(source):
+    with _seeded(source), _garbage_kept():
         loop = VirtualLoop(random.Random(source.getrandbits(64)))
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(work(LoopClock(loop), source))
+
+
+@contextlib.contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Cycles are collected afterwards: when depends on all that this interpreter has done before, and finalizers run
+    then."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager
@@ -184,17 +229,3 @@ def _seeded(source: random.Random) -> Iterator[None]:
         mock.patch("scavenger_testing.builders._numbers", itertools.count(1)),
     ):
         yield
-
-
-class _Selector(selectors.SelectSelector):
-    """Waits for no file, and lets time pass instead."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise RuntimeError("nobody on this loop can ever run again")
-        self._loop.pass_time(max(0.0, timeout))
-        return []
