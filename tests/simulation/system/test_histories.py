@@ -1,4 +1,7 @@
-"""Random histories. Each test is one, and its number is the seed; HISTORIES=200 plays as many, 100-200 others."""
+"""Random histories. Each test is one, and its number is the seed; HISTORIES=200 plays as many, 100-200 others.
+
+The admitter alone meets fewer faults, so it plays a quarter of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.simulation.system.system import System
 SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[: max(2, len(SEEDS) // 4)])
 def test_the_admitter_does_nothing_twice_and_loses_nothing(seed: int) -> None:
     simulate(seed, History)
 
