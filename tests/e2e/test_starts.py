@@ -100,15 +100,6 @@ def test_quota_that_forbids_pods_sends_the_job_back(world: World) -> None:
     world.wait_phase("barred", "Running")
 
 
-def test_request_larger_than_any_node_waits_and_says_why(world: World) -> None:
-    world.apply(scavenger_job("giant", *FOREVER, cpu="1000"))
-    status = told(world, "giant", "largest")
-    assert status["phase"] == "Waiting"
-    assert "1000 cpu" in status["message"]
-    world.apply(scavenger_job("small", *FOREVER))
-    world.wait_phase("small", "Running")  # one that does not fit does not block the ones behind
-
-
 @pytest.mark.real
 def test_start_whose_room_was_taken_comes_back(world: World, cluster: Cluster) -> None:
     """The scheduler is held still until an ordinary pod stands before the job's pod."""

@@ -163,30 +163,6 @@ def shell(cluster: Cluster, helm: Helm, tmp_path: Path) -> Shell:
     return Shell(cluster, helm, folder)
 
 
-@pytest.mark.real
-def test_a_published_release_installs_with_nothing_local(
-    cluster: Cluster, helm: Helm, shell: Shell, registry: str, tmp_path: Path
-) -> None:
-    """By the command of the page, in an empty folder, on a node that has to pull every image."""
-    publishing, *_ = pages.blocks(DOCS / "install.md", "## From a release")
-    install = publishing[publishing.index("helm install") :]
-    flags = "--create-namespace"
-    address = (f"{REGISTRY_OF_THE_PAGES}/team", registry)
-    shell.paste(install, address, (flags, f"{flags} --plain-http --wait"), folder=tmp_path)
-
-    cluster.kubectl("create", "namespace", "research")
-    tag = service_images.version()
-    counting = ("run", "--dir=/tmp/c", "--seconds=2", "--steps=20")
-    apply(cluster, scavenger_job("published", *counting, image=f"{registry}/scavenger/counter:{tag}"))
-    wait_phase(cluster, helm, "published", "Completed")
-    assert pulled(cluster) >= {f"{registry}/scavenger/{name}:{tag}" for name in (*SERVICES, "counter")}
-
-    (leave,) = pages.blocks(DOCS / "install.md", "### One release")
-    shell.paste(leave, folder=tmp_path)
-    assert not ours(cluster, "deployments,services,serviceaccounts,jobs", "-A")
-    delete_research(cluster)
-
-
 def pulled(cluster: Cluster) -> set[str]:
     """The images that the node did not have, and got from a registry."""
     said = [event["message"] for event in get(cluster, "events", "-A", "--field-selector=reason=Pulled")["items"]]
@@ -194,16 +170,23 @@ def pulled(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.real
-@pytest.mark.usefixtures("registry")
 def test_life_of_an_installation(
-    cluster: Cluster, helm: Helm, shell: Shell, chromium: str | None, prometheus_program: Path, tmp_path: Path
+    cluster: Cluster,
+    helm: Helm,
+    shell: Shell,
+    registry: str,
+    chromium: str | None,
+    prometheus_program: Path,
+    tmp_path: Path,
 ) -> None:
     """As the README has it, on a cluster with nothing of ours: install, a job, a dashboard, the board, and away again.
-    Its commands are what runs, word by word: the node pulls what they name."""
+    Its commands are what runs, word by word: the node pulls what they name. The upgrade is to a published chart."""
     cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
     (leave,) = pages.blocks(DOCS / "install.md", "### One release")
     (for_good,) = pages.blocks(DOCS / "install.md", "### The CRDs, too")
     installs_and_interrupts_a_job(cluster, shell)
+    images = {f"{REGISTRY_OF_THE_PAGES}/scavenger/{name}:{service_images.version()}" for name in SERVICES}
+    assert pulled(cluster) >= images, "nothing was there before"
     writes_a_job(cluster, shell, tmp_path, lambda name, phase: wait_phase(cluster, helm, name, phase))
     uses_the_command_line(shell)
     shows_it_on_a_dashboard(cluster, shell, prometheus_program, tmp_path)
@@ -212,7 +195,7 @@ def test_life_of_an_installation(
     refuses_a_bad_job(cluster)
     generation = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)["metadata"]["generation"]
     changes = ("settings.explainAfter=2s", "replicas=1")
-    upgrade = ("upgrade", "scavenger", str(ROOT / "charts" / "scavenger"), "--reset-then-reuse-values", "--wait")
+    upgrade = ("upgrade", "scavenger", *published_chart(registry), "--reset-then-reuse-values", "--wait")
     helm(*upgrade, *(f"--set=scavenger-admitter.{change}" for change in changes))
     changed = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
     assert changed["metadata"]["generation"] == generation + 1
@@ -239,6 +222,14 @@ def test_life_of_an_installation(
     assert SYSTEM not in cluster.kubectl("get", "namespaces", "-o", "name")
     assert not ours(cluster, f"{CLUSTER_SCOPED},flowschemas,prioritylevelconfigurations")
     delete_research(cluster)
+
+
+def published_chart(registry: str) -> list[str]:
+    """What helm is told on the page to install from a registry, with the address of this one."""
+    publishing, *_ = pages.blocks(DOCS / "install.md", "## From a release")
+    words = re.search(r"oci://\S+ --version \S+", publishing)
+    assert words is not None
+    return [*words[0].replace(f"{REGISTRY_OF_THE_PAGES}/team", registry).split(), "--plain-http"]
 
 
 def delete_research(cluster: Cluster) -> None:

@@ -106,7 +106,7 @@ def labs(cluster: Cluster) -> Iterator[tuple[Lab, Lab]]:
     yield drained, doomed
     cluster.kubectl("uncordon", drained.node)
     stack.start(cluster, SERVICES, SETTINGS)
-    cluster.kubectl("delete", "namespace", drained.namespace, "--timeout=100s")
+    cluster.kubectl("delete", "namespace", drained.namespace, "--wait=false")
 
 
 @pytest.fixture
