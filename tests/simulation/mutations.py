@@ -162,6 +162,12 @@ BUGS: Final = (
         {f"{LIFECYCLE}.pods._deleted": always(None)},
     ),
     Bug(
+        "time is not booked",
+        situations.LongRun,
+        "core-seconds are booked",
+        {f"{LIFECYCLE}.draft.Draft.spend": always(None)},
+    ),
+    Bug(
         "a disruption is a deletion", situations.Drained, "not by name", {f"{LIFECYCLE}.pods._disrupted": always(None)}
     ),
     Bug(

@@ -22,6 +22,7 @@ from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import parse_time
 from scavenger_kube.resources import JOBS, NODES, PODS
 from scavenger_testing import FakeApi, scavengerjob_dict, terminated
@@ -40,6 +41,10 @@ HANGS = 0.02
 ALWAYS = 1_000_000
 RENEW_OFTEN_EVERY = 4
 """One history in so many renews its Leases as often as by default, which is most of all requests."""
+BOOKED_WITHIN = 30.0
+"""Seconds by which what is booked of a run may differ from what its pods had: watches lag, and requests fail."""
+BOOTS = 10.0
+"""Seconds from the moment in which a machine falls silent until its kubelet reports again, at least."""
 GRACE = 30
 """Seconds that a pod has to end."""
 NO_POD: Set[str] = {"Completed"}
@@ -104,12 +109,14 @@ class Trouble:
         succeeded: pods that ended by themselves, with 0, before anybody told them to stop.
         ended: Jobs, by uid, whose runs somebody ended: a pod, the Job or the node was taken away.
         suspended: Jobs, by uid, that were there when their ScavengerJob was suspended.
+        silent: when which node fell silent.
     """
 
     stops: dict[str, Stop] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     suspended: set[str] = field(default_factory=set)
+    silent: list[tuple[str, datetime]] = field(default_factory=list)
 
 
 class History(Harness):
@@ -297,6 +304,7 @@ class History(Harness):
 
     async def one_upon_another(self) -> None:
         """A start is not on record yet, or a run is ending, when something else happens to its pods or its Job."""
+        await self.pass_time(BOOTS, step=2)
         self.recover()
         await self.pass_time(self.random.choice((4, 10, 20)), step=2)
         unheard = self.random.choice([*OFTEN, None])
@@ -498,11 +506,18 @@ class History(Harness):
         self._say_ready(node, "Unknown")
 
     def return_node(self) -> None:
-        if not self.kubelet:
+        if not self.kubelet and self.has_booted("n1"):
             self._say_ready("n1", "True")
             self.kubelet = True
 
+    def has_booted(self, node: str) -> bool:
+        """Whether a silent machine has been away for as long as one is at least."""
+        since = max(at for name, at in self.trouble.silent if name == node)
+        return (self.clock.now() - since).total_seconds() >= BOOTS
+
     def _say_ready(self, name: str, status: str) -> None:
+        if status == "Unknown":
+            self.trouble.silent.append((name, self.clock.now()))
         condition = {"type": "Ready", "status": status, "lastTransitionTime": self.stamp()}
         self.api.edit(NODES, None, name, lambda node: node["status"].update(conditions=[condition]))
 
@@ -648,6 +663,11 @@ class History(Harness):
 
     def runs_of(self, job: Object) -> dict[str, list[Object]]:
         """The last states of the pods of each run of a job that ran together, by the uid of its Job."""
+        runs = self._pods_by_run(job)
+        return {uid: pods for uid, pods in runs.items() if len(pods) >= job["spec"]["parallelism"]}
+
+    def _pods_by_run(self, job: Object) -> dict[str, list[Object]]:
+        """The last states of the pods of each run that have ever begun."""
         last: dict[str, Object] = {}
         for entry in self.api.store.history:
             if _is_pod(entry) and entry.new is not None:
@@ -663,7 +683,7 @@ class History(Harness):
         for pod in last.values():
             if _owner(pod) in mine and pod["status"].get("containerStatuses"):
                 runs.setdefault(_owner(pod), []).append(pod)
-        return {uid: pods for uid, pods in runs.items() if len(pods) >= job["spec"]["parallelism"]}
+        return runs
 
     def check_runs(self, job: Object) -> None:
         """A job that ran together is Completed by a run that was left alone, and each other run counted once."""
@@ -690,6 +710,29 @@ class History(Harness):
             elif entry.kind.plural == "jobs":
                 batches[new["metadata"]["uid"]] = new["metadata"]["annotations"].get(names.ANNOTATION_RUN, "")
         return {one for one, place in batches.items() if place in places}
+
+    def check_books(self, job: Object) -> None:
+        """Useful and lost is what the pods of a job had, from their start until somebody told them to go."""
+        recorded, parallelism = self._recorded(job), job["spec"]["parallelism"]
+        least = most = 0.0
+        for uid, pods in self._pods_by_run(job).items():
+            most += sum(_cores(pod) * (self._given(pod) + BOOKED_WITHIN) for pod in pods)
+            if uid in recorded and len(pods) == parallelism and all(_began(pod) for pod in pods):
+                together = min(map(self._left_alone_until, pods)) - max(_began(pod) or START for pod in pods)
+                least += sum(map(_cores, pods)) * max(0.0, together.total_seconds() - BOOKED_WITHIN)
+        booked = job["status"].get("usefulCPUSeconds", 0.0) + job["status"].get("lostCPUSeconds", 0.0)
+        assert least <= booked <= most, f"{booked} core-seconds are booked, not {least} to {most}: {job}"
+
+    def _given(self, pod: Object) -> float:
+        """Seconds from the creation of a pod to its end."""
+        return ((_finished(pod) or self.clock.now()) - (_time(pod, "creationTimestamp") or START)).total_seconds()
+
+    def _left_alone_until(self, pod: Object) -> datetime:
+        """When it ended, was told to, or its node fell silent, whatever came first."""
+        begun, node = _began(pod) or START, pod["spec"].get("nodeName")
+        silent = (at for name, at in self.trouble.silent if name == node and at >= begun)
+        told = _told(pod) if _deleting(pod) else NEVER
+        return min((_finished(pod) or self.clock.now(), told, *silent))
 
     def check_statuses(self) -> None:
         """A job that is Completed stays so, and what the scheduler or an eviction took is called so."""
@@ -755,6 +798,22 @@ def _told(pod: Object) -> datetime:
     return stamp - timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds", 0))
 
 
+def _began(pod: Object) -> datetime | None:
+    """When its container started, if anybody knows."""
+    state = pod["status"]["containerStatuses"][0]["state"]
+    return parse_time((state.get("terminated") or state.get("running") or {}).get("startedAt"))
+
+
+def _finished(pod: Object) -> datetime | None:
+    """When its container ended, if it has."""
+    return parse_time(pod["status"]["containerStatuses"][0]["state"].get("terminated", {}).get("finishedAt"))
+
+
+def _cores(pod: Object) -> float:
+    """What it requests."""
+    return sum(float(parse_quantity(one["resources"]["requests"]["cpu"])) for one in pod["spec"]["containers"])
+
+
 def _job(obj: Object) -> str:
     """The name of the ScavengerJob that an object is, or is part of."""
     meta = obj["metadata"]
@@ -785,6 +844,7 @@ async def play(c: History, skip: Set[int]) -> None:
     c.set_up()
     await c.pass_time(5)
     await c.happen(skip)
+    await c.pass_time(BOOTS)
     c.calm()
     await c.until(lambda: c.settled("Running", "Completed"), limit=1800, step=5)
     await c.until(c.all_done, limit=600, step=5)
@@ -826,5 +886,7 @@ async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int])
             c.check_tasks(job, tasks)
             continue
         c.check_runs(job)
+        if not c.clocks_stepped:
+            c.check_books(job)
     c.check_statuses()
     return c

@@ -240,6 +240,15 @@ class SamePlace(Situation):
         await self.pass_time(2 * LATE)
 
 
+class LongRun(SystemSituation):
+    """Jobs compute for minutes, and one of them is interrupted."""
+
+    async def comes(self) -> None:
+        await self.pass_time(2 * LATE)
+        self.take_away(self.pods("a")[0])
+        await self.pass_time(LATE)
+
+
 class Drained(SystemSituation):
     """The scheduler takes the node of a job for somebody else."""
 

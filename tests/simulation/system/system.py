@@ -19,7 +19,6 @@ import orjson
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time
 from scavenger_domain.node_affinity import REQUIRED
 from scavenger_kube.errors import error_for_status
@@ -36,7 +35,7 @@ from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
 from scavenger_webhook.facts import PRIORITYCLASSES
 from scavenger_webhook.settings import WebhookSettings
 
-from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _deleting, _job
+from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _cores, _deleting, _job
 from tests.simulation.system.webhook import Webhook
 from tests.unit.admitter.harness import NS, Object, Process, _context, _ended
 
@@ -532,9 +531,9 @@ class System(History):
         self._say_ready(node, "Unknown")
 
     def return_node(self) -> None:
-        for name in sorted(self.silent):
+        for name in sorted(filter(self.has_booted, self.silent)):
             self._say_ready(name, "True")
-        self.silent.clear()
+            self.silent.remove(name)
 
     def recover(self) -> None:
         super().recover()
@@ -566,10 +565,6 @@ def _held_by_others(obj: Object) -> None:
 
 def _let_go(obj: Object) -> None:
     obj["metadata"]["finalizers"].remove(HELD_BY_OTHERS)
-
-
-def _cores(pod: Object) -> float:
-    return sum(float(parse_quantity(one["resources"]["requests"]["cpu"])) for one in pod["spec"]["containers"])
 
 
 def _protected(pod: Object) -> bool:
