@@ -2,7 +2,7 @@
 three services.
 
 One node that offers 3 GiB of memory and half a core. Load moves in steps; levels, percentage and classes follow; above
-the upper level exactly those leave that have least at risk; before that jobs yield at their checkpoint, or slow down.
+the upper level exactly those leave that have least at risk; before that jobs slow down.
 What counts jobs moves the memory, whose figures are the same on a busy machine; the CPU that containers get is not.
 """
 
@@ -64,12 +64,12 @@ def holder(share: float) -> dict[str, Any]:
     return {"command": ["python3", "-c", HOLD, str(size - INTERPRETER)], "resources": resources}
 
 
-def levels(lower: float, admission: float, upper: float, *, yields: bool) -> dict[str, str]:
+def levels(lower: float, admission: float, upper: float) -> dict[str, str]:
     return {
         "SCAVENGER_INITIAL_LOWER": str(lower),
         "SCAVENGER_INITIAL_ADMISSION": str(admission),
         "SCAVENGER_INITIAL_UPPER": str(upper),
-        "SCAVENGER_YIELD_AT_CHECKPOINT": str(yields).lower(),
+        "SCAVENGER_YIELD_AT_CHECKPOINT": "false",
     }
 
 
@@ -202,7 +202,7 @@ def world(cluster: Cluster) -> Iterator[Loop]:
 def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     # With this floor one of six is preemptible below the lower level; see the window below for a second one.
     floor = {"SCAVENGER_FLOOR": "10"}
-    stack.start(world.cluster, settings={**QUICK, **levels(80, 85, 97, yields=False), **floor})
+    stack.start(world.cluster, settings={**QUICK, **levels(80, 85, 97), **floor})
     world.wait("a first measurement", lambda: world.published().state == "Filling")
     jobs = [f"j{number}" for number in range(JOBS)]
     for name in jobs:
@@ -224,7 +224,7 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     # classes the percentage. The levels are drawn by what the node uses itself. Two are preemptible from 15.7 points
     # above `full` on.
     lower, upper = full + 1, full + 25
-    stack.start(world.cluster, ["regulator"], {**QUICK, **levels(lower, full + 6, upper, yields=False), **floor})
+    stack.start(world.cluster, ["regulator"], {**QUICK, **levels(lower, full + 6, upper), **floor})
     world.ordinary("web", 20)
     seen = world.wait_load(full + 17, upper - 0.1)
     assert seen.state == "Speculative"
@@ -240,7 +240,7 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     # owner's, which does not hold for a preemptible job: the three go at once, and nobody else. Only preemptible jobs
     # are evicted, and a load that jumps is met with the classes of the moment before: this floor keeps three of six
     # preemptible until then.
-    patient = {**QUICK, **levels(lower, full + 6, upper, yields=False), "SCAVENGER_COOLDOWN": "600"}
+    patient = {**QUICK, **levels(lower, full + 6, upper), "SCAVENGER_COOLDOWN": "600"}
     stack.start(world.cluster, ["regulator"], {**patient, "SCAVENGER_FLOOR": "50"})
     saved = ("j1", "j3", "j0")
     for name in saved:
@@ -277,24 +277,18 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     assert world.phases()["next"] == "Waiting"
 
 
-def fill(world: Loop, container: dict[str, Any], resource: str) -> tuple[set[str], float]:
-    """Six jobs of this container, and the load that they are; no regulator any more."""
-    stack.start(world.cluster, settings={**QUICK, **levels(80, 85, 97, yields=False)})
-    jobs = {f"j{number}" for number in range(JOBS)}
-    for name in sorted(jobs):
-        world.submit(name, container)
-    world.wait("the cluster is filled", lambda: world.running() == jobs, timeout=120)
-    full = world.settled(resource)
-    world.cluster.service_stop("regulator")
-    return jobs, full
-
-
 def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop) -> None:
     """Above the admission level some of the preemptible ones run with less CPU, as much as the load is too high; with
     room under it, all have theirs back."""
     burner = {"command": BURN, "resources": {"requests": {"cpu": cores(10), "memory": "32Mi"}}}
-    jobs, full = fill(world, burner, "cpu")
-    above = {**levels(full - 30, full - 14, full + 20, yields=False), "SCAVENGER_YIELD_FROM": "0.25"}
+    stack.start(world.cluster, settings={**QUICK, **levels(80, 85, 97)})
+    jobs = {f"j{number}" for number in range(JOBS)}
+    for name in sorted(jobs):
+        world.submit(name, burner)
+    world.wait("the cluster is filled", lambda: world.running() == jobs, timeout=120)
+    full = world.settled("cpu")
+    world.cluster.service_stop("regulator")
+    above = {**levels(full - 30, full - 14, full + 20), "SCAVENGER_YIELD_FROM": "0.25"}
     stack.start(world.cluster, ["regulator"], {**QUICK, **above, "SCAVENGER_THROTTLE": "true"})
 
     def limit(pod: dict[str, Any]) -> float:
@@ -320,33 +314,3 @@ def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop) -> None:
         world.kubectl("delete", "scavengerjob", name)
     world.wait("all are back at what they asked for", lambda: set(limits().values()) == {10.0}, timeout=180)
     assert world.causes() == {}
-
-
-def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop) -> None:
-    # The load is 20 points above the admission level, and 10 under the upper one: two of ten points each go. A third
-    # would free far more than what is then left.
-    jobs, full = fill(world, holder(10), "memory")
-    settings = {**QUICK, **levels(full - 22, full - 20, full + 10, yields=True)}
-    stack.start(world.cluster, ["regulator"], settings)
-    world.wait_load(full - 4, full + 4)
-    world.wait("classes", world.classes_follow)
-    time.sleep(12)
-    assert world.causes() == {}, "nobody has written a checkpoint"
-    victims: set[str] = set()
-    slowest, deadline = 0.0, time.monotonic() + 300
-    while len(victims) < 2:
-        round_began = time.monotonic()
-        assert round_began < deadline, world.describe()
-        for name in sorted(world.running()):
-            world.report_checkpoint(name)
-        time.sleep(5)
-        victims = set(world.causes())
-        slowest = max(slowest, time.monotonic() - round_began)
-    world.wait_load(full - 25, full - 16)
-    assert set(world.causes().values()) == {"YieldAtCheckpoint"}
-    assert world.running() == jobs - victims
-    assert set(world.causes()) == victims, world.describe()
-    assert len(victims) == 2
-    lost = sum(world.status(name)["lostCPUSeconds"] for name in victims)
-    oldest = 2 * slowest + 10
-    assert lost <= CORES / 1000 / 10 * oldest * len(victims), "they leave within a few periods of their checkpoint"

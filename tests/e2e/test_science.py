@@ -34,8 +34,8 @@ MOMENTS = (500, 5_000)
 also where a disturbance takes seconds in between."""
 INTERRUPTIONS = 2
 """Of each configuration that is interrupted."""
-WATER = [Configuration("spce", 216, 298.15, seed, STEPS, 2.0) for seed in (1, 2, 3)]
-WILD = Configuration("spce", 216, 298.15, 4, 1_000, 10.0)
+WATER = [Configuration("spce", 216, 298.15, seed, STEPS, 2.0) for seed in (1, 2)]
+WILD = Configuration("spce", 216, 298.15, 3, 1_000, 10.0)
 """Its time step is too long: water flies apart."""
 TIMEOUT = 480.0
 
@@ -90,7 +90,7 @@ def test_results_are_right_whatever_is_killed(place: Laboratory) -> None:
     assert tuners.stop() == [0], tuners.logs()
 
     rows = database.rows()
-    assert [row.state for row, _ in rows] == ["Completed"] * 4, tuners.logs()
+    assert [row.state for row, _ in rows] == ["Completed"] * (len(WATER) + 1), tuners.logs()
     assert all(row.claimed_by is None for row, _ in rows)
     made = {job_of(row, attempt) for row, attempts in rows for attempt in attempts}
     assert {job["metadata"]["name"] for job in world.objects("scavengerjobs")} == made, "nothing twice"

@@ -1,4 +1,4 @@
-"""A small scenario on a real cluster and in the simulator: the same jobs start, and the same ones have to go."""
+"""A small scenario on a real cluster and in the simulator: the same jobs start, and the same one gives way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scavenger_cluster import Cluster
 from scavenger_testing.cluster_names import cluster_name
 
 from bench.simulator.replay import replay_cluster, replaying
-from bench.simulator.scripts import PREEMPTION, mismatches, simulated
+from bench.simulator.scripts import YIELD, mismatches, simulated
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-async def test_a_burst_takes_the_same_jobs_on_a_cluster_as_in_the_simulator(cluster: Cluster) -> None:
-    expected = simulated(PREEMPTION)
+async def test_a_job_yields_at_its_checkpoint_on_a_cluster_as_in_the_simulator(cluster: Cluster) -> None:
+    expected = simulated(YIELD)
     async with replaying(cluster) as replay:
-        found = await replay.play(PREEMPTION, expected)
+        found = await replay.play(YIELD, expected)
     assert mismatches(expected, found) == []
     assert found == expected

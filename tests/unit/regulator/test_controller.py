@@ -18,6 +18,7 @@ from scavenger_admitter.admission_loop import load_rule
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
+from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time, micros
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
@@ -250,6 +251,40 @@ async def test_evicts_in_order_with_the_reason_on_the_pod_and_no_more_than_neede
         assert c.levels().state == "Filling"
         assert not c.levels().admit
         assert len(c.pods()) == 4
+
+
+async def test_who_has_just_written_a_checkpoint_yields_until_there_is_room_again() -> None:
+    async with cluster(yield_at_checkpoint=True) as c:
+        for i in range(3):
+            c.add_job(f"job-{i}", started=900)
+
+        def edit(pod: dict[str, Any]) -> None:
+            pod["metadata"]["annotations"] = {ANNOTATION_LAST_CHECKPOINT: c.ago(1)}
+
+        async def report(*numbers: int) -> None:
+            for i in numbers:
+                c.api.edit(PODS, "lab", f"job-{i}-run-0", edit)
+            await c.caught_up()
+
+        c.measure(8.3, each=0.2)
+        await c.period()
+        assert len(c.pods()) == 3, "nobody has written a checkpoint"
+        await report(1, 2)
+        c.measure(8.3, each=0.2)
+        await c.period()
+        assert c.pods() == ["job-0-run-0"]
+        for name in ("job-1", "job-2"):
+            gone = c.api.get(PODS, "lab", f"{name}-run-0")
+            assert gone is not None
+            note = read_eviction_note(gone["metadata"]["annotations"])
+            assert note is not None
+            assert note.reason is EvictionReason.YIELD
+            assert (name, "YieldAtCheckpoint") in c.reasons()
+            c.api.remove(PODS, "lab", f"{name}-run-0")
+        await report(0)
+        c.measure(7.9, each=0.2)
+        await c.period()
+        assert c.pods() == ["job-0-run-0"], "the load is below the admission threshold"
 
 
 async def test_a_gang_goes_whole() -> None:
