@@ -21,7 +21,7 @@ PROGRAMS = ("make", "kubectl")
 
 LOOKS = ("curl ", "kubectl get ", *(f"kubectl sj {verb}" for verb in ("get ", "levels", "list", "queue list", "why ")))
 """Commands that change nothing. Who does not yet see what the page shows looks again."""
-READS = 1.0
+READS = 0.3
 """Seconds a reader takes for what was printed, at the least."""
 PATIENCE = 120.0
 """Seconds until a reader gives up. What takes longest is fair sharing: it takes jobs back one by one."""
