@@ -23,7 +23,7 @@ from .incident import Crowd, Empty, Filling, Incident, Unmeasured
 AXE: Final = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 DESKTOP: Final = ViewportSize(width=1400, height=1000)
 PHONE: Final = ViewportSize(width=390, height=844)
-pytestmark = pytest.mark.timeout(900)  # the first of them may install the browser
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # the first of them may install the browser
 
 
 @dataclass(frozen=True)

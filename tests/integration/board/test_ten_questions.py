@@ -20,7 +20,7 @@ from .conftest import Board
 from .incident import FULLEST, PREEMPTOR, SILENT
 
 SCREEN = ViewportSize(width=1400, height=1180)
-pytestmark = pytest.mark.timeout(900)  # the first of them may install the browser
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # the first of them may install the browser
 
 
 class Reader:

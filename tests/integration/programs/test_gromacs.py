@@ -19,6 +19,8 @@ from scavenger_cluster.shell import find_program
 
 from .conftest import REPOSITORY, WorkFolder, needs
 
+pytestmark = pytest.mark.cpu
+
 CONFIGURATION = {
     "model": "spce",
     "molecules": 216,

@@ -17,6 +17,8 @@ from scavenger_cluster.shell import find_program
 
 from .conftest import PYTHON, REPOSITORY, Member, codes_of, has_modules, last_step, needs, placed
 
+pytestmark = pytest.mark.cpu
+
 HEAT = (PYTHON, str(REPOSITORY / "demo-apps" / "mpi" / "heat.py"), "--grid=256")
 ENDLESS = "--steps=1000000000"
 """Never done before it is interrupted, however late that is; how many it is to make is said when that is known."""

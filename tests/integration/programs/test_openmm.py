@@ -17,6 +17,8 @@ from scavenger_cluster import stack
 
 from .conftest import REPOSITORY, WorkFolder, passed, wheels
 
+pytestmark = pytest.mark.cpu
+
 CONFIGURATION = {
     "model": "spce",
     "molecules": 216,
