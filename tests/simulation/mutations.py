@@ -13,11 +13,13 @@ from typing import Any, Final
 from unittest import mock
 
 from scavenger_admitter.core.lifecycle import leftover_pods
+from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import deleting
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
+from scavenger_runtime.reconcile import Result
 from scavenger_webhook.core.verdict import ACCEPTED
 
 from tests.simulation.system import situations
@@ -111,6 +113,22 @@ def high_at_once(note_high: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
+def again_at_once(*waits: float | None) -> Result:
+    """Look again at once where something is due that was done already."""
+    return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+
+
+def checked_as_well(stop: Callable[..., None]) -> Callable[..., None]:
+    """Ask when a start that has failed is to be looked at."""
+
+    def wrong(plan: Any) -> None:
+        stop(plan)
+        if plan.problem is not None:
+            plan.draft.wakeups.append(0.0)
+
+    return wrong
+
+
 BUGS: Final = (
     Bug(
         "a Job that a watch does not show is gone",
@@ -160,6 +178,15 @@ BUGS: Final = (
         situations.SlowStop,
         "no run was left alone",
         {f"{LIFECYCLE}.pods._deleted": always(None)},
+    ),
+    Bug(
+        "a look that is due asks for itself at once",
+        situations.UnplacedTask,
+        "nobody lets time pass",
+        {
+            f"{ADMITTER}.reconciler._soonest": again_at_once,
+            f"{LIFECYCLE}.array.plan._Plan.stop": checked_as_well(plan._Plan.stop),
+        },
     ),
     Bug(
         "time is not booked",

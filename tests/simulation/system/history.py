@@ -30,7 +30,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
-from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, _ended
+from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
 from tests.unit.admitter.test_stale_caches import completes
 
 JOBS_AT_MOST = 4
@@ -197,6 +197,10 @@ class History(Harness):
     def processes(self) -> Iterator[tuple[str, Process]]:
         """All of the services, each with the name of its service."""
         return ((names.ADMITTER, one) for one in self.replicas)
+
+    def clocks(self) -> list[Skewed]:
+        """Those of the processes, each of which may be wrong."""
+        return [one.clock for one in self.replicas]
 
     def hold_now(self) -> None:
         """What holds at every moment: no program fails by itself, so no job is Failed, and a service has one leader."""
@@ -474,7 +478,9 @@ class History(Harness):
         if chance < HANGS:
             self.api.hang(methods={method}, path=path)
         elif chance < 0.4:
-            self.api.fail(self.random.choice((403, 409, 500)), methods={method}, path=path)
+            status = self.random.choice((403, 409, 429, 500))
+            later = self.random.choice((1.0, 20.0)) if status == 429 else None
+            self.api.fail(status, methods={method}, path=path, retry_after=later)
         else:
             self.api.drop(methods={method}, path=path, after_write=self.random.random() < 0.7)
 
@@ -550,7 +556,7 @@ class History(Harness):
     def step_clock(self) -> None:
         if not self.machines_down:
             self.clocks_stepped = True
-            self.random.choice(self.replicas).clock.skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
+            self.random.choice(self.clocks()).skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
 
     def lag(self) -> None:
         """Each watch is behind by another time from now on."""
@@ -625,8 +631,8 @@ class History(Harness):
         self.catch_up()
         self.recover()
         self.go_on_all()
-        for replica in self.replicas:
-            replica.clock.skew = timedelta()
+        for clock in self.clocks():
+            clock.skew = timedelta()
 
     def settled(self, *phases: str) -> bool:
         return set(self.phases().values()) <= set(phases)

@@ -13,7 +13,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.levels import LevelsState
 from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
-from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
+from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODS
 
 from tests.simulation.system.history import History, Stop, _deleting, _leads
 from tests.simulation.system.system import (
@@ -22,6 +22,7 @@ from tests.simulation.system.system import (
     COUNT_PODS,
     COUNT_SCAVENGERJOBS,
     HOT,
+    NODE_NAMES,
     System,
     _held_by_others,
 )
@@ -237,6 +238,22 @@ class SamePlace(Situation):
         assert last is not None
         self.replace_one(last)
         self.stand_by(skew=-LATE)
+        await self.pass_time(2 * LATE)
+
+
+class UnplacedTask(SystemSituation):
+    """All nodes close before the tasks of an array are placed. The watch does not show that their pods were deleted."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 2})
+        for _ in range(1000):  # nobody places pods meanwhile
+            if not self.pods("c"):
+                await self.clock.advance(0.02)
+        assert self.pods("c"), "the array has not started"
+        for node in NODE_NAMES:
+            self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=True))
+        await self.pass_time(5)
+        self.api.hold_watches(PODS)
         await self.pass_time(2 * LATE)
 
 

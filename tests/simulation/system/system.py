@@ -12,6 +12,7 @@ import math
 import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ from scavenger_webhook.settings import WebhookSettings
 
 from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _cores, _deleting, _job
 from tests.simulation.system.webhook import Webhook
-from tests.unit.admitter.harness import NS, Object, Process, _context, _ended
+from tests.unit.admitter.harness import NS, Object, Process, Skewed, _context, _ended
 
 NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, object)
 POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
@@ -90,7 +91,8 @@ class Replica(Process):
 
     def __init__(self, system: System, name: str, main: Main, settings: Any) -> None:
         self.name = name
-        self.context = _context(system, name, settings, system.clock)
+        self.clock = Skewed(system.clock, timedelta())
+        self.context = _context(system, name, settings, self.clock)
         self.task = system.run_process(main(self.context))
 
 
@@ -160,6 +162,9 @@ class System(History):
         await super().close()
         for one in self.others:
             await one.kill()
+
+    def clocks(self) -> list[Skewed]:
+        return [*super().clocks(), *(one.clock for one in self.others if isinstance(one, Replica))]
 
     def processes(self) -> Iterator[tuple[str, Process]]:
         yield from super().processes()

@@ -324,6 +324,7 @@ def test_a_pod_that_is_not_placed_is_deleted_and_the_delay_grows() -> None:
     outcome = plan_array(see(array(Phase.STARTING), pod))
     assert outcome.start_failed
     assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
+    assert outcome.requeue_after != 0, "looks again and again until the watch shows the deletion"
 
 
 def test_a_start_that_was_refused() -> None:

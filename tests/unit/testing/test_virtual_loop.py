@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import uuid
 from collections.abc import Callable, Coroutine
@@ -160,3 +161,13 @@ def test_chance_is_the_seed_s() -> None:
 
     assert virtually(work, 1) == virtually(work, 1)
     assert virtually(work, 1) != virtually(work, 2)
+
+
+def test_somebody_who_never_waits_is_told_of() -> None:
+    async def work(*_: object) -> None:
+        await asyncio.sleep(1)
+        for _turn in itertools.count():
+            await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError, match=r"nobody lets time pass: \d+ rounds at 1\.0 s"):
+        run_virtually(1, work)

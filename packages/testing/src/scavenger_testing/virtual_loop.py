@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 MOST_LATENCY: Final = 0.004
 """Seconds that a request, or a part of its answer, takes at most."""
+MOST_ROUNDS: Final = 1_000
+"""Of the loop at one moment. More is somebody who does the same again and again, and never waits."""
 THREAD_SECONDS: Final = 0.01
 """What is done in a thread takes so long."""
 
@@ -46,6 +48,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, source: random.Random) -> None:
         super().__init__()
         self._now = 0.0
+        self._rounds = 0
+        """Since time has passed."""
         self._source = source
         self._due = deque[_Call]()
         self._timers: list[tuple[float, int, _Call]] = []
@@ -103,7 +107,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not due:
             if not timers:
                 raise RuntimeError("nobody on this loop can ever run again")
-            self._now = max(self._now, timers[0][0])
+            if timers[0][0] > self._now:
+                self._now, self._rounds = timers[0][0], 0
+        self._rounds += 1
+        if self._rounds > MOST_ROUNDS:
+            self._rounds = 0
+            raise TimeoutError(f"nobody lets time pass: {MOST_ROUNDS} rounds at {self._now} s")
         while timers and timers[0][0] <= self._now:
             due.append(heapq.heappop(timers)[2])
         for _ in range(len(due)):

@@ -65,6 +65,9 @@ UNREADABLE_SECONDS: Final = 60.0
 BEHIND_SECONDS: Final = 5.0
 """A job of which informers do not show what the API server has is looked at again after so long at the most."""
 
+DUE_SECONDS: Final = 1.0
+"""A job is looked at again after so long where something was due, and is not done yet."""
+
 EXPLAINED_LATER: Final = 60.0
 """A job whose status waits for its turn to explain something is looked at again so often."""
 
@@ -510,8 +513,10 @@ def _left(until: datetime | None, now: datetime) -> float | None:
 
 
 def _soonest(*waits: float | None) -> Result:
-    """Look again after the shortest of these waits; None: not by time alone."""
-    return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+    """Look again after the shortest of these waits; None: not by time alone. What was due at this look and is left
+    waits for a watch, and another look at once would come to the same."""
+    wait = min((wait for wait in waits if wait is not None), default=None)
+    return Result(requeue_after=wait if wait is None or wait > 0 else DUE_SECONDS)
 
 
 def _log_start(job: ScavengerJob, start: Start | None) -> None:
