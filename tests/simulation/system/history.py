@@ -742,26 +742,30 @@ class History(Harness):
 
     def check_statuses(self) -> None:
         """A job that is Completed stays so, and what the scheduler or an eviction took is called so."""
-        pods, before = dict[str, Object](), dict[str, Object]()
+        pods, before, deleted_first = dict[str, Object](), dict[str, Object](), set[str]()
         for entry in self.api.store.history:
             if (new := entry.new) is None:
                 continue
             if _is_pod(entry):
                 pods[new["metadata"]["uid"]] = new
+                if _deleting(new) and _disrupted(new) is NEVER:
+                    deleted_first.add(new["metadata"]["uid"])
             elif entry.kind.plural == "scavengerjobs":
                 uid, status = new["metadata"]["uid"], new.get("status") or {}
                 old, before[uid] = before.get(uid, {}), status
                 assert old.get("phase") != "Completed" or status["phase"] == "Completed", f"works again: {new}"
                 more = status.get("interruptedCount", 0) > old.get("interruptedCount", 0)
                 if more and "array" not in new["spec"]:
-                    self._check_cause(old, new, pods)
+                    self._check_cause(old, new, pods, deleted_first)
 
-    def _check_cause(self, old: Object, new: Object, pods: dict[str, Object]) -> None:
+    def _check_cause(self, old: Object, new: Object, pods: dict[str, Object], deleted_first: Set[str]) -> None:
         place, name = old.get("queuedTimestamp"), new["metadata"]["name"]
         mine = [pod for pod in pods.values() if pod["metadata"].get("labels", {}).get(names.LABEL_JOB) == name]
         told = [pod for pod in mine if _run(pod) == place and _deleting(pod)]
         said = {one["reason"] for one in new["status"]["conditions"] if one["type"] == "Interrupted"}
-        disrupted = [pod for pod in told if _disrupted(pod) <= _told(pod)]
+        disrupted = [
+            pod for pod in told if pod["metadata"]["uid"] not in deleted_first and _disrupted(pod) is not NEVER
+        ]
         assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
 
     def check_tasks(self, job: Object, tasks: int) -> None:
@@ -807,12 +811,18 @@ def _told(pod: Object) -> datetime:
 def _began(pod: Object) -> datetime | None:
     """When its container started, if anybody knows."""
     state = pod["status"]["containerStatuses"][0]["state"]
-    return parse_time((state.get("terminated") or state.get("running") or {}).get("startedAt"))
+    return _seen((state.get("terminated") or state.get("running") or {}).get("startedAt"))
 
 
 def _finished(pod: Object) -> datetime | None:
-    """When its container ended, if it has."""
-    return parse_time(pod["status"]["containerStatuses"][0]["state"].get("terminated", {}).get("finishedAt"))
+    """When its container ended, if it has and anybody saw it."""
+    return _seen(pod["status"]["containerStatuses"][0]["state"].get("terminated", {}).get("finishedAt"))
+
+
+def _seen(stamp: str | None) -> datetime | None:
+    """A moment of a container. A runtime that does not know it says 1970."""
+    at = parse_time(stamp)
+    return at if at is not None and at >= START else None
 
 
 def _cores(pod: Object) -> float:

@@ -74,6 +74,8 @@ NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
 """Fields of the status that an older CRD does not have, and drops."""
 LOST: Final = 255
 """The exit code of a container that was gone when its kubelet came back."""
+UNSEEN: Final = "1970-01-01T00:00:00Z"
+"""When a container started and ended of which the runtime does not know."""
 BUDGET: Final[Object] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
@@ -480,7 +482,7 @@ class System(History):
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
         for pod in self.working_on(name):
             self.aim(pod)
-            state = {"exitCode": LOST, "reason": "Unknown", "finishedAt": self.stamp()}
+            state = {"exitCode": LOST, "reason": "Unknown", "startedAt": UNSEEN, "finishedAt": UNSEEN}
             ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
             self._status(pod, phase="Failed", containerStatuses=[ended])
 
