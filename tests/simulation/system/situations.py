@@ -14,6 +14,7 @@ from scavenger_api import names
 from scavenger_api.levels import LevelsState
 from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODS
+from scavenger_testing.clock import eventually
 
 from tests.simulation.system.history import History, Stop, _deleting, _leads
 from tests.simulation.system.system import (
@@ -246,10 +247,7 @@ class UnplacedTask(SystemSituation):
 
     async def comes(self) -> None:
         self.submit("c", array={"tasks": 2})
-        for _ in range(1000):  # nobody places pods meanwhile
-            if not self.pods("c"):
-                await self.clock.advance(0.02)
-        assert self.pods("c"), "the array has not started"
+        await eventually(lambda: bool(self.pods("c")), timeout=20.0, poll=0.02)  # nobody places pods meanwhile
         for node in NODE_NAMES:
             self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=True))
         await self.pass_time(5)

@@ -213,9 +213,10 @@ class _Plan:
             problem = None
             if started_at(pod) is None and self.may_write:
                 problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
-                wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
-                draft.wakeups += [wait] if wait is not None and problem is None else []
                 self.problem = self.problem or problem
+                if problem is None:
+                    wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
+                    draft.wakeups += [wait] if wait is not None else []
             if problem or over(pod) or self._unwanted(task, pod, run) or announced(run, seen.nodes, seen.now):
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
