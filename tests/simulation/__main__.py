@@ -24,7 +24,7 @@ from scavenger_api.states import Phase
 
 from tests.simulation.mutations import BUGS, found_by, found_in
 from tests.simulation.system.history import AIMED, FAILURES, History, simulate
-from tests.simulation.system.system import System
+from tests.simulation.system.world import World
 
 MOST_SAID = 300
 """Letters of what a history says."""
@@ -183,7 +183,7 @@ def outcomes(seeds: Iterable[int], kind: type[History], until: float) -> Iterato
 
 def play(said: argparse.Namespace) -> int:
     """Play histories, and print what each came to. Returns the exit code: 1 where one failed."""
-    kind = History if said.admitter else System
+    kind = History if said.admitter else World
     file = Path(said.table) if said.table else None
     record = Record.begun(file, said.seed)
     before, began, cpu = len(record.failed), time.monotonic(), 0.0

@@ -24,7 +24,7 @@ from scavenger_webhook.core.verdict import ACCEPTED
 
 from tests.simulation.system import situations
 from tests.simulation.system.history import FAILURES, History, simulate
-from tests.simulation.system.system import System
+from tests.simulation.system.world import World
 
 LIFECYCLE: Final = "scavenger_admitter.core.lifecycle"
 ADMITTER: Final = "scavenger_admitter"
@@ -298,7 +298,7 @@ def found_in(bug: Bug) -> str | None:
 def found_by(bug: Bug, seeds: range) -> str | None:
     """Seed and system of the first random history that finds a bug, and what it says; None where none does."""
     for seed in seeds:
-        for kind in (History, System):
+        for kind in (History, World):
             if (said := _said(bug, seed, kind)) is not None:
                 return f"seed {seed} ({kind.__name__}): {said}"
     return None

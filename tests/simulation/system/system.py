@@ -260,7 +260,7 @@ class System(History):
         """The scheduler: the first node with room, or else whoever has to go there."""
         nodes = [node for node in self.api.stored(NODES) if _takes_pods(node) and _may_go_to(pod, node)]
         for node in nodes:
-            if self._left(node["metadata"]["name"]) >= _cores(pod):
+            if self._left(node["metadata"]["name"], pod) >= _cores(pod):
                 return str(node["metadata"]["name"])
         if not pod["status"].get("conditions"):
             said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
@@ -270,15 +270,17 @@ class System(History):
         return None
 
     def _preempt(self, pod: Object, nodes: list[Object]) -> None:
-        if pod["status"].get("nominatedNodeName"):
-            return
+        """Pods that are being deleted leave room as well. Of a node where some are, no more are taken for the pod."""
         found: list[tuple[int, str, list[Object]]] = []
         for node in nodes:
             name, victims = node["metadata"]["name"], list[Object]()
-            room = self._left(name)
-            for one in sorted(self.on(name), key=lambda p: (_protected(p), p["metadata"]["name"])):
-                if room < _cores(pod) and _priority(one) < _priority(pod) and not _deleting(one):
-                    victims.append(one)
+            weaker = [one for one in self.on(name) if _priority(one) < _priority(pod)]
+            if name == pod["status"].get("nominatedNodeName") and any(map(_deleting, weaker)):
+                return
+            room = self._left(name, pod)
+            for one in sorted(weaker, key=lambda p: (not _deleting(p), _protected(p), p["metadata"]["name"])):
+                if room < _cores(pod):
+                    victims += [] if _deleting(one) else [one]
                     room += _cores(one)
             if room >= _cores(pod):
                 found.append((len(victims), name, victims))
@@ -297,8 +299,19 @@ class System(History):
         if now is not None and not _deleting(now):
             self.delete_pod(now)
 
-    def _left(self, node: str) -> float:
-        return CORES - sum(_cores(pod) for pod in self.on(node))
+    def _left(self, node: str, pod: Object) -> float:
+        """What is left of a node for a pod: not what others of its priority, or of a higher one, are waiting for."""
+        return CORES - sum(map(_cores, [*self.on(node), *self.nominated(node, pod)]))
+
+    def nominated(self, node: str, pod: Object) -> list[Object]:
+        """Who waits for a node and goes before a pod."""
+        uid, priority = pod["metadata"]["uid"], _priority(pod)
+        waiting = [one for one in self.api.stored(PODS, SHOP) if one["status"].get("nominatedNodeName") == node]
+        return [
+            one
+            for one in waiting
+            if not one["spec"].get("nodeName") and one["metadata"]["uid"] != uid and _priority(one) >= priority
+        ]
 
     def _scrape(self) -> None:
         taken = {"timestamp": format_time(self.clock.now()), "window": "15s"}
@@ -483,8 +496,11 @@ class System(History):
         for pod in self.working_on(name):
             self.aim(pod)
             state = {"exitCode": LOST, "reason": "Unknown", "startedAt": UNSEEN, "finishedAt": UNSEEN}
-            ended = {**pod["status"]["containerStatuses"][0], "state": {"terminated": state}}
-            self._status(pod, phase="Failed", containerStatuses=[ended])
+            statuses = pod["status"]["containerStatuses"]
+            ended = [
+                one if "terminated" in one["state"] else {**one, "state": {"terminated": state}} for one in statuses
+            ]
+            self._status(pod, phase="Failed", containerStatuses=ended)
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.simulation.system.history import History, simulate
-from tests.simulation.system.system import System
+from tests.simulation.system.world import World
 
 SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 
@@ -22,9 +22,9 @@ def test_the_admitter_does_nothing_twice_and_loses_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_system_does_nothing_twice_and_loses_nothing(seed: int) -> None:
-    simulate(seed, System)
+    simulate(seed, World)
 
 
-@pytest.mark.parametrize("kind", [History, System])
+@pytest.mark.parametrize("kind", [History, World])
 def test_a_seed_decides_everything(kind: type[History]) -> None:
     assert simulate(7, kind).digest == simulate(7, kind).digest

@@ -104,6 +104,19 @@ def test_a_task_that_ended_with_0_is_completed() -> None:
     assert outcome.status.message == "1 of 10 tasks completed, 1 running"
 
 
+@pytest.mark.parametrize("now", [110, 112])
+def test_a_task_is_counted_before_containers_beside_it_are_ended(now: float) -> None:
+    """Both moments are whole seconds. A deletion in the second in which the task ended would look like its cause."""
+    proxy = kinds.ContainerState(running=kinds.Running(b.stamp(10)))
+    outcome = decide(see(array(), task(3, ended=110, phase="Running", beside=proxy), now=now))
+    assert sets(outcome).completed_indexes == "3"
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-3", "0003cafe-0000")]
+    assert actions(outcome, DeletePod) == [DeletePod("job-3", "0003cafe-0000")]
+    outcome = decide(see(array(), task(3, ended=110, code=1, phase="Running", beside=proxy), now=now))
+    assert sets(outcome).failed_indexes == "3"
+    assert actions(outcome, DeletePod) == [DeletePod("job-3", "0003cafe-0000")]
+
+
 def test_what_is_counted_is_released_and_not_counted_again() -> None:
     job = array(completed=1, completed_indexes="3", counted=("3-0003cafe",))
     outcome = decide(see(job, task(3, ended=110)))

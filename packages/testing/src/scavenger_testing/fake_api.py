@@ -26,7 +26,7 @@ from scavenger_testing import patches
 from scavenger_testing.answers import Answer, Cut, Request, json_answer, refused
 from scavenger_testing.faults import WRITES, Fault, Faults
 from scavenger_testing.reviews import Reviews
-from scavenger_testing.store import Collection, Object, Refusal, Store, matches
+from scavenger_testing.store import Collection, Entry, Object, Refusal, Store, matches
 from scavenger_testing.virtual_loop import VirtualLoop
 from scavenger_testing.watches import Watches
 from scavenger_testing.wire import Wire
@@ -143,6 +143,15 @@ class FakeApi:
         self.store.seed(where, obj)
         self.store.delete(where, name, {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})
         self._watches.notify()
+
+    def delete(self, resource: Resource[Any], namespace: str | None, name: str) -> None:
+        """Delete an object as a client does: what has finalizers is marked."""
+        self.store.delete(_collection(resource, namespace or ""), name, {})
+        self._watches.notify()
+
+    def written(self, resource: Resource[Any]) -> Sequence[Entry]:
+        """All writes to a kind, the first one first."""
+        return self.store.since(_collection(resource, ""), 0)
 
     def count(self, method: str, path: str = "", *, watch: bool | None = None) -> int:
         """How many requests of a method, and with `path` in theirs, were received."""

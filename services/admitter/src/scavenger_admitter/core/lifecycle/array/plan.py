@@ -60,7 +60,8 @@ class _Pods:
 
     Attributes:
         alive: may still run.
-        ended: surely ended, and not counted.
+        ended: surely ended, and not counted. Where containers beside the main one run on, that is before the deletion:
+            after one in the same second the main container might not have ended by itself.
         counted: counted, or with nothing to be counted, and still there.
         strangers: of an earlier job of this name, or of no task.
     """
@@ -82,7 +83,7 @@ class _Pods:
                 found.strangers.append(pod)
             elif mark(task, pod) in tasks.counted or not held(pod):
                 found.counted[task] = pod
-            elif surely_ended(pod, seen.nodes):
+            elif surely_ended(pod, seen.nodes) or (over(pod) and not deleting(pod)):
                 found.ended[task] = pod
             else:
                 found.alive[task] = pod
@@ -194,7 +195,7 @@ class _Plan:
                 continue
             if self.tasks.over >> task & 1 and pod.ended:
                 kept.append(pod)
-            else:  # the task starts again, or somebody took the finalizer off while the pod ran
+            else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
         kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
         oldest = kept[: max(0, len(kept) - KEPT_PODS)][:MAX_COUNTED]
@@ -217,7 +218,7 @@ class _Plan:
                 if problem is None:
                     wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
                     draft.wakeups += [wait] if wait is not None else []
-            if problem or over(pod) or self._unwanted(task, pod, run) or announced(run, seen.nodes, seen.now):
+            if problem or self._unwanted(task, pod, run) or announced(run, seen.nodes, seen.now):
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append(pod)
