@@ -17,8 +17,10 @@ from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import deleting
+from scavenger_domain.gang import line_order
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
+from scavenger_regulator.core.eviction import plan as plan_of_evictions
 from scavenger_runtime.reconcile import Result
 from scavenger_webhook.core.verdict import ACCEPTED
 
@@ -116,6 +118,20 @@ def high_at_once(note_high: Callable[..., Any]) -> Callable[..., Any]:
 def again_at_once(*waits: float | None) -> Result:
     """Look again at once where something is due that was done already."""
     return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+
+
+def first_come(_: int, queued_at: Any, uid: str, priority: int = 0) -> Any:
+    """Line up by the time of queueing alone."""
+    return line_order(0, queued_at, uid, priority)
+
+
+def twice(gaps_of: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:
+    """Close gaps that are twice as large."""
+
+    def wrong(snapshot: Any) -> dict[str, float]:
+        return {resource: 2 * gap for resource, gap in gaps_of(snapshot).items()}
+
+    return wrong
 
 
 def checked_as_well(stop: Callable[..., None]) -> Callable[..., None]:
@@ -286,6 +302,36 @@ BUGS: Final = (
         situations.OneHotSample,
         "evicted for one sample",
         {f"{REGULATOR}.core.scope._note_high": high_at_once(scope._note_high)},
+    ),
+    Bug(
+        "the same room is given twice",
+        situations.Crowd,
+        "the same room was given twice",
+        {f"{ADMITTER}.core.admission.placement.placement.Room._take": always(None)},
+    ),
+    Bug(
+        "who was interrupted waits behind others",
+        situations.Queued,
+        "not in the order of the line",
+        {f"{ADMITTER}.core.admission.snapshot.line_order": first_come},
+    ),
+    Bug(
+        "twice as much is evicted as it takes",
+        situations.Overload,
+        "where three are enough",
+        {f"{REGULATOR}.core.eviction.plan._gaps": twice(plan_of_evictions._gaps)},
+    ),
+    Bug(
+        "a program beside which a sidecar runs on has not ended",
+        situations.Meshed,
+        "TimeoutError: not within 120.0 s",
+        {f"{LIFECYCLE}.array.plan.over": always(False)},
+    ),
+    Bug(
+        "pods of deleted jobs keep the finalizer",
+        situations.DeletedNamespace,
+        "TimeoutError: not within 120.0 s",
+        {f"{LIFECYCLE}.leftover_pods.held": always(False)},
     ),
 )
 

@@ -14,11 +14,14 @@ from scavenger_api import names
 from scavenger_api.levels import LevelsState
 from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODS
+from scavenger_testing import FakeApi
 from scavenger_testing.clock import eventually
+from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system.history import History, Stop, _deleting, _leads
 from tests.simulation.system.system import (
     BY_SCHEDULER,
+    CORES,
     COUNT_JOBS,
     COUNT_PODS,
     COUNT_SCAVENGERJOBS,
@@ -27,6 +30,7 @@ from tests.simulation.system.system import (
     System,
     _held_by_others,
 )
+from tests.simulation.system.world import SIDECAR, World
 from tests.unit.admitter.harness import NS, Object
 
 LATE: Final = 60.0
@@ -73,9 +77,27 @@ class Situation(History):
 class SystemSituation(Situation, System):
     """What the whole system is put into, on three nodes."""
 
+    def done(self, *jobs: str) -> bool:
+        """Whether these jobs are Completed. Those that run end."""
+        for name in jobs:
+            if self.phase(name) == "Running":
+                self.succeed(name)
+        return all(self.phase(name) == "Completed" for name in jobs)
+
+    async def leave_a_core_each(self) -> None:
+        """Ordinary pods have all of each node but one core, and use half of that, and `a` and `b` run beside them."""
+        self.used = 0.5
+        for number in range(len(NODE_NAMES)):
+            self.put_ordinary(f"web-{number}", str(CORES - 1), STAY)
+        await self.pass_time(LATE)
+
     def node_of(self, name: str) -> str:
         """Where the one pod of a job runs."""
         return str(self.pods(name)[0]["spec"]["nodeName"])
+
+
+class WorldSituation(SystemSituation, World):
+    """What the system among others is put into."""
 
 
 class UnseenJob(Situation):
@@ -351,3 +373,83 @@ class OneHotSample(SystemSituation):
         self.used = 0.5
         await self.pass_time(90, step=2)
         assert not self.api.count("POST", "/eviction"), "jobs were evicted for one sample"
+
+
+class Crowd(SystemSituation):
+    """Several jobs come at once, and there is room for one of them."""
+
+    async def comes(self) -> None:
+        await self.leave_a_core_each()
+        crowd = [f"c{number}" for number in range(4)]
+        for name in crowd:
+            self.submit(name)
+        await self.pass_time(LATE)
+        starts = [name for name in crowd for _ in range(self.jobs_ever(name))]
+        assert len(starts) == 1, f"the same room was given twice: {starts}"
+
+
+class Queued(SystemSituation):
+    """Jobs wait, one of those that run is interrupted, and the next leader goes on with the line."""
+
+    async def comes(self) -> None:
+        await self.leave_a_core_each()
+        self.submit("c")
+        await self.until(lambda: self.settled("Running"))
+        before = len(self.starts())
+        for name in ("d", "e", "f"):
+            self.submit(name)
+            await self.turn(2.0)
+        self.disrupt(self.pods("b")[0], BY_SCHEDULER)
+        await self.until(lambda: self.phase("b") == "Interrupted")
+        leader = next(one for one in self.replicas if _leads(one))
+        self.replicas.remove(leader)
+        await leader.kill()
+        self.stand_by()
+        line = ("b", "d", "e", "f")
+        await self.until(lambda: self.done(*line), limit=5 * LATE, step=1)
+        started = self.starts()[before:]
+        assert started == [*line], f"not in the order of the line: {started}"
+
+
+class Overload(SystemSituation):
+    """The load is above the upper level. Of jobs that are alike, as many are evicted as bring it to the lower one."""
+
+    async def comes(self) -> None:
+        self.used = 0.5
+        for number in range(3):
+            self.put_ordinary(f"web-{number}", "2", STAY)
+        for number in range(4):
+            self.submit(f"c{number}")
+        await self.until(lambda: self.settled("Running"))
+        await self.pass_time(LATE)
+        self.used = (
+            0.87  # 12 cores and what nodes use themselves: 89.5 %. To 70 % it takes 2.3 cores, three of these jobs.
+        )
+        await self.until(lambda: self.api.count("POST", "/eviction"), limit=5 * LATE)
+        await self.pass_time(2 * LATE)
+        evicted = {one.path.split("/")[-2] for one in self.api.requests if one.path.endswith("/eviction")}
+        assert len(evicted) == 3, f"evicted, where three are enough: {sorted(evicted)}"
+
+
+class Meshed(WorldSituation):
+    """A webhook of a mesh adds a container to all pods. It runs on where a program has ended."""
+
+    async def comes(self) -> None:
+        self.injected = {"containers": [SIDECAR]}
+        self.submit("c", array={"tasks": 2})
+        self.submit("d", parallelism=2)
+        await self.until(lambda: self.done("c", "d"), limit=2 * LATE, step=1)
+
+
+class DeletedNamespace(WorldSituation):
+    """Its namespace is deleted while jobs run and wait."""
+
+    def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
+        super().__init__(api, clock, seed)
+        self.deletes_namespace = True
+
+    async def comes(self) -> None:
+        self.submit("c", parallelism=2)
+        await self.computes("c")
+        self.submit("d", cpu="100")
+        await self.pass_time(10)
