@@ -54,17 +54,21 @@ AIMED: Mapping[str, Set[str]] = {
     "delete_job": set(),
     "replace": set(),
     "suspend": set(),
-    "move": {"Starting", "Running", "Completed"},
-    "finish": {"", "Waiting", "Starting", "Interrupted", "Suspended", "Completed"},
+    "move": {"Starting", "Running", *OVER},
+    "finish": {"", "Waiting", "Starting", "Interrupted", "Suspended", *OVER},
     "hold": set(),
     "reboot": NO_POD,
     "drain": NO_POD,
     "lose_node": NO_POD,
     "power_off": NO_POD,
+    "crash": NO_POD,
+    "delete_one": set(),
+    "rewrite_status": {""},
+    "forge_event": set(),
 }
 """What happens to some jobs, and not to all there are, and in which phases it can happen to none.
 
-All pods of a Completed job have ended, but for one on a node that was lost for longer than a history lasts. The CRD
+All pods of a job that is over have ended, but for one on a node that was lost for longer than a history lasts. The CRD
 lets no job change its queue once it has a Job. Only jobs that are Running are told to finish.
 
 In all other phases a job may have pods and a Job. New and Waiting: it has started, and its status does not say so yet,

@@ -94,10 +94,10 @@ class World(System):
             self._wait_for_image(pod, node)
 
     def _start_sidecars(self, pod: Object) -> None:
-        names_of_others = [one["name"] for one in pod["spec"]["containers"][1:]]
+        others = [one["name"] for one in pod["spec"]["containers"][1:]]
         now = self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if names_of_others and now is not None and now["status"].get("phase") == "Running":
-            begun = [running(started=self.stamp(), name=name) for name in names_of_others]
+        if others and now is not None and now["status"].get("phase") == "Running":
+            begun = [running(started=self.stamp(), name=name) for name in others]
             self._status(now, containerStatuses=[*now["status"]["containerStatuses"], *begun])
 
     def _wait_for_image(self, pod: Object, node: str) -> None:
@@ -129,7 +129,7 @@ class World(System):
             return
         stop = self.trouble.stops.setdefault(pod["metadata"]["uid"], self._stop())
         if self.clock.monotonic() >= stop.at:
-            ended = main if _main_over(pod) else self._ended_now(main, stop.code)
+            ended = self._ended_now(main, stop.code)
             others = [self._ended_now(one, 0) for one in statuses[1:]]
             failed = ended["state"]["terminated"]["exitCode"] != 0
             self._status(pod, phase="Failed" if failed else "Succeeded", containerStatuses=[ended, *others])
