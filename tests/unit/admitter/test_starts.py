@@ -681,6 +681,24 @@ async def test_jobs_over_the_quota_of_their_namespace_are_tried_one_at_a_time() 
         await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=120)
 
 
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_trouble_of_the_api_server_holds_back_no_kind_of_job(*, taken_over: bool) -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1000")
+        first = c.admitter(start_backoff=5.0, start_backoff_max=300.0)
+        words = status_body(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+        c.api.fail(503, times=ALWAYS, methods={"POST"}, path="/lab/jobs", body=words)
+        for number in range(20):
+            c.submit(f"j{number}")
+        await c.until(lambda: posts(c) >= 60, limit=120)
+        if taken_over:
+            await first.kill()
+            c.admitter(start_backoff=5.0, start_backoff_max=300.0)
+            await c.pass_time(20)
+        c.api.heal()
+        await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=45)
+
+
 async def test_a_successor_does_not_ask_again_for_every_job() -> None:
     async with empty_harness() as c:
         c.node(cpu="1000")

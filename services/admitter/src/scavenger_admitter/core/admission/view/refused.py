@@ -3,6 +3,8 @@
 All jobs of such a kind ask the API server the same question, and each question costs several writes. So after
 `TOLERATED` refusals in a row they wait for one that is tried, after a delay that doubles with each refusal. When a try
 comes off, two are tried, and with each that comes off one more; after `OPEN` the kind is no longer known here.
+
+Trouble of the API server is no refusal: it says nothing about the kind, and each job waits for its own next try.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from scavenger_admitter.core.lifecycle import (
     lifecycle,
     managed,
     start_failures,
+    starting,
     waiting,
 )
 from scavenger_admitter.core.lifecycle.accounting import second
@@ -299,9 +300,7 @@ class _Plan:
         same = self.before == (self.tasks.over, self.tasks.interrupted)
         told = phase.queued and draft.phase is phase and same  # why it waits stands there already
         if problem is not None:
-            draft.start_failed, draft.retry_late = True, problem.lasting
-            draft.pulls_on = problem.pulls_on
-            draft.note("StartFailed", problem.message, warning=True)
+            starting.note_failure(draft, problem)
         if problem is not None and phase.queued:
             draft.enter(phase, problem.reason, f"{self.summary}; the start failed: {problem.message}")
         elif not told:
