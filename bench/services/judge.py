@@ -28,6 +28,9 @@ silent for half of one."""
 OVERTAKEN: Final = timedelta(seconds=60)
 """A job may start so long after another one of its kind that came later: it had to be seen in line, and a start that an
 API server did not answer is tried again."""
+UNANSWERED_SECONDS: Final = 120.0
+"""After the watch of pods broke, the API server may have been away: a start that it did not answer has its own delay,
+and is not compared with others."""
 LATER: Final = timedelta(seconds=10)
 LEAST_SECONDS: Final = 180.0
 """Of a life, to tell whether something grows in it: in less, one MiB more is growth by 20 MiB an hour."""
@@ -110,15 +113,17 @@ class Judge:
         self._completed: dict[str, Story] = {}
         self._doubts: set[str] = set()
         self._followed = 0
+        self._broke = -math.inf
         self._gaps: list[tuple[int, float]] = []
         self._starts: defaultdict[tuple[str, str, int], list[tuple[datetime, datetime, str]]] = defaultdict(list)
 
     # --- what is seen -------------------------------------------------------------------------------
 
-    def follow(self, version: int | None, *, broke: bool) -> None:
+    def follow(self, version: int | None, now: float, *, broke: bool) -> None:
         """Pods have been seen up to this version; None: all are listed anew. broke: their watch did since the last
         time, so that what was between may never be seen."""
         if broke:
+            self._broke = now
             self._gaps.append((self._followed, math.inf))
             self.seen["times the watch of pods broke"] += 1
         if version is not None:
@@ -161,7 +166,8 @@ class Judge:
         story.say(now, f"has the Job {meta.name} {meta.uid} of the run {place}")
         began, job = parse_time(meta.creation_timestamp), story.job
         in_line = not story.places and job is not None and not job.status.interrupted_count and job.spec.array is None
-        if in_line and job is not None and place is not None and began is not None:
+        answered = now - self._broke > UNANSWERED_SECONDS
+        if in_line and answered and job is not None and place is not None and began is not None:
             shape = (job.metadata.namespace or "", str(job.spec.requests), job.spec.parallelism)
             self._starts[shape].append((place, began, job.key))
         story.places[meta.uid] = place
@@ -233,9 +239,8 @@ class Judge:
             ended_well = {run for run, pods in lives.items() if sum(p.succeeded for p in pods) >= spec.parallelism}
             proven, times = bool(ended_well), len(lives)
             counted = sum(story.places.get(run) in story.recorded for run in lives.keys() - ended_well)
-            if count < counted:
-                self._say(story, key, f"was interrupted {counted} times, and counted {count}")
         else:
+            counted = 0
             proven = sum(any(pod.succeeded for pod in pods) for pods in lives.values()) == spec.array.tasks
             times = sum(map(len, lives.values())) - spec.array.tasks + 1
         if self._missed(story.ran if story.ran is not None else story.began, done):
@@ -246,6 +251,8 @@ class Judge:
             self.seen["completed, by their pods"] += 1
         if not self._missed(story.began, done):
             self.seen["counts compared with pods"] += 1
+            if count < counted:
+                self._say(story, key, f"was interrupted {counted} times, and counted {count}")
             if count > times - 1:
                 self._say(story, key, f"counted {count} interruptions of {times} runs")
 

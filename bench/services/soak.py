@@ -188,7 +188,7 @@ class Onlooker:
             while not self._over.is_set():
                 await asyncio.sleep(1)
                 before, broke = broke, counted(WATCH_ERRORS, informer=pods.name)
-                self.judge.follow(int(pods.version) if pods.version else None, broke=broke > before)
+                self.judge.follow(int(pods.version) if pods.version else None, self.now, broke=broke > before)
                 for job in self.judge.doubts(self.now):
                     with suppress(*TROUBLE):  # it is asked again
                         self.judge.confirm(job, await asyncio.to_thread(self._list, job), self.now)

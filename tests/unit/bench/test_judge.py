@@ -15,7 +15,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_kube.kinds import Job, Pod
 from scavenger_testing import job_dict, pod_dict, running, scavengerjob_dict, terminated
 
-from bench.services.judge import BROKEN_SECONDS, Judge, overtaken, slope
+from bench.services.judge import BROKEN_SECONDS, UNANSWERED_SECONDS, Judge, overtaken, slope
 from bench.services.soak import MB_AN_HOUR, Use
 from bench.services.soak import _used as judge_use
 
@@ -82,7 +82,7 @@ class Scene:
 
     def settles(self, *, broke: bool = False) -> None:
         """All that was written has been seen, or, where the watch of pods broke, may be listed."""
-        self.judge.follow(self._version, broke=broke)
+        self.judge.follow(self._version, self.now, broke=broke)
         self.judge.settle()
 
 
@@ -148,6 +148,16 @@ def test_what_nobody_could_see_is_no_proof() -> None:
     assert scene.judge.seen["completed out of sight"] == 1
 
 
+def test_an_end_that_nobody_could_see_is_no_interruption() -> None:
+    scene = gang()
+    scene.runs("r1", "Running")
+    scene.says("Running")
+    scene.says("Completed")
+    scene.settles(broke=True)
+
+    assert not scene.wrong
+
+
 def test_a_job_is_judged_once_its_pods_have_been_seen() -> None:
     scene = gang()
     scene.says("Completed")
@@ -161,7 +171,7 @@ def test_a_job_is_judged_once_its_pods_have_been_seen() -> None:
 
 def test_what_was_seen_after_a_break_is_proof_again() -> None:
     scene = gang()
-    scene.judge.follow(0, broke=True)
+    scene.judge.follow(0, scene.now, broke=True)
     scene.runs("r1", "Failed")
     scene.says("Completed")
     scene.settles()
@@ -274,6 +284,17 @@ def test_who_came_first_starts_first() -> None:
     assert not list(overtaken(starts(("a", 0, 100), ("b", 20, 50), ("c", 40, 100))))
     assert [job for job, _ in overtaken(starts(("a", 0, 111), ("b", 20, 50), ("c", 40, 200)))] == ["a"]
     assert not list(overtaken(starts(("a", 0, 111), ("b", 9, 50)))), "they came at about the same time"
+
+
+@pytest.mark.parametrize(("after", "compared"), [(UNANSWERED_SECONDS - 1, 0), (UNANSWERED_SECONDS + 1, 1)])
+def test_a_start_that_may_have_had_no_answer_is_not_compared_with_others(after: float, compared: int) -> None:
+    scene = gang()
+    scene.judge.follow(0, scene.now, broke=True)
+    scene.now += after
+    scene.starts("r1")
+    scene.judge.judge_order()
+
+    assert scene.judge.seen["starts compared with their line"] == compared
 
 
 def life(since: float, amount: float, an_hour: float, minutes: float = 9.0) -> list[tuple[float, float]]:
