@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest import mock
 
-from scavenger_admitter.core.lifecycle import leftover_pods
+from scavenger_admitter.core.lifecycle import leftover_pods, starting
 from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
@@ -141,6 +141,15 @@ def checked_as_well(stop: Callable[..., None]) -> Callable[..., None]:
         stop(plan)
         if plan.problem is not None:
             plan.draft.wakeups.append(0.0)
+
+    return wrong
+
+
+def blamed(note_failure: Callable[..., None]) -> Callable[..., None]:
+    """Take what fails in trouble of the API server for a fault of the job."""
+
+    def wrong(draft: Any, problem: Any) -> None:
+        note_failure(draft, replace(problem, blameless=False))
 
     return wrong
 
@@ -302,6 +311,12 @@ BUGS: Final = (
         situations.OneHotSample,
         "evicted for one sample",
         {f"{REGULATOR}.core.scope._note_high": high_at_once(scope._note_high)},
+    ),
+    Bug(
+        "trouble of the API server is a refusal",
+        situations.Outage,
+        "TimeoutError: not within 5 s",
+        {f"{LIFECYCLE}.starting.note_failure": blamed(starting.note_failure)},
     ),
     Bug(
         "the same room is given twice",

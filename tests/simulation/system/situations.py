@@ -18,7 +18,7 @@ from scavenger_testing import FakeApi
 from scavenger_testing.clock import eventually
 from scavenger_testing.virtual_loop import LoopClock
 
-from tests.simulation.system.history import History, Stop, _deleting, _leads
+from tests.simulation.system.history import ALWAYS, History, Stop, _deleting, _leads
 from tests.simulation.system.system import (
     BY_SCHEDULER,
     CORES,
@@ -247,6 +247,19 @@ class RefusedOnce(Situation):
         self.api.fail(500, methods={"POST"}, path="/jobs")
         self.submit("c")
         await self.until(lambda: self.phase("c") == "Running", limit=40)
+
+
+class Outage(Situation):
+    """The API server creates no Job for a while. Who comes after that does not wait for those that had no answer."""
+
+    async def comes(self) -> None:
+        self.api.fail(503, times=ALWAYS, methods={"POST"}, path="/jobs")
+        for number in range(4):
+            self.submit(f"c{number}")
+        await self.pass_time(40, step=1)
+        self.api.heal()
+        self.submit("d")
+        await self.until(lambda: self.phase("d") == "Running", limit=5)
 
 
 class SamePlace(Situation):
