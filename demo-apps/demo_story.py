@@ -32,7 +32,7 @@ from rich.table import Table
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.reasons import InterruptionReason, WaitReason
 
-WORK: Final = 110
+WORK: Final = 150
 """Seconds that most jobs compute, all their runs together: when the rush comes, few come to their end by themselves."""
 LATE: Final = 55
 """The same of those that do not fit at first."""
