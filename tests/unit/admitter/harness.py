@@ -79,9 +79,9 @@ class Harness:
 
     pods_of: whether the Job controller makes the pods of a Job that the admitter has not itself. kubelet: whether pods
     are bound and run. stopping: exit code of pods that are deleted while they run. last_words: their termination
-    message, `{now}` in it is the time. lost: names of Jobs whose creation is on its way, for ever or until `arrive`.
-    injected: what admission adds to the lists of a pod's spec. admission: what it does besides with what the admitter
-    creates; it may raise.
+    message, `{now}` in it is the time. lost: names of Jobs whose creation, and `name/status` of ScavengerJobs whose
+    status is on its way, for ever or until `arrive`. injected: what admission adds to the lists of a pod's spec.
+    admission: what it does besides with what the admitter creates; it may raise.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
@@ -112,7 +112,7 @@ class Harness:
         self.api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=NS, created=self.stamp(), **spec))
 
     async def arrive(self, *names: str) -> None:
-        """The creation of these Jobs, which was lost until now, reaches the API server."""
+        """What was lost of these until now reaches the API server."""
         async with self.arrivals:
             self.lost.difference_update(names)
             self.arrivals.notify_all()
@@ -351,12 +351,10 @@ class _Client(ApiClient):
         await super().close()
 
     async def request(self, *words: Any, **options: Any) -> bytes:
-        if (
-            words[0] == "POST"
-            and words[1].endswith("/jobs")
-            and options["body"]["metadata"]["name"] in self._harness.lost
-        ):
+        if words[0] == "POST" and words[1].endswith("/jobs"):
             await self._lost(options["body"]["metadata"]["name"])
+        if words[0] == "PATCH" and words[1].endswith("/status"):
+            await self._lost(words[1].rpartition("/scavengerjobs/")[2])
         if words[0] == "POST":
             options["body"] = self._admitted(options["body"])
         self._harness.under_way += 1
@@ -373,6 +371,8 @@ class _Client(ApiClient):
         return self._harness.injected_into(body) if body["kind"] == "Pod" else body
 
     async def _lost(self, name: str) -> None:
+        if name not in self._harness.lost:
+            return
         async with self._harness.arrivals:
             await self._harness.arrivals.wait_for(lambda: self._closed or name not in self._harness.lost)
         if self._closed:

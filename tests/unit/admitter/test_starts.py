@@ -282,6 +282,24 @@ async def test_jobs_behind_creates_that_hung_start_when_the_api_server_answers_a
         assert "last" in c.starts()[-2:], "two are created at once"
 
 
+async def test_a_job_whose_status_is_on_its_way_when_its_grant_is_taken_back_stays_in_line() -> None:
+    """Its reconcile has seen the grant, and takes the job out of the line when the status is written."""
+    async with empty_harness() as c:
+        c.node()  # 70 cores
+        c.admitter(concurrent_starts=2)
+        names = [f"h{number:02}" for number in range(30)]
+        c.lost = {*names, "h20/status"}
+        for name in names:
+            c.submit(name)
+        await c.until(lambda: len(room(c)) == 30, step=0.1)
+        await c.until(lambda: len(room(c)) == 2, step=0.1)
+        assert c.phases()["h20"] == "", "that it waits is being written"
+        await c.arrive("h20/status")
+        await c.until(lambda: c.phases()["h20"] == "Waiting")
+        await c.arrive(*names)
+        await c.until(lambda: set(names) <= set(c.starts()), limit=5)
+
+
 def test_creates_that_hang_take_no_slots_from_other_namespaces() -> None:
     clock = VirtualClock()
     slots, called = a_line(clock, each=2, most=3)

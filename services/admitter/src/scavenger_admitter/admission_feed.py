@@ -347,13 +347,15 @@ class AdmissionFeed:
 
     def revoke_hanging(self) -> None:
         """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile. The jobs
-        are in line again at once, as nothing else need ever happen to them, and have their turn in their order."""
+        are in line again at once, and have their turn in their order. A reconcile that is under way has seen the grant
+        and takes its job out of the line when it ends, so that each is looked at once more."""
         taken = self._limiter.queued_behind_hanging()
         for key in taken:
             start = self._records[key].attempt.start
             self.revoke(key)
             if start is not None:
                 self._state.apply_candidate(start.candidate)
+            self._wakeups.reconcile(key)
         if taken:
             namespaces = sorted({key.partition("/")[0] for key in taken})
             log.warning("grants taken back, as creates of Jobs hang", jobs=len(taken), namespaces=namespaces)
