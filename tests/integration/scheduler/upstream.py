@@ -59,9 +59,10 @@ class Outcome:
 
     def forgive(self, name: str) -> None:
         """Have a failed test passed, and with it all of which nothing else has failed."""
-        self.passed.add(name)
         while name and not self._parts(name):
             self.failed.pop(name, None)
+            if "/" in name:  # else a package
+                self.passed.add(name)
             name = name.rpartition("/")[0]
 
     def _parts(self, name: str) -> list[str]:
