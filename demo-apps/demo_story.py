@@ -175,7 +175,6 @@ def displace(stage: Stage) -> None:
     spec = ordinary("web", stage.image, needs, [IDLE])
     if stage.scheduler:
         spec["schedulerName"] = stage.scheduler
-    before = stage.in_phase("Running")
     stage.apply(SHOP, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
     arrived = time.monotonic()
     say(f"a regular pod, [b]web[/b], arrives. It needs {needs:.0f}m CPU, which no node has free")
@@ -185,11 +184,9 @@ def displace(stage: Stage) -> None:
     for name in left:
         say(f"{name} Interrupted: {escape(stage.status(name).get('message', ''))}", "yellow")
     time.sleep(3)
-    without = stage.in_phase("Running")
     stage.shell("kubectl", "-n", SHOP, "delete", "pod", "web", "--wait=false")
-    until("as many run as before", lambda: len(stage.in_phase("Running")) >= len(before))
-    back = sorted(set(stage.in_phase("Running")) - set(without))
-    say(f"web is gone; {names(back)} runs again, from its last checkpoint", "green")
+    until("those that left run again", lambda: set(left) <= set(stage.in_phase("Running", "Completed")))
+    say(f"web is gone. What left runs again from the last checkpoint: {names(left)}", "green")
 
 
 def measure(stage: Stage, services: Services) -> None:

@@ -30,7 +30,7 @@ STEPS = (
     "of them run, in ",
     "left for it, with the least unsaved work",
     "web is Running",
-    "runs again, from its last checkpoint",
+    "runs again from the last checkpoint",
     "jobs start up to the second mark",
     "jobs leave until the load is at the first mark",
     "left, with the least unsaved work, and came back",
