@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest import mock
 
-from scavenger_admitter.core.lifecycle import leftover_pods, starting
+from scavenger_admitter.core.lifecycle import leftover_pods, start_failures
 from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import deleting
+from scavenger_api.reasons import WaitReason
 from scavenger_domain.gang import line_order
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
@@ -145,11 +146,11 @@ def checked_as_well(stop: Callable[..., None]) -> Callable[..., None]:
     return wrong
 
 
-def blamed(note_failure: Callable[..., None]) -> Callable[..., None]:
-    """Take what fails in trouble of the API server for a fault of the job."""
+def blamed(refusal_problem: Callable[..., Any]) -> Callable[..., Any]:
+    """Take trouble of the API server for a refusal."""
 
-    def wrong(draft: Any, problem: Any) -> None:
-        note_failure(draft, replace(problem, blameless=False))
+    def wrong(*words: Any) -> Any:
+        return replace(refusal_problem(*words), reason=WaitReason.CREATION_REFUSED)
 
     return wrong
 
@@ -316,7 +317,7 @@ BUGS: Final = (
         "trouble of the API server is a refusal",
         situations.Outage,
         "TimeoutError: not within 5 s",
-        {f"{LIFECYCLE}.starting.note_failure": blamed(starting.note_failure)},
+        {f"{LIFECYCLE}.start_failures.refusal_problem": blamed(start_failures.refusal_problem)},
     ),
     Bug(
         "the same room is given twice",

@@ -46,6 +46,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
         _RETRIED,
     ),
     WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),
+    WaitReason.CREATION_FAILED: (_RETRIED,),
     WaitReason.CREATION_UNANSWERED: (
         "wait: it starts in its turn when Jobs of its namespace can be created again",
         "ask an administrator which admission webhook does not answer: kubectl get validatingwebhookconfigurations",

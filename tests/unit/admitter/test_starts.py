@@ -709,6 +709,7 @@ async def test_trouble_of_the_api_server_holds_back_no_kind_of_job(*, taken_over
         for number in range(20):
             c.submit(f"j{number}")
         await c.until(lambda: posts(c) >= 60, limit=120)
+        assert {reason(c, f"j{number}") for number in range(20)} == {"CreationFailed"}
         if taken_over:
             await first.kill()
             c.admitter(start_backoff=5.0, start_backoff_max=300.0)

@@ -73,6 +73,10 @@ class WaitReason(Reason):
     )
     QUOTA_EXCEEDED = "QuotaExceeded", "Its last start failed: a ResourceQuota of its namespace is used up."
     CREATION_REFUSED = "CreationRefused", "Its last start failed: the API server refused its Job or its pods."
+    CREATION_FAILED = (
+        "CreationFailed",
+        "Its last start failed: the API server did not create its Job, for trouble of its own.",
+    )
     NAME_TAKEN = "NameTaken", "Its last start failed: a Service that is not its own has the name it needs."
     CREATION_UNANSWERED = (
         "CreationUnanswered",

@@ -32,7 +32,7 @@ from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
-from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled, recalled_as_blameless
+from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task
 from scavenger_admitter.informers import Informers
@@ -232,7 +232,7 @@ class AdmissionFeed:
         if found is not None:
             attempt.failures, delay = found[0], (found[1] - self._clock.now()).total_seconds()
             attempt.back_off(self._clock, min(settings.start_backoff_max, max(0.0, delay)))
-            self._bar(job, blameless=recalled_as_blameless(job.status))
+            self._bar(job)
 
     def _learn_shape(self, key: str, job: ScavengerJob) -> None:
         """The pods of a run show what the API server has added to what was written; one look a run is enough."""
@@ -264,11 +264,11 @@ class AdmissionFeed:
     def _start_failed(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         first, most = self._settings.start_backoff, self._settings.start_backoff_max
         self._records[key].attempt.failed(self._clock, first, most, late=outcome.retry_late)
-        self._bar(job, blameless=outcome.blameless)
+        self._bar(job)
         self._release(key)
         metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
 
-    def _bar(self, job: ScavengerJob, *, blameless: bool) -> None:
+    def _bar(self, job: ScavengerJob) -> None:
         """Nobody is interrupted for a job whose start failed by no fault of others, and others like it wait for one
         that is tried, unless the failure says nothing about them."""
         why, now = _why_not(job), micros(self._clock.now())
@@ -276,8 +276,7 @@ class AdmissionFeed:
             self._state.futile.failed(job.key, now)
         if (reason := WaitReason.of(why)) in OF_NAMESPACE:
             self._state.futile.failed(job.metadata.namespace, now)
-            if not blameless:
-                self._state.refused.refused(candidate(job, 0), reason, now)
+            self._state.refused.refused(candidate(job, 0), reason, now)
 
     def _release(self, key: str) -> None:
         """Nothing is held for a start of that job any more, beyond the pods that exist."""

@@ -37,7 +37,6 @@ class Draft:
     explained: bool = False
     """The status says why it waits."""
     start_failed: bool = False
-    blameless: bool = False
     retry_late: bool = False
     pulls_on: str = ""
     """The node that was pulling the image when the start was taken back."""

@@ -232,7 +232,6 @@ def outcome_of(
         events=tuple(draft.events),
         candidate=draft.candidate,
         start_failed=draft.start_failed,
-        blameless=draft.blameless,
         retry_late=draft.retry_late,
         pulls_on=draft.pulls_on,
         unfit_node=draft.unfit_node,

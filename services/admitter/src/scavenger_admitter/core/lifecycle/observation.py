@@ -166,8 +166,6 @@ class Outcome:
     """In line for admission, and nothing of an earlier run stands in the way."""
     start_failed: bool = False
     """A start failed: the reconciler lets the delay before the next one grow."""
-    blameless: bool = False
-    """It failed for what says nothing about the job, nor about others like it."""
     retry_late: bool = False
     """That delay is the longest there is at once: nothing will have changed any sooner."""
     pulls_on: str = ""

@@ -367,13 +367,12 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
             # The API's own validation: the manifest never becomes valid, as the spec is immutable.
             return Problem(f"the Job is not valid: {message}", True, FailureReason.INVALID)
         if refused.server_trouble or status in _OWN_TROUBLE:
-            return Problem(f"{_NOT_CREATED}: {message}", False, WaitReason.CREATION_REFUSED, blameless=True)
+            said = f"the API server did not create the Job: {message}"
+            return Problem(said, False, WaitReason.CREATION_FAILED, blameless=True)
     return creation_problem(
         message, spec, "the pods cannot be created" if refused.of_pod else "the Job cannot be created"
     )
 
-
-_NOT_CREATED: Final = "the API server did not create the Job"
 
 _OWN_TROUBLE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
 """Answers about the API server or ourselves; Conflict: others change the quota of the namespace at the same moment."""
@@ -419,11 +418,6 @@ def recalled(status: ScavengerJobStatus, first: float, most: float) -> tuple[int
     return 1 + int(math.log2(delay / first)), queued + timedelta(seconds=delay)
 
 
-def recalled_as_blameless(status: ScavengerJobStatus) -> bool:
-    """Whether the status says that the last start failed for trouble of the API server."""
-    return _NOT_CREATED in (status.message or "")
-
-
 FAILED_BY_ITSELF: Final = frozenset(
     {
         WaitReason.UNSCHEDULABLE,
@@ -433,6 +427,7 @@ FAILED_BY_ITSELF: Final = frozenset(
         WaitReason.REFERENCE_MISSING,
         WaitReason.QUOTA_EXCEEDED,
         WaitReason.CREATION_REFUSED,
+        WaitReason.CREATION_FAILED,
         WaitReason.NAME_TAKEN,
         WaitReason.INSTALLATION_INCOMPLETE,
     }

@@ -89,11 +89,10 @@ def fail_start(draft: Draft, problem: Problem) -> None:
     elif refused is not None and refused.of_pod:  # there is a Job, which no start may find again
         draft.leave_run(problem.reason, keep_place=True)
     draft.enter(phase, problem.reason, f"the start failed: {problem.message}")
-    note_failure(draft, problem)
+    record_failure(draft, problem)
 
 
-def note_failure(draft: Draft, problem: Problem) -> None:
-    """Say that a start failed, and what the next one waits for."""
-    draft.start_failed, draft.blameless = True, problem.blameless
-    draft.retry_late, draft.pulls_on = problem.lasting, problem.pulls_on
+def record_failure(draft: Draft, problem: Problem) -> None:
+    """A start failed: say so in an Event, and how long the next one waits."""
+    draft.start_failed, draft.retry_late, draft.pulls_on = True, problem.lasting, problem.pulls_on
     draft.note("StartFailed", problem.message, warning=True)

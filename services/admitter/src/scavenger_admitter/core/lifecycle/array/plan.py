@@ -300,7 +300,7 @@ class _Plan:
         same = self.before == (self.tasks.over, self.tasks.interrupted)
         told = phase.queued and draft.phase is phase and same  # why it waits stands there already
         if problem is not None:
-            starting.note_failure(draft, problem)
+            starting.record_failure(draft, problem)
         if problem is not None and phase.queued:
             draft.enter(phase, problem.reason, f"{self.summary}; the start failed: {problem.message}")
         elif not told:
