@@ -315,6 +315,22 @@ def is_broken(gang: Iterable[Member], size: int) -> bool:
     return sum(one.ran for one in found) >= size and 0 < stay < size - sum(one.succeeded for one in found)
 
 
+def unexplained(life: Iterable[tuple[float, float, int]], each: float) -> Iterator[tuple[float, float]]:
+    """What a process holds besides what its caches have held at most: a heap does not shrink when they do.
+
+    Args:
+        life: samples of a process: time, MiB, and how many objects its caches have.
+        each: MiB an object takes.
+
+    Yields:
+        Time and MiB.
+    """
+    most = 0
+    for at, held, objects in life:
+        most = max(most, objects)
+        yield at, held - each * most
+
+
 def slope(lives: Iterable[Iterable[tuple[float, float]]]) -> float:
     """By how much something grows within lives, on average: least squares, each life with a start of its own.
 

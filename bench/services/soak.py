@@ -43,7 +43,7 @@ from scavenger_testing.processes import cpu_seconds, resident_kb
 from bench.figures import samples
 from bench.services.bench_chaos import COMPONENTS, NAMESPACES, SERVICES, SETTINGS, TROUBLE, Chaos
 from bench.services.harness import Object, followed, scavenger_job
-from bench.services.judge import LEAST_SECONDS, Judge, slope
+from bench.services.judge import LEAST_SECONDS, Judge, slope, unexplained
 
 SECONDS: Final = float(os.environ.get("SOAK_SECONDS", "1200"))
 AT_ONCE: Final = int(os.environ.get("SOAK_JOBS", "1000"))
@@ -63,8 +63,11 @@ LOOK_SECONDS: Final = 5.0
 WARM_SECONDS: Final = 120.0
 """Of the life of a process, in which its caches fill."""
 MB_AN_HOUR: Final = 60.0
-"""How much the memory of a service may grow within its lives: what so short a run tells from the noise of a heap. One
-that keeps 10 KiB of each of three pods a second grows by 105 MiB an hour."""
+"""How much the memory of a service may grow within its lives, besides its caches: what so short a run tells from the
+noise of a heap. One that keeps 10 KiB of each of three pods a second grows by 105 MiB an hour."""
+MB_OF_A_POD: Final = 11 / 1024
+"""In the heap of a service whose cache has it, with its share of its Job: 194 more pods were 2.2 MiB in the admitter,
+and 10 KiB each in the prioritizer."""
 LEFT: Final = ("scavengerjobs", "jobs", "pods", "services")
 """The budget of a namespace stays for a while: the next job that is protected there needs it again."""
 
@@ -228,7 +231,8 @@ class Use:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._began = time.monotonic()
-        self._memory: defaultdict[str, defaultdict[int, list[tuple[float, float]]]] = defaultdict(
+        # Whoever begins to lead fills what a standby does not have: that is a life of its own.
+        self._memory: defaultdict[str, defaultdict[tuple[int, bool], list[tuple[float, float, int]]]] = defaultdict(
             lambda: defaultdict(list)
         )
         self._cpu: defaultdict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
@@ -242,21 +246,25 @@ class Use:
                 if (identity := processes.running(name)) is None:
                     continue
                 pid, used = identity.pid, cpu_seconds(identity.pid)
-                self._memory[name][pid].append((now, resident_kb(pid) / MB))
                 before = used if now < LOOK_SECONDS else 0.0  # it did not begin with us
                 self._cpu[name][pid] = self._cpu[name].get(pid, (before, 0.0))[0], used
-                if name.startswith("service/"):
-                    self._requests[name][pid] = self._asked(name)
+                said = self._metrics(name) if name.startswith("service/") else ""
+                leads = any(value for _, value in samples(said, "scavenger_leader"))
+                caches = samples(said, "scavenger_informer_objects")
+                pods = sum(round(value) for labels, value in caches if labels["informer"] == "pods")
+                self._memory[name][pid, leads].append((now, resident_kb(pid) / MB, pods))
+                if said:
+                    asked = samples(said, "scavenger_api_requests_total")
+                    self._requests[name][pid] = Counter[str]()
+                    for labels, value in asked:
+                        self._requests[name][pid][labels["method"]] += round(value)
 
-    def _asked(self, name: str) -> Counter[str]:
-        """How many requests a service has sent, by method, in this life of it."""
+    def _metrics(self, name: str) -> str:
+        """What a service says of itself."""
         url = f"http://127.0.0.1:{self._cluster.state.service_ports[name]}/metrics"
         with urllib.request.urlopen(url, timeout=2) as response:
-            text = response.read().decode()
-        found = Counter[str]()
-        for labels, value in samples(text, "scavenger_api_requests_total"):
-            found[labels["method"]] += round(value)
-        return found
+            text: str = response.read().decode()
+            return text
 
     def requests(self) -> dict[str, Counter[str]]:
         """By service and method how many were sent; what a process sent in its last seconds is missing."""
@@ -269,20 +277,25 @@ class Use:
         return {name: found / seconds for name, found in sorted(used.items())}
 
     def memory(self) -> Iterator[tuple[str, str, float]]:
-        """By process its name, what it held, and by how many MiB an hour it grew within its lives, in the second half
-        of the run and once it was warm; NaN where no life of it was warm for `LEAST_SECONDS`."""
+        """By process its name, what it held, and by how many MiB an hour it grew within its lives, besides what its
+        caches have, in the second half of the run and once it was warm; NaN where no life of it was warm for
+        `LEAST_SECONDS`."""
         half = (time.monotonic() - self._began) / 2
         for name, lives in sorted(self._memory.items()):
-            held = [mb for seen in lives.values() for _, mb in seen]
+            held = [mb for seen in lives.values() for _, mb, _ in seen]
             first, last = next(iter(lives.values())), list(lives.values())[-1]
             warm = [
-                [(at / 3600, mb) for at, mb in seen if at >= half and at - seen[0][0] >= WARM_SECONDS]
+                [
+                    (at / 3600, mb)
+                    for at, mb in unexplained(seen, MB_OF_A_POD)
+                    if at >= half and at - seen[0][0] >= WARM_SECONDS
+                ]
                 for seen in lives.values()
             ]
             text = f"{first[0][1]:.0f} MiB at first, at most {max(held):.0f}, {last[-1][1]:.0f} at last"
             ranges = [(seen[0], seen[-1]) for seen in warm if len(seen) > 1]
             spans = ", ".join(f"{b[1]:.1f} to {e[1]:.1f} in {3600 * (e[0] - b[0]):.0f} s" for b, e in ranges)
-            yield name, f"{text}; {len(lives)} lives; warm in the second half: {spans or 'none'}", slope(warm)
+            yield name, f"{text}; {len(lives)} lives; besides pods, warm: {spans or 'none'}", slope(warm)
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_kube.kinds import Job, Pod
 from scavenger_testing import job_dict, pod_dict, running, scavengerjob_dict, terminated
 
-from bench.services.judge import BROKEN_SECONDS, UNANSWERED_SECONDS, Judge, overtaken, slope
+from bench.services.judge import BROKEN_SECONDS, UNANSWERED_SECONDS, Judge, overtaken, slope, unexplained
 from bench.services.soak import MB_AN_HOUR, Use
 from bench.services.soak import _used as judge_use
 
@@ -340,3 +340,8 @@ def test_a_run_that_is_too_short_says_nothing_of_memory(
 ) -> None:
     assert len(judge_use(Used(grew))) == wrong
     assert ("no verdict about memory" in capsys.readouterr().out) is not verdict
+
+
+def test_what_caches_hold_is_no_growth_and_what_they_held_is_not_given_back() -> None:
+    seen = [(0.0, 100.0, 1000), (1.0, 110.0, 2000), (2.0, 111.0, 500), (3.0, 115.0, 2400)]
+    assert list(unexplained(seen, 0.01)) == [(0.0, 90.0), (1.0, 90.0), (2.0, 91.0), (3.0, 91.0)]
