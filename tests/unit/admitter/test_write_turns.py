@@ -61,6 +61,15 @@ def test_how_urgent_an_outcome_is(
         assert urgency_of(seen, Outcome(status, changed=True, actions=tuple(actions))) is urgency
 
 
+@pytest.mark.parametrize("phase", ["Waiting", "Interrupted"])
+def test_a_job_that_is_in_line_again_once_that_is_written_does_not_wait_for_explanations(phase: str) -> None:
+    """Its start failed, or it has another place: its reconcile goes no further before that is written."""
+    seen = job(phase)
+    failed = Outcome(seen.status.model_copy(update={"message": "the start failed"}), changed=True, start_failed=True)
+    moved = Outcome(seen.status.model_copy(update={"queued_timestamp": VirtualClock().now()}), changed=True)
+    assert [urgency_of(seen, outcome) for outcome in (failed, moved)] == [START, START]
+
+
 @pytest.mark.parametrize(("before", "after"), [(None, "Waiting"), (None, "Starting"), ("Waiting", "Starting")])
 def test_what_could_be_left_out_only_explains(before: str | None, after: str) -> None:
     seen = ScavengerJob.model_validate(scavengerjob_dict("a", status={"phase": before} if before else {}))

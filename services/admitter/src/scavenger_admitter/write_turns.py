@@ -21,7 +21,7 @@ from scavenger_admitter.wakeups import Wakeups
 def urgency_of(job: ScavengerJob, outcome: Outcome) -> Urgency:
     """How urgent it is to write this outcome of a job: as urgent as the most urgent part of it."""
     gang = job.spec.parallelism > 1
-    return max((_of_status(job.status.phase, outcome), *_of_actions(outcome.actions, gang)))
+    return max((_of_status(job, outcome), *_of_actions(outcome.actions, gang)))
 
 
 def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
@@ -33,14 +33,16 @@ def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
     return stays and not outcome.start_failed
 
 
-def _of_status(before: Phase | None, outcome: Outcome) -> Urgency:
-    """Of the status alone. One that could be left out, as it follows from the Job at every look, explains."""
+def _of_status(job: ScavengerJob, outcome: Outcome) -> Urgency:
+    """Of the status alone. One that could be left out, as it follows from the Job at every look, explains. One of the
+    same phase that cannot puts its job back in line."""
     phase = outcome.status.phase
     if outcome.counted:
         return Urgency.COUNT
-    if phase is before or phase is None or outcome.quiet_until is not None:
+    if phase is None or can_wait(job, outcome):
         return Urgency.EXPLAIN
-    return Urgency.START if phase in (Phase.WAITING, Phase.STARTING, Phase.RUNNING) else Urgency.COUNT
+    begins = phase in (Phase.WAITING, Phase.STARTING, Phase.RUNNING)
+    return Urgency.START if begins or phase is job.status.phase else Urgency.COUNT
 
 
 def _of_actions(actions: Iterable[Any], gang: bool) -> Iterable[Urgency]:
