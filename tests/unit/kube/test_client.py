@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import orjson
@@ -25,6 +26,7 @@ from scavenger_kube.errors import (
 )
 from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS
 from scavenger_testing import FakeApi, configmap_dict, eventually, job_dict, pod_dict
+from scavenger_testing.cycles import freed_at_once
 
 
 def test_paths() -> None:
@@ -63,6 +65,16 @@ async def test_statuses_become_errors(
         await client.get(PODS, "default", "a")
     assert type(caught.value) is expected
     assert (caught.value.status, caught.value.reason) == (status, reason)
+
+
+@pytest.mark.parametrize("trouble", ["refuses", "drops"])
+async def test_an_error_is_gone_with_whoever_handles_it(api: FakeApi, client: ApiClient, trouble: str) -> None:
+    if trouble == "refuses":
+        api.fail(404, methods={"GET"})
+    else:
+        api.drop(methods={"GET"})
+    with freed_at_once(ApiError), contextlib.suppress(ApiError):
+        await client.get(PODS, "default", "a")
 
 
 async def test_an_answer_that_is_no_status_is_an_error_all_the_same(api: FakeApi, client: ApiClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from scavenger_runtime.background import BackgroundTasks
 from scavenger_testing import settle
+from scavenger_testing.cycles import freed_at_once
 
 from tests.unit.effort import examples
 
@@ -181,6 +183,23 @@ async def test_close_cancels_what_does_not_end() -> None:
     await settle()
     await tasks.close(timeout=0.01)
     assert not tasks.in_progress
+
+
+class FailureError(Exception):
+    """Nothing else raises it."""
+
+
+async def test_a_failure_is_freed_with_whoever_handles_it() -> None:
+    async def work() -> None:
+        raise FailureError
+
+    tasks: BackgroundTasks[str] = BackgroundTasks()
+    with freed_at_once(FailureError):
+        tasks.submit("a", work)
+        await settle()
+        with contextlib.suppress(FailureError):
+            tasks.result("a")
+    await tasks.close()
 
 
 async def test_discard_drops_request_and_result() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import pytest
 from scavenger_runtime.clock import within
 from scavenger_testing import VirtualClock, settle
+from scavenger_testing.cycles import freed_at_once
 
 
 async def test_work_that_fails_when_it_is_cancelled_is_not_lost_with_whoever_waits(
@@ -26,3 +28,15 @@ async def test_work_that_fails_when_it_is_cancelled_is_not_lost_with_whoever_wai
         await task
     await settle()
     assert lost() == []
+
+
+class FailureError(Exception):
+    """Nothing else raises it."""
+
+
+async def test_what_work_fails_with_is_freed_with_whoever_handles_it() -> None:
+    async def work() -> None:
+        raise FailureError
+
+    with freed_at_once(FailureError), contextlib.suppress(FailureError):
+        await within(VirtualClock(), 10, work())

@@ -141,7 +141,10 @@ class Transport:
                         return
                     error = await _error_of(response)
                 if last or not isinstance(error, Unauthorized) or not await self._renew(used):
-                    raise error
+                    try:
+                        raise error
+                    finally:
+                        del error  # it knows this frame, which would keep it until all objects are looked through
 
     async def _renew(self, used: Endpoint) -> bool:
         """Load the credentials anew; False where that was done a moment ago already, or fails.

@@ -64,9 +64,8 @@ class BackgroundTasks(Generic[K]):
 
         Re-raises what the work raised, once as well.
         """
-        failure = self._failures.pop(key, None)
-        if failure is not None:
-            raise failure
+        if key in self._failures:
+            raise self._failures.pop(key)
         return self._results.pop(key, None)
 
     def discard(self, key: K) -> None:

@@ -82,3 +82,4 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
     finally:
         timer.cancel()
         task.cancel()
+        del task  # what it failed with knows this frame, which would keep both until all objects are looked through

@@ -437,11 +437,12 @@ async def _all(work: Iterable[Awaitable[Any]]) -> None:
     """Wait for all of it, and raise the first failure after; what a newer version explains comes last."""
     results = await asyncio.gather(*work, return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
-    for failure in failures:
-        if not isinstance(failure, NotFound | Conflict):
-            raise failure
-    if failures:
-        raise failures[0]
+    failures.sort(key=lambda failure: isinstance(failure, NotFound | Conflict))
+    try:
+        if failures:
+            raise failures[0]
+    finally:
+        del results, failures  # they know this frame, which would keep them until all objects are looked through
 
 
 def _end_of_job(action: EndJob) -> dict[str, Any]:
