@@ -30,7 +30,7 @@ STEPS = (
     "of them run, in ",
     "left for it, with the least unsaved work",
     "web is Running",
-    "runs again from the last checkpoint",
+    "run again from their last checkpoint",
     "jobs start up to the second mark",
     "jobs leave until the load is at the first mark",
     "left, with the least unsaved work, and came back",
