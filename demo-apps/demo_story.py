@@ -186,7 +186,7 @@ def displace(stage: Stage) -> None:
     time.sleep(3)
     without = stage.in_phase("Running")
     stage.shell("kubectl", "-n", SHOP, "delete", "pod", "web", "--wait=false")
-    # Others than those that left, where these were interrupted earlier.
+    # Jobs that were interrupted earlier, as for the gang, run before those that left for the pod.
     until("an interrupted job runs again", lambda: resumed(stage, without))
     time.sleep(2)
     say(
@@ -231,10 +231,9 @@ def caused(stage: Stage, cause: InterruptionReason) -> list[str]:
 
 
 def resumed(stage: Stage, without: Sequence[str]) -> list[str]:
-    """The interrupted jobs that run now, besides some."""
-    jobs = stage.jobs().items()
-    again = (name for name, status in jobs if status.get("phase") == "Running" and status.get("interruptedCount"))
-    return sorted(set(again) - set(without))
+    """The jobs that run now, were interrupted before, and are not among `without`."""
+    interrupted = {name: status for name, status in stage.jobs().items() if status.get("interruptedCount")}
+    return sorted(name for name, status in interrupted.items() if status["phase"] == "Running" and name not in without)
 
 
 def interrupt(stage: Stage) -> None:

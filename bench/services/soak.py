@@ -225,6 +225,14 @@ def counted(counter: prometheus_client.Counter, **labels: str) -> float:
     return sum(one.value for one in found if labels.items() <= one.labels.items())
 
 
+def by_label(exposition: str, name: str, label: str) -> Counter[str]:
+    """What a service says of itself under this name, summed up by a label of it."""
+    found = Counter[str]()
+    for labels, value in samples(exposition, name):
+        found[labels[label]] += round(value)
+    return found
+
+
 class Use:
     """What the processes of the cluster use, over the run; by process, and by life of it."""
 
@@ -250,21 +258,16 @@ class Use:
                 self._cpu[name][pid] = self._cpu[name].get(pid, (before, 0.0))[0], used
                 said = self._metrics(name) if name.startswith("service/") else ""
                 leads = any(value for _, value in samples(said, "scavenger_leader"))
-                caches = samples(said, "scavenger_informer_objects")
-                pods = sum(round(value) for labels, value in caches if labels["informer"] == "pods")
+                pods = by_label(said, "scavenger_informer_objects", "informer")["pods"]
                 self._memory[name][pid, leads].append((now, resident_kb(pid) / MB, pods))
                 if said:
-                    asked = samples(said, "scavenger_api_requests_total")
-                    self._requests[name][pid] = Counter[str]()
-                    for labels, value in asked:
-                        self._requests[name][pid][labels["method"]] += round(value)
+                    self._requests[name][pid] = by_label(said, "scavenger_api_requests_total", "method")
 
     def _metrics(self, name: str) -> str:
         """What a service says of itself."""
         url = f"http://127.0.0.1:{self._cluster.state.service_ports[name]}/metrics"
         with urllib.request.urlopen(url, timeout=2) as response:
-            text: str = response.read().decode()
-            return text
+            return str(response.read(), "utf-8")
 
     def requests(self) -> dict[str, Counter[str]]:
         """By service and method how many were sent; what a process sent in its last seconds is missing."""

@@ -185,19 +185,15 @@ async def test_close_cancels_what_does_not_end() -> None:
     assert not tasks.in_progress
 
 
-class FailureError(Exception):
-    """Nothing else raises it."""
-
-
 async def test_a_failure_is_freed_with_whoever_handles_it() -> None:
     async def work() -> None:
-        raise FailureError
+        raise LookupError
 
     tasks: BackgroundTasks[str] = BackgroundTasks()
-    with freed_at_once(FailureError):
+    with freed_at_once(LookupError):
         tasks.submit("a", work)
         await settle()
-        with contextlib.suppress(FailureError):
+        with contextlib.suppress(LookupError):
             tasks.result("a")
     await tasks.close()
 

@@ -30,13 +30,9 @@ async def test_work_that_fails_when_it_is_cancelled_is_not_lost_with_whoever_wai
     assert lost() == []
 
 
-class FailureError(Exception):
-    """Nothing else raises it."""
-
-
 async def test_what_work_fails_with_is_freed_with_whoever_handles_it() -> None:
     async def work() -> None:
-        raise FailureError
+        raise LookupError
 
-    with freed_at_once(FailureError), contextlib.suppress(FailureError):
+    with freed_at_once(LookupError), contextlib.suppress(LookupError):
         await within(VirtualClock(), 10, work())

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import gc
 import heapq
 import itertools
 import random
@@ -24,6 +23,7 @@ from typing import Any, Final, TypeVar
 from unittest import mock
 
 from scavenger_testing.clock import START, VirtualClock
+from scavenger_testing.cycles import garbage_kept
 
 T = TypeVar("T")
 
@@ -201,23 +201,11 @@ def run_virtually(seed: int, work: Callable[[LoopClock, random.Random], Coroutin
     """The result of `work`, which gets a clock and a source of chance. Two runs with one seed differ in nothing, where
     PYTHONHASHSEED is the same."""
     source = random.Random(seed)
-    with _seeded(source), _garbage_kept():
+    # When cycles are collected depends on all that this interpreter has done before, and finalizers run then.
+    with _seeded(source), garbage_kept():
         loop = VirtualLoop(random.Random(source.getrandbits(64)))
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(work(LoopClock(loop), source))
-
-
-@contextlib.contextmanager
-def _garbage_kept() -> Iterator[None]:
-    """Cycles are collected afterwards: when depends on all that this interpreter has done before, and finalizers run
-    then."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @contextlib.contextmanager

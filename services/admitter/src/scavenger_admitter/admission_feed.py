@@ -269,8 +269,8 @@ class AdmissionFeed:
         metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
 
     def _bar(self, job: ScavengerJob) -> None:
-        """Nobody is interrupted for a job whose start failed by no fault of others, and others like it wait for one
-        that is tried, unless the failure says nothing about them."""
+        """Nobody is interrupted for a job whose start failed by no fault of others. Where others of its namespace would
+        fail as well, those like it wait for one that is tried."""
         why, now = _why_not(job), micros(self._clock.now())
         if why in FAILED_BY_ITSELF:  # after an interruption from outside, others are asked again
             self._state.futile.failed(job.key, now)
@@ -346,8 +346,8 @@ class AdmissionFeed:
 
     def revoke_hanging(self) -> None:
         """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile. The jobs
-        are in line again at once, and have their turn in their order. A reconcile that is under way has seen the grant
-        and takes its job out of the line when it ends, so that each is looked at once more."""
+        wait for admission again at once, and have their turn in their order. A reconcile that is under way has seen the
+        grant, and withdraws the candidate when it ends: each job is reconciled once more."""
         taken = self._limiter.queued_behind_hanging()
         for key in taken:
             start = self._records[key].attempt.start

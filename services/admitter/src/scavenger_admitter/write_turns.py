@@ -35,7 +35,7 @@ def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
 
 def _of_status(job: ScavengerJob, outcome: Outcome) -> Urgency:
     """Of the status alone. One that could be left out, as it follows from the Job at every look, explains. One of the
-    same phase that cannot puts its job back in line."""
+    same phase that cannot be left out queues its job again."""
     phase = outcome.status.phase
     if outcome.counted:
         return Urgency.COUNT

@@ -437,10 +437,9 @@ async def _all(work: Iterable[Awaitable[Any]]) -> None:
     """Wait for all of it, and raise the first failure after; what a newer version explains comes last."""
     results = await asyncio.gather(*work, return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
-    failures.sort(key=lambda failure: isinstance(failure, NotFound | Conflict))
     try:
         if failures:
-            raise failures[0]
+            raise min(failures, key=lambda failure: isinstance(failure, NotFound | Conflict))
     finally:
         del results, failures  # they know this frame, which would keep them until all objects are looked through
 
