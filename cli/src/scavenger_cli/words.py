@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from scavenger_api.quantity import format_amount
-from scavenger_api.times import parse_time
+from scavenger_api.times import seen_time
 
 MINUTE: Final = 60
 HOUR: Final = 3600
@@ -45,8 +45,8 @@ def _two(total: int, large: int, large_unit: str, small: int, small_unit: str) -
 
 
 def age(stamp: str | datetime | None, now: datetime) -> str:
-    """How long ago a time was; empty for none."""
-    at = parse_time(stamp) if isinstance(stamp, str) else stamp
+    """How long ago a time was; empty for none, and for one that nobody saw."""
+    at = seen_time(stamp) if isinstance(stamp, str) else stamp
     return span((now - at).total_seconds()) if at is not None else ""
 
 

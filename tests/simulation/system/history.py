@@ -22,6 +22,7 @@ from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_api.indexes import indexes_of, parse_counts, parse_indexes
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import parse_time
 from scavenger_kube.resources import JOBS, NODES, PODS
@@ -48,6 +49,9 @@ BOOTS = 10.0
 GRACE = 30
 """Seconds that a pod has to end."""
 OVER: Final = ("Completed", "Failed")
+ENDED_TASKS: Final = ("completedIndexes", "failedIndexes")
+DEVICE: Final = "example.org/device"
+"""What every other job has one of in each pod. Nodes have more than anybody can use."""
 NO_POD: Set[str] = set(OVER)
 AIMED: Mapping[str, Set[str]] = {
     "evict": NO_POD,
@@ -63,6 +67,7 @@ AIMED: Mapping[str, Set[str]] = {
     "power_off": NO_POD,
     "crash": NO_POD,
     "delete_one": set(),
+    "edit_array": set(),
     "rewrite_status": {""},
     "forge_event": set(),
 }
@@ -112,8 +117,9 @@ class Trouble:
     Attributes:
         stops: pods that were told to stop.
         succeeded: pods that ended by themselves, with 0, before anybody told them to stop.
+        failed: pods that ended by themselves, with another code.
         ended: Jobs, by uid, whose runs somebody ended: a pod, the Job or the node was taken away.
-        suspended: Jobs, by uid, that were there when their ScavengerJob was suspended.
+        suspended: when a ScavengerJob was first suspended, by the uid of the Job that it had.
         crashed: ScavengerJobs, by uid, of which a program failed by itself.
         rewritten: ScavengerJobs, by uid, whose status somebody wrote.
         silent: when which node fell silent.
@@ -121,8 +127,9 @@ class Trouble:
 
     stops: dict[str, Stop] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
-    suspended: set[str] = field(default_factory=set)
+    suspended: dict[str, datetime] = field(default_factory=dict)
     crashed: set[str] = field(default_factory=set)
     rewritten: set[str] = field(default_factory=set)
     silent: list[tuple[str, datetime]] = field(default_factory=list)
@@ -154,7 +161,7 @@ class History(Harness):
         self.retry_period = 2.0 if seed % RENEW_OFTEN_EVERY == 0 else 5.0
         self.trouble = Trouble()
         self.replicas: list[Instance] = []
-        self.born = 0
+        self.born = self.submitted = 0
         self.clocks_stepped = self.machines_down = False
         self.loop = cast(VirtualLoop, asyncio.get_running_loop())
         self.paused: dict[str, float] = {}
@@ -172,7 +179,7 @@ class History(Harness):
 
     def set_up(self) -> None:
         """What there is before anything goes wrong."""
-        self.node()
+        self.node(allocatable={"cpu": "100", "memory": "400Gi", "pods": "110", DEVICE: "100"})
         self.stand_by()
         self.stand_by()
         for name in ("a", "b"):
@@ -376,7 +383,12 @@ class History(Harness):
 
     def submit(self, name: str, **spec: Any) -> None:
         uid = str(uuid.uuid4())
-        self.create(scavengerjob_dict(name, namespace=NS, created=self.stamp(), uid=uid, **spec))
+        job = scavengerjob_dict(name, namespace=NS, created=self.stamp(), uid=uid, **spec)
+        self.submitted += 1
+        if self.submitted % 2:
+            for amounts in job["spec"]["resources"].values():
+                amounts[DEVICE] = "1"
+        self.create(job)
 
     def create(self, job: Object) -> None:
         """A user creates this ScavengerJob."""
@@ -455,7 +467,7 @@ class History(Harness):
         self.aim(job)
         name = job["metadata"]["name"]
         if suspended and (batch := self.api.get(JOBS, NS, name)) is not None:
-            self.trouble.suspended.add(batch["metadata"]["uid"])
+            self.trouble.suspended.setdefault(batch["metadata"]["uid"], self.clock.now())
         self.api.edit(SCAVENGERJOBS, NS, name, lambda obj: obj["spec"].update(suspend=suspended))
 
     def move(self) -> None:
@@ -721,7 +733,7 @@ class History(Harness):
         where = f"{job['metadata']['name']}: {job['status']}: {sorted(runs)}"
         assert done, f"no run was left alone to its end: {where}"
         assert count <= len(runs) - 1, f"interrupted more often than it ran: {where}"
-        others = runs.keys() - done - self.trouble.suspended
+        others = runs.keys() - done - self.trouble.suspended.keys()
         assert count >= len(others & self._recorded(job)), f"an interruption is not counted: {where}"
         if self.alone:
             ended = (runs.keys() - done) & self.trouble.ended
@@ -741,27 +753,41 @@ class History(Harness):
         return {one for one, place in batches.items() if place in places}
 
     def check_books(self, job: Object) -> None:
-        """Useful and lost is what the pods of a job had, from their start until somebody told them to go."""
+        """Useful and lost is what the pods of a job had, from their start until somebody told them to go: of its CPU,
+        and of its devices. Each pod of an array is a run of its own."""
+        array, runs = "array" in job["spec"], list(self._pods_by_run(job).items())
+        if array:
+            runs = [(uid, [pod]) for uid, pods in runs for pod in pods]
         recorded, parallelism = self._recorded(job), job["spec"]["parallelism"]
         least = most = 0.0
-        for uid, pods in self._pods_by_run(job).items():
-            most += sum(_cores(pod) * (self._given(pod) + BOOKED_WITHIN) for pod in pods)
-            if uid in recorded and len(pods) == parallelism and all(_began(pod) for pod in pods):
+        for uid, pods in runs:
+            most += sum(self._given(pod) + BOOKED_WITHIN for pod in pods)
+            known = self._over_by_itself(pods[0]) if array else uid in recorded
+            if known and len(pods) == parallelism and all(_began(pod) for pod in pods):
                 together = min(map(self._left_alone_until, pods)) - max(_began(pod) or START for pod in pods)
-                least += sum(map(_cores, pods)) * max(0.0, together.total_seconds() - BOOKED_WITHIN)
-        booked = job["status"].get("usefulCPUSeconds", 0.0) + job["status"].get("lostCPUSeconds", 0.0)
-        assert least <= booked <= most, f"{booked} core-seconds are booked, not {least} to {most}: {job}"
+                least += parallelism * max(0.0, together.total_seconds() - BOOKED_WITHIN)
+        status, spec = job["status"], job["spec"]["resources"]["limits"]
+        cores = float(parse_quantity(spec["cpu"]))
+        booked = status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)
+        assert cores * least <= booked <= cores * most, f"{booked} core-seconds, not {least} to {most}: {job}"
+        if DEVICE in spec:
+            booked = sum(status.get(one, {}).get(DEVICE, 0.0) for one in ("usefulSeconds", "lostSeconds"))
+            assert least <= booked <= most, f"{booked} seconds of devices, not {least} to {most}: {job}"
+
+    def _over_by_itself(self, pod: Object) -> bool:
+        return pod["metadata"]["uid"] in self.trouble.succeeded | self.trouble.failed
 
     def _given(self, pod: Object) -> float:
         """Seconds from the creation of a pod to its end."""
         return ((_finished(pod) or self.clock.now()) - (_time(pod, "creationTimestamp") or START)).total_seconds()
 
     def _left_alone_until(self, pod: Object) -> datetime:
-        """When it ended, was told to, or its node fell silent, whatever came first."""
+        """When it ended, was told to, its job was suspended, or its node fell silent, whatever came first."""
         begun, node = _began(pod) or START, pod["spec"].get("nodeName")
         silent = (at for name, at in self.trouble.silent if name == node and at >= begun)
         told = _told(pod) if _deleting(pod) else NEVER
-        return min((_finished(pod) or self.clock.now(), told, *silent))
+        suspended = self.trouble.suspended.get(_owner(pod), NEVER)
+        return min((_finished(pod) or self.clock.now(), told, suspended, *silent))
 
     def check_statuses(self) -> None:
         """A job that is Completed stays so, and what the scheduler or an eviction took is called so."""
@@ -778,7 +804,7 @@ class History(Harness):
                 old, before[uid] = before.get(uid, {}), status
                 if uid in self.trouble.rewritten:
                     continue
-                assert old.get("phase") not in OVER or status["phase"] == old["phase"], f"works again: {new}"
+                assert old.get("phase") not in _final(new) or status["phase"] == old["phase"], f"works again: {new}"
                 more = status.get("interruptedCount", 0) > old.get("interruptedCount", 0)
                 if more and "array" not in new["spec"]:
                     self._check_cause(old, new, pods, deleted_first)
@@ -793,16 +819,31 @@ class History(Harness):
         ]
         assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
 
-    def check_tasks(self, job: Object, tasks: int) -> None:
-        """Each task of an array that is Completed succeeded in some pod, and no interruption was counted twice."""
-        ran: dict[str, set[str]] = {}
+    def check_tasks(self, job: Object) -> None:
+        """Of an array that is over each task succeeded in a pod, or failed as often as it may. No pod counts twice."""
+        spec, status = job["spec"]["array"], job["status"]
+        ran: dict[int, set[str]] = {}
         for pods in self.runs_of(job).values():
             for pod in pods:
-                ran.setdefault(pod["metadata"]["labels"][names.LABEL_TASK], set()).add(pod["metadata"]["uid"])
-        where = f"{job['metadata']['name']}: {job['status']}: {ran}"
-        assert len(ran) == tasks, where
-        assert all(pods & self.trouble.succeeded for pods in ran.values()), where
-        assert job["status"]["interruptedCount"] <= sum(map(len, ran.values())) - tasks, where
+                ran.setdefault(int(pod["metadata"]["labels"][names.LABEL_TASK]), set()).add(pod["metadata"]["uid"])
+        sets, where = status["array"], f"{job['metadata']['name']}: {status}: {ran}"
+        completed, failed = (set(indexes_of(parse_indexes(sets.get(one, "")))) for one in ENDED_TASKS)
+        assert not completed & failed, where
+        assert all(ran[task] & self.trouble.succeeded for task in completed), where
+        tries = 1 + job["spec"].get("backoffLimit", 0)
+        assert all(len(ran[task] & self.trouble.failed) >= tries for task in failed), where
+        everything = len(completed) + len(failed) == spec["tasks"]
+        assert everything or (failed and spec.get("failFast")), where
+        assert status["phase"] == ("Failed" if failed else "Completed"), where
+        retries = sum(parse_counts(sets.get("retriesUsed", "")).values())
+        pods_seen = sum(map(len, ran.values()))
+        assert status["interruptedCount"] + retries + len(completed) + len(failed) <= pods_seen, where
+
+
+def _final(job: Object) -> Set[str]:
+    """The phases in which a job stays. Failed tasks of an array start again where its user wants that."""
+    again = job["spec"].get("array", {}).get("retry", 0) > 0
+    return {"Completed"} if again else set(OVER)
 
 
 def _owner(pod: Object) -> str:
@@ -935,10 +976,9 @@ async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int])
     for job in api.list(SCAVENGERJOBS):
         if job["metadata"]["uid"] in c.trouble.rewritten:
             continue
-        if (tasks := job["spec"].get("array", {}).get("tasks")) is not None:
-            c.check_tasks(job, tasks)
-            continue
-        if job["status"]["phase"] == "Completed":
+        if "array" in job["spec"]:
+            c.check_tasks(job)
+        elif job["status"]["phase"] == "Completed":
             c.check_runs(job)
         if not c.clocks_stepped:
             c.check_books(job)

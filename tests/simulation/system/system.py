@@ -36,7 +36,7 @@ from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
 from scavenger_webhook.facts import PRIORITYCLASSES
 from scavenger_webhook.settings import WebhookSettings
 
-from tests.simulation.system.history import JOBS_AT_MOST, OTHER, History, _cores, _deleting, _job
+from tests.simulation.system.history import DEVICE, JOBS_AT_MOST, OTHER, History, _cores, _deleting, _job
 from tests.simulation.system.webhook import Webhook
 from tests.unit.admitter.harness import NS, Object, Process, Skewed, _context, _ended
 
@@ -130,7 +130,7 @@ class System(History):
 
     def set_up(self) -> None:
         for name in NODE_NAMES:
-            self.node(name, cpu=str(CORES), memory="64Gi")
+            self.node(name, allocatable={"cpu": str(CORES), "memory": "64Gi", "pods": "110", DEVICE: "100"})
         for name, value in ((names.PRIORITY_CLASS_ORDINARY, 0), (LOW_CLASS, LOW)):
             self.api.put(PRIORITYCLASSES, {"metadata": {"name": name}, "value": value})
         for _ in range(2):
@@ -393,7 +393,7 @@ class System(History):
         asked = [self.submit_bad, self.close_queue, self.ordinary_of_low_class]
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
-        changed = [self.reboot, self.submit_array, self.change_crd, self.change_use]
+        changed = [self.reboot, self.submit_array, self.edit_array, self.change_crd, self.change_use]
         return [*super().acts(), *more, *strangers, *asked, *changed]
 
     def requests(self) -> list[tuple[str, str]]:
@@ -431,7 +431,15 @@ class System(History):
         """An array, where all replicas can start one."""
         if self.always_managed and self.jobs() < JOBS_AT_MOST:
             at_most = {"maxRunning": 2} if self.random.random() < 0.5 else {}
-            self.submit(f"j{len(self.happened)}", array={"tasks": self.random.choice((2, 3, 5)), **at_most})
+            array = {"tasks": self.random.choice((2, 3, 5)), "failFast": self.random.random() < 0.3, **at_most}
+            self.submit(f"j{len(self.happened)}", array=array, backoffLimit=self.random.choice((0, 0, 1)))
+
+    def edit_array(self) -> None:
+        """A user lets failed tasks start again, or fewer or more run at a time."""
+        if found := [job for job in self.api.list(SCAVENGERJOBS, NS) if "array" in job["spec"]]:
+            job, at_most = self.pick(found), self.random.choice((None, 1, 5))
+            self.aim(job)
+            self.api.edit(SCAVENGERJOBS, NS, _job(job), lambda one: _edit_array(one["spec"]["array"], at_most))
 
     def limit(self) -> None:
         """A tenant has a ResourceQuota of few pods, Jobs or ScavengerJobs, or several of these."""
@@ -578,6 +586,13 @@ class System(History):
 
     def nobody_s(self, writes: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(method, path) for method, path in writes if not any(word in path for word in UNNEEDED)]
+
+
+def _edit_array(array: Object, at_most: int | None) -> None:
+    if at_most is None:
+        array["retry"] = array.get("retry", 0) + 1
+    else:
+        array["maxRunning"] = at_most
 
 
 def _held_by_others(obj: Object) -> None:

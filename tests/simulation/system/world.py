@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_api import names
 from scavenger_kube.errors import error_for_status
 from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_testing import FakeApi, running
@@ -143,20 +142,21 @@ class World(System):
         return [*super().acts(), *users, *tools, *images]
 
     def crash(self) -> None:
-        """A program fails by itself. Its job is Failed, unless somebody ends its run in the same moment."""
+        """A program fails by itself. Its job is Failed, unless somebody ends its run in the same moment or a task of an
+        array may try again."""
         found = [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]
         if found:
             pod = self.pick(found)
             self.aim(pod)
+            self.trouble.failed.add(_uid(pod))
             self.trouble.crashed |= {_owner(batch) for batch in self.api.stored(JOBS) if _uid(batch) == _owner(pod)}
             main, *others = pod["status"]["containerStatuses"]
             phase = {} if others else {"phase": "Failed"}
             self._status(pod, containerStatuses=[self._ended_now(main, FAILS_WITH), *others], **phase)
 
     def _may_crash(self, pod: Object) -> bool:
-        """Whether its program runs, and is no task of an array."""
-        task = names.LABEL_TASK in pod["metadata"].get("labels", {})
-        return not (task or _deleting(pod) or _main_over(pod)) and self.reaches(pod)
+        """Whether its program runs, and nobody has told it to stop."""
+        return not (_deleting(pod) or _main_over(pod)) and self.reaches(pod)
 
     def delete_one(self) -> None:
         """A user deletes a job for good."""

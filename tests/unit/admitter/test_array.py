@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import (
     DeleteJob,
@@ -203,6 +204,17 @@ def test_a_failed_task_starts_again_while_it_may() -> None:
     again = decide(see(b.written(job, outcome.status), task(5, ended=300, code=1, uid="beef0000-0"), now=301))
     assert sets(again).failed_indexes == "5"
     assert actions(again, DeletePod) == []
+
+
+def test_a_task_whose_runtime_does_not_know_when_it_ran_had_what_its_kubelet_says() -> None:
+    """As after a reboot: https://github.com/containerd/containerd, internal/cri/server/restart.go."""
+    never = -b.BASE.timestamp()
+    pod = task(5, started=never, ended=never, code=255, exit_reason="Unknown")
+    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, start_time=b.stamp(10)))
+    outcome = decide(see(array(), pod, now=201))
+    assert outcome.status.interrupted_count == 1
+    assert outcome.status.useful_cpu_seconds == 0.0
+    assert outcome.status.lost_cpu_seconds == 382.0
 
 
 def test_an_array_goes_on_past_a_failed_task() -> None:

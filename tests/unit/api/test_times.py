@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_api.times import EPOCH, format_micro_time, format_time, micros, parse_time
+from scavenger_api.times import EPOCH, format_micro_time, format_time, micros, parse_time, seen_time
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -25,6 +25,12 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 )
 def test_parse(text: str | None, moment: datetime | None) -> None:
     assert parse_time(text) == moment
+
+
+def test_the_epoch_says_that_nobody_saw_it() -> None:
+    assert seen_time("1970-01-01T01:00:00+01:00") is None
+    assert seen_time("2026-01-02T03:04:05.000006Z") == MOMENT
+    assert seen_time(None) is None
 
 
 def test_format_is_utc() -> None:

@@ -38,6 +38,7 @@ def test_age() -> None:
     assert age(NOW, NOW) == "0s"
     assert age(None, NOW) == ""
     assert age("nonsense", NOW) == ""
+    assert age("1970-01-01T00:00:00Z", NOW) == "", "nobody saw it"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (119, "119 s"), (150, "2.5 min"), (18000, "5.0 h")])

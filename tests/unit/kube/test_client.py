@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from scavenger_api import names
@@ -75,6 +76,27 @@ async def test_an_error_is_gone_with_whoever_handles_it(api: FakeApi, client: Ap
         api.drop(methods={"GET"})
     with freed_at_once(ApiError), contextlib.suppress(ApiError):
         await client.get(PODS, "default", "a")
+
+
+async def test_a_connection_is_gone_with_the_error_it_broke_with(api: FakeApi, client: ApiClient) -> None:
+    async def follow() -> None:
+        with contextlib.suppress(ApiError):
+            async for _ in client.stream(PODS.path(), params={"watch": True}):
+                pass
+
+    with freed_at_once(aiohttp.ClientError):
+        following = asyncio.create_task(follow())
+        await eventually(lambda: api.watches > 0)
+        api.drop_watches()
+        await following
+
+
+async def test_a_connection_that_is_refused_is_gone_with_its_error() -> None:
+    async with ApiClient("http://127.0.0.1:1") as client:
+        with freed_at_once(OSError):
+            with contextlib.suppress(ApiError):
+                await client.get(PODS, "default", "a")
+            await asyncio.sleep(0)  # the event loop forgets it
 
 
 async def test_an_answer_that_is_no_status_is_an_error_all_the_same(api: FakeApi, client: ApiClient) -> None:

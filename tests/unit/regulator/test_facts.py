@@ -274,6 +274,7 @@ def test_a_pod_ended_when_the_last_of_its_containers_did() -> None:
     assert ended_at(ended("2026-01-02T11:00:00Z", T0)) == NOW
     assert ended_at(ended(T0, None)) is None
     assert ended_at(ended()) is None
+    assert ended_at(ended("1970-01-01T00:00:00Z")) is None, "the runtime does not know"
 
 
 # --- sources ---

@@ -22,6 +22,13 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
+def seen_time(text: str | None) -> datetime | None:
+    """When a container was seen to start or end; None where nobody saw it, for which runtimes and kubelets say the
+    epoch."""
+    at = parse_time(text)
+    return at if at != EPOCH else None
+
+
 def format_time(value: datetime) -> str:
     """RFC 3339 in UTC to the second, as metav1.Time: `2026-01-02T03:04:05Z`."""
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

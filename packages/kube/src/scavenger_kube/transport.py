@@ -183,11 +183,24 @@ class Transport:
         except LOST as error:
             reason = "Timeout" if isinstance(error, TimeoutError) else type(error).__name__
             self.observer.failed(reason)
-            raise Unavailable(0, reason, f"{path}: {error or reason}") from error
+            raise Unavailable(0, reason, f"{path}: {error or reason}") from _without_frames(error)
 
 
 SOCKS_ERRORS = (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
 LOST = (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError, *SOCKS_ERRORS)
+
+
+def _without_frames(error: BaseException) -> BaseException:
+    """The same error. It no longer knows where it was raised, nor do its causes.
+
+    A connection keeps the error it broke with, and the frames of that error know the connection. Both would stay until
+    all objects are looked through: about 40 KiB for a watch over TLS.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
 
 
 def _session(socks: str | None, user_agent: str) -> aiohttp.ClientSession:

@@ -12,7 +12,7 @@ from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
-from scavenger_api.times import parse_time
+from scavenger_api.times import parse_time, seen_time
 from scavenger_domain.gang import run_name, task_unit, unit
 from scavenger_domain.nodes import counts, pressed
 from scavenger_domain.requests import computing_requests, counted_requests, on_reclaimed_capacity
@@ -89,7 +89,7 @@ def ended_at(pod: Pod) -> datetime | None:
     """When the last of its containers ended, by the clock of its node, which dates its figures as well; None where that
     is not known of all of them."""
     states = [status.state.terminated for status in pod.status.container_statuses]
-    ends = [parse_time(state.finished_at) if state is not None else None for state in states]
+    ends = [seen_time(state.finished_at) if state is not None else None for state in states]
     known = [end for end in ends if end is not None]
     return max(known) if known and len(known) == len(ends) else None
 

@@ -14,7 +14,7 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.evictions import EVICTED_BY_API, EvictionReason, deletion_reason, eviction_reason
 from scavenger_api.reasons import InterruptionReason
-from scavenger_api.times import EPOCH, parse_time
+from scavenger_api.times import seen_time
 from scavenger_domain import checkpoints
 from scavenger_kube import kinds
 
@@ -97,8 +97,8 @@ class Exit:
 
 
 def moment(text: str | None) -> datetime | None:
-    """A timestamp of the API or of a user's program; None when it says none."""
-    return parse_time(text)
+    """A timestamp of the API or of a user's program; None when it says none, or the epoch."""
+    return seen_time(text)
 
 
 def index(pod: kinds.Pod) -> int | None:
@@ -170,10 +170,8 @@ def started_at(pod: kinds.Pod) -> datetime | None:
         return moment(running.started_at) or moment(pod.status.start_time) or moment(pod.metadata.creation_timestamp)
     if terminated is None or terminated.reason in START_ERRORS:
         return None
-    if terminated.reason in _LOST_CONTAINER:
-        return moment(terminated.started_at) or moment(pod.status.start_time)
-    start = moment(terminated.started_at)
-    return start if start is not None and start > EPOCH else moment(terminated.finished_at)
+    seen_end = None if terminated.reason in _LOST_CONTAINER else moment(terminated.finished_at)
+    return moment(terminated.started_at) or seen_end or moment(pod.status.start_time)
 
 
 def ended_at(pod: kinds.Pod) -> datetime | None:
