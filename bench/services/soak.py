@@ -3,7 +3,7 @@
 The API server, etcd, the scheduler with the plugin and all services are real, the nodes are kwok's. An onlooker who
 watches the API judges by the rules of `bench.services.judge`. In the peace after it every job completes, no pod keeps
 the finalizer, nobody writes anything, and of deleted jobs nothing is left. In the last third services are left alone:
-what a process holds is told from one that lasts. No service may grow within its lives.
+what a process holds is told from one that lasts, until all is quiet. No service may grow within its lives.
 
     SOAK_SECONDS of trouble, SOAK_JOBS and arrays at once, SOAK_NODES; BENCH_CHAOS_SEED
 """
@@ -263,6 +263,13 @@ class Use:
                 if said:
                     self._requests[name][pid] = by_label(said, "scavenger_api_requests_total", "method")
 
+    def look_for(self, seconds: float) -> None:
+        """Note it again and again for so long."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.look()
+            time.sleep(min(LOOK_SECONDS, max(0.0, left)))
+
     def _metrics(self, name: str) -> str:
         """What a service says of itself."""
         url = f"http://127.0.0.1:{self._cluster.state.service_ports[name]}/metrics"
@@ -337,11 +344,12 @@ def _soak(cluster: Cluster) -> dict[str, list[str]]:
                     counts = ", ".join(f"{count} {what}" for what, count in onlooker.judge.seen.items())
                     print(f"{passed:.0f} s: {soak.faults.total()} faults, {counts}", flush=True)
                 time.sleep(LOOK_SECONDS)
-        wrong += _used(use)
+        _used(use)
         for name in COMPONENTS:
             cluster.component_start(name)
         cluster.kubectl("delete", "pods", "--all", "--namespace", "default", "--wait=false")
         wrong += _in_peace(soak, onlooker, use)
+        wrong += _grown(use)
     print("seen:", ", ".join(f"{count} {what}" for what, count in onlooker.judge.seen.items()))
     print(f"{onlooker.written} changes seen; faults:", dict(sorted(soak.faults.items())))
     for name in (*stack.existing_services(), "admitter-2"):
@@ -350,34 +358,37 @@ def _soak(cluster: Cluster) -> dict[str, list[str]]:
     return {**onlooker.judge.wrong, **{words: [] for words in wrong}}
 
 
-def _used(use: Use) -> list[str]:
-    """Print what was used in the trouble. Returns the services that grew."""
+def _grown(use: Use) -> list[str]:
+    """Print what processes held. Returns the services that grew."""
     wrong: list[str] = []
     for name, held, grew in use.memory():
         none = f"no verdict about memory, as no life was warm for {LEAST_SECONDS:.0f} s"
         print(f"{name}: {held}: {none if math.isnan(grew) else f'{grew:.0f} MiB an hour'}")
         if name.startswith("service/") and grew > MB_AN_HOUR:
             wrong.append(f"{name} grows by {grew:.0f} MiB an hour: {held}")
+    return wrong
+
+
+def _used(use: Use) -> None:
+    """Print what was used in the trouble."""
     for name, found in use.requests().items():
         rates = ", ".join(f"{method} {count / SECONDS:.1f}" for method, count in sorted(found.items()))
         print(f"{name}: {found.total() / SECONDS:.1f} requests a second: {rates}")
     cores = use.cores()
     print(f"{sum(cores.values()):.2f} cores:", ", ".join(f"{name} {used:.2f}" for name, used in cores.items()))
-    return wrong
 
 
 def _in_peace(soak: Soak, onlooker: Onlooker, use: Use) -> list[str]:
     """What is wrong once nothing disturbs anybody any more."""
     began, left = time.monotonic(), ["everything"]
     while left and time.monotonic() < began + PEACE_SECONDS:
-        time.sleep(2)
+        use.look_for(LOOK_SECONDS)
         with suppress(*TROUBLE):
             left = soak.unfinished()
     print(f"{len(left)} jobs left after {time.monotonic() - began:.0f} s", flush=True)
-    time.sleep(SETTLE_SECONDS)
-    use.look()
+    use.look_for(SETTLE_SECONDS)
     before, asked = onlooker.written, use.requests()
-    time.sleep(QUIET_SECONDS)
+    use.look_for(QUIET_SECONDS)
     use.look()
     wrong = [f"{name} has not completed" for name in left]
     if (more := onlooker.written - before) and not left:

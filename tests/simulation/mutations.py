@@ -18,6 +18,7 @@ from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import deleting
 from scavenger_api.reasons import WaitReason
+from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
@@ -342,6 +343,12 @@ BUGS: Final = (
         situations.Meshed,
         "TimeoutError: not within 120.0 s",
         {f"{LIFECYCLE}.array.plan.over": always(False)},
+    ),
+    Bug(
+        "what ran when nobody knows ran since 1970",
+        situations.RebootedTask,
+        "core-seconds, not",
+        {f"{LIFECYCLE}.pods.moment": parse_time},
     ),
     Bug(
         "pods of deleted jobs keep the finalizer",

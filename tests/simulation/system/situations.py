@@ -123,6 +123,16 @@ class UnseenEnd(Situation):
         await self.pass_time(40)
 
 
+class RebootedTask(SystemSituation):
+    """The machine of a task starts again, and its runtime does not know when the container ran."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 2})
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.pass_time(LATE)
+        self.boot(self.node_of("c"))
+
+
 class UnseenPods(Situation):
     """A Job is deleted whose pods the watch has never shown, and they take long to stop."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +16,7 @@ from scavenger_testing import job_dict, pod_dict, running, scavengerjob_dict, te
 
 from bench.services.judge import BROKEN_SECONDS, UNANSWERED_SECONDS, Judge, overtaken, slope, unexplained
 from bench.services.soak import MB_AN_HOUR, Use
-from bench.services.soak import _used as judge_use
+from bench.services.soak import _grown as judge_memory
 
 FIRST, SECOND = "2026-01-05T08:00:01.000000Z", "2026-01-05T08:10:01.000000Z"
 """Places in line."""
@@ -315,8 +314,8 @@ def test_growth_is_told_of_a_life_that_lasts() -> None:
     assert slope([life(0, 100, 600, minutes=2.9), life(1, 100, 60, minutes=3.1)]) == pytest.approx(60)
 
 
-class Used(Use):
-    """What is said to have been used."""
+class Grown(Use):
+    """What is said to have grown."""
 
     def __init__(self, grew: float) -> None:
         self.grew = grew
@@ -325,12 +324,6 @@ class Used(Use):
         yield "service/admitter", "90 MiB at first", self.grew
         yield "component/etcd", "90 MiB at first", 1000.0
 
-    def requests(self) -> dict[str, Counter[str]]:
-        return {}
-
-    def cores(self) -> dict[str, float]:
-        return {}
-
 
 @pytest.mark.parametrize(
     ("grew", "wrong", "verdict"), [(math.nan, 0, False), (MB_AN_HOUR - 1, 0, True), (MB_AN_HOUR + 1, 1, True)]
@@ -338,7 +331,7 @@ class Used(Use):
 def test_a_run_that_is_too_short_says_nothing_of_memory(
     grew: float, wrong: int, capsys: pytest.CaptureFixture[str], *, verdict: bool
 ) -> None:
-    assert len(judge_use(Used(grew))) == wrong
+    assert len(judge_memory(Grown(grew))) == wrong
     assert ("no verdict about memory" in capsys.readouterr().out) is not verdict
 
 
