@@ -347,7 +347,7 @@ BUGS: Final = (
     Bug(
         "what ran when nobody knows ran since 1970",
         situations.RebootedTask,
-        "core-seconds, not",
+        "core-seconds are booked",
         {f"{LIFECYCLE}.pods.moment": parse_time},
     ),
     Bug(

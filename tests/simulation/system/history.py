@@ -769,10 +769,10 @@ class History(Harness):
         status, spec = job["status"], job["spec"]["resources"]["limits"]
         cores = float(parse_quantity(spec["cpu"]))
         booked = status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)
-        assert cores * least <= booked <= cores * most, f"{booked} core-seconds, not {least} to {most}: {job}"
+        assert cores * least <= booked <= cores * most, f"{booked} core-seconds are booked, not {least} to {most}: {job}"
         if DEVICE in spec:
             booked = sum(status.get(one, {}).get(DEVICE, 0.0) for one in ("usefulSeconds", "lostSeconds"))
-            assert least <= booked <= most, f"{booked} seconds of devices, not {least} to {most}: {job}"
+            assert least <= booked <= most, f"{booked} seconds of devices are booked, not {least} to {most}: {job}"
 
     def _over_by_itself(self, pod: Object) -> bool:
         return pod["metadata"]["uid"] in self.trouble.succeeded | self.trouble.failed

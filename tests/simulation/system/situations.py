@@ -264,7 +264,7 @@ class Outage(Situation):
 
     async def comes(self) -> None:
         self.api.fail(503, times=ALWAYS, methods={"POST"}, path="/jobs")
-        for number in range(4):
+        for number in range(8):  # every other one is like `d`
             self.submit(f"c{number}")
         await self.pass_time(40, step=1)
         self.api.heal()
@@ -283,6 +283,7 @@ class SamePlace(Situation):
         last = self.api.get(SCAVENGERJOBS, NS, "b")
         assert last is not None
         self.replace_one(last)
+        self.clocks_stepped = True
         self.stand_by(skew=-LATE)
         await self.pass_time(2 * LATE)
 
