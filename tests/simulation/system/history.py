@@ -766,13 +766,13 @@ class History(Harness):
             if known and len(pods) == parallelism and all(_began(pod) for pod in pods):
                 together = min(map(self._left_alone_until, pods)) - max(_began(pod) or START for pod in pods)
                 least += parallelism * max(0.0, together.total_seconds() - BOOKED_WITHIN)
-        status, spec = job["status"], job["spec"]["resources"]["limits"]
-        cores = float(parse_quantity(spec["cpu"]))
-        booked = status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)
-        assert cores * least <= booked <= cores * most, f"{booked} core-seconds are booked, not {least} to {most}: {job}"
-        if DEVICE in spec:
-            booked = sum(status.get(one, {}).get(DEVICE, 0.0) for one in ("usefulSeconds", "lostSeconds"))
-            assert least <= booked <= most, f"{booked} seconds of devices are booked, not {least} to {most}: {job}"
+        status, asked = job["status"], job["spec"]["resources"]["limits"]
+        cores = float(parse_quantity(asked["cpu"]))
+        booked = {"core": (status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)) / cores}
+        if DEVICE in asked:
+            booked["device"] = sum(status.get(one, {}).get(DEVICE, 0.0) for one in ("usefulSeconds", "lostSeconds"))
+        for what, seconds in booked.items():
+            assert least <= seconds <= most, f"{seconds} {what}-seconds are booked, not {least} to {most}: {job}"
 
     def _over_by_itself(self, pod: Object) -> bool:
         return pod["metadata"]["uid"] in self.trouble.succeeded | self.trouble.failed
