@@ -39,6 +39,7 @@ LATE: Final = 55
 SWEEP: Final = 30
 """The same of the job on reclaimed capacity."""
 BIO_JOBS: Final = 11
+LOG_GONE: Final = "log is gone"
 AT_FIRST: Final = 6
 """Of the jobs of team biology, those that fit."""
 SOON: Final = {WaitReason.QUEUED.value, WaitReason.NEXT_CYCLE.value, WaitReason.STARTING.value}
@@ -299,7 +300,7 @@ def line_of(stage: Stage, team: str, job: dict[str, Any]) -> tuple[Sequence[str]
         return [*row, "-", "not computed"], True
     left = stage.pods(team, f"{LABEL_JOB}={name}")
     if not left:  # told to leave in the second in which it had come to its end: its log went with the pod
-        return [*row, "-", "not to be seen"], None
+        return [*row, "-", LOG_GONE], None
     ends = [ended(line) for line in stage.run("kubectl", "sj", "logs", name, "-n", team).splitlines()]
     results = [end for end in ends if end.get("event") in ("complete", "already-complete")]
     right = len(results) == len(left) and all(end["result"] == end["expected"] for end in results)
