@@ -268,7 +268,7 @@ class Use:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.look()
-            time.sleep(min(LOOK_SECONDS, max(0.0, left)))
+            time.sleep(min(LOOK_SECONDS, left))
 
     def _metrics(self, name: str) -> str:
         """What a service says of itself."""
