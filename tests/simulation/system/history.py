@@ -32,7 +32,6 @@ from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
-from tests.unit.admitter.test_stale_caches import completes
 
 JOBS_AT_MOST = 4
 WATCHED = (PODS, JOBS, SCAVENGERJOBS)
@@ -242,18 +241,35 @@ class History(Harness):
     def tick(self) -> None:
         super().tick()
         for job in self.api.stored(JOBS):
-            meta, pods = job["metadata"], self._pods_of(job)
-            managed = job["spec"].get("managedBy") == names.MANAGED_BY
-            done = (
-                not managed
-                and len(pods) == job["spec"]["parallelism"]
-                and all(p["status"]["phase"] == "Succeeded" for p in pods)
-            )
-            if done and "deletionTimestamp" not in meta and not job.get("status", {}).get("conditions"):
-                completes(self, meta["name"])
+            if job["spec"].get("managedBy") != names.MANAGED_BY and not _deleting(job):
+                self._control(job)
         for pod in self.api.stored(PODS):
             self._kubelet_reports(pod)
         self._collect_garbage()
+
+    def _control(self, job: Object) -> None:
+        """What the Job controller does with a Job whose pods it has created. Its backoffLimit is 0: it fails with its
+        first pod, and so does one of which a pod is gone."""
+        pods = self._pods_of(job)
+        said = {one["type"] for one in job.get("status", {}).get("conditions", ())}
+        phases = [pod["status"]["phase"] for pod in pods]
+        if said & {"Complete", "Failed"} or job["metadata"]["uid"] not in self._made:
+            return
+        if "Failed" in phases or len(pods) < job["spec"]["parallelism"]:
+            for pod in pods:
+                if not _ended(pod) and not _deleting(pod):
+                    self.delete_pod(pod)
+            if "FailureTarget" not in said:
+                self._conclude(job, "FailureTarget")
+            elif all(map(_ended, pods)):
+                self._conclude(job, "FailureTarget", "Failed")
+        elif set(phases) == {"Succeeded"}:
+            self._conclude(job, "Complete")
+
+    def _conclude(self, job: Object, *conditions: str) -> None:
+        meta, said = job["metadata"], {"status": "True", "lastTransitionTime": self.stamp()}
+        status = {"conditions": [{"type": one, **said} for one in conditions]}
+        self.api.edit(JOBS, meta["namespace"], meta["name"], lambda one: one.update(status=status))
 
     def reaches(self, pod: Object) -> bool:
         """Whether the kubelet of a pod works, if it has one."""
@@ -276,7 +292,7 @@ class History(Harness):
         one that was created late."""
         owners = {job["metadata"]["uid"] for job in self.api.stored(SCAVENGERJOBS)}
         for job in list(self.api.stored(JOBS)):
-            if _owner(job) not in owners:
+            if (owner := _owner(job)) and owner not in owners:
                 self._remove_job(job)
         there = {job["metadata"]["uid"] for job in self.api.stored(JOBS)}
         for pod in list(self.api.stored(PODS)):

@@ -487,6 +487,7 @@ def test_the_name_of_the_job_tells_the_run_where_no_annotation_does() -> None:
 )
 def test_no_second_life_beside_the_first(pods: list[Pod], reason: WaitReason | None) -> None:
     state = ClusterState()
+    state.apply_node(node("n1"))
     state.apply_candidate(candidate("job"))
     for each in pods:
         state.apply_pod(each)
@@ -503,6 +504,15 @@ def test_a_candidate_does_not_wait_for_a_deleted_pod_on_a_node_that_is_lost() ->
     assert snap(state).blocked == {}
     state.apply_node(node("n1"))
     assert "ns/job" in snap(state).blocked
+    state.delete_node("n1")
+    assert snap(state).blocked == {}
+
+
+def test_a_candidate_does_not_wait_for_a_deleted_pod_on_a_node_that_was_deleted_before_a_restart() -> None:
+    state = ClusterState()
+    state.apply_candidate(candidate("job"))
+    state.apply_pod(scavenger("a", node="n1", deleted=AT))
+    assert snap(state).blocked == {}
 
 
 KARPENTER = {"karpenter.sh/nodepool": "default"}

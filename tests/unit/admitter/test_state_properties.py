@@ -6,7 +6,7 @@ import pickle
 import random
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.running import OVERDUE, RunningJob
@@ -216,6 +216,20 @@ def in_order(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, gangs=tuple(sorted(snapshot.gangs, key=lambda gang: gang.job.key)))
 
 
+A_POD_OF_A_DELETED_NODE: list[Event] = [
+    Candidate(key="ns/j1", uid="j1", queue="q", shape=Shape.of({"cpu": 1000}), interrupted_count=1, queued_at=0),
+    Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "4", "pods": "10"})),
+    Pod(
+        metadata=ObjectMeta(
+            name="a", namespace="ns", uid="1", labels={LABEL_JOB: "j1"}, deletion_timestamp="2027-01-15T08:00:00Z"
+        ),
+        spec=PodSpec(node_name="n1"),
+    ),
+    Gone(node="n1"),
+]
+
+
+@example(A_POD_OF_A_DELETED_NODE, 1)
 @given(events(), st.integers(1, 7))
 def test_sums_kept_are_sums_counted_anew(happened: list[Event], every: int) -> None:
     state, world = fresh(), World()

@@ -343,9 +343,10 @@ class ClusterState:
         return blocked | self.refused.blocked(self._waiting.lines(), blocked, now)
 
     def _may_compute(self, pod: PodFacts) -> bool:
-        """Whether a job waits for the end of this pod. On a node that is lost nobody sees the end, and the lifecycle of
-        the job decides how long it is waited for."""
-        return not pod.ended and not (pod.leaves_by and self._nodes.counting.get(pod.node) is False)
+        """Whether a job waits for the end of this pod. On a node that is lost or deleted nobody sees the end, and the
+        lifecycle of the job decides how long it is waited for."""
+        unseen = pod.leaves_by and pod.node and not self._nodes.counting.get(pod.node)
+        return not pod.ended and not unseen
 
 
 def _recently_terminated(departed: Iterable[DepartedPod], said: Mapping[str, int]) -> dict[str, int]:

@@ -1,0 +1,263 @@
+"""What the Job controller, the scheduler and quotas do: the real ones, and the models that histories are played with.
+
+No kubelet runs on the real cluster: the tests write what one would report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+from scavenger_api import names
+from scavenger_kube.errors import ApiError, Forbidden
+from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS, Resource
+from scavenger_testing import job_dict, node_dict, pod_dict
+from scavenger_testing.clock import VirtualClock
+from scavenger_webhook.facts import PRIORITYCLASSES
+
+from tests.contract.conftest import Server
+from tests.simulation.system.system import BY_SCHEDULER, CORES, SHOP, System
+from tests.unit.admitter.harness import NS
+
+Object = dict[str, Any]
+QUOTAS: Resource[Any] = Resource("", "v1", "resourcequotas", "ResourceQuota", True, object)
+PATIENCE = 30.0
+ABSENT = "no-such-node"
+"""Its pods are bound and never report anything."""
+WEAK = -1000
+
+
+class Cluster:
+    """An API server with who controls Jobs and places pods: a real one, or the models.
+
+    Attributes:
+        namespace: of scavenger pods and of Jobs.
+        shop: the namespace of ordinary pods.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._client, self.namespace = server.client, server.namespace
+        self.shop = f"{server.namespace}-{SHOP}"
+        self._model: System | None = None
+        if server.fake is not None:
+            self._model = System(server.fake, VirtualClock(), 0)  # type: ignore[arg-type]  # nothing waits in it
+            self._client, self.namespace, self.shop = self._model.client(), NS, SHOP
+
+    async def create(self, resource: Resource[Any], namespace: str | None, obj: Object) -> Object:
+        """Raises ApiError."""
+        created: Object = orjson.loads(await self._client.create(resource, namespace, _written(resource, obj)))
+        if self._model is not None:
+            self._model.ends[created["metadata"]["uid"]] = math.inf
+        return created
+
+    async def add_node(self) -> str:
+        """A node with room for `CORES`. Returns its name."""
+        name = f"contract-{uuid.uuid4().hex[:8]}"
+        node = node_dict(name, cpu=str(CORES))
+        await self.create(NODES, None, node)
+        await self._client.merge_patch(NODES, None, name, {"status": node["status"]}, subresource="status")
+        return name
+
+    async def add_class(self, value: int) -> str:
+        """A PriorityClass. Returns its name."""
+        name = f"contract-{uuid.uuid4().hex[:8]}"
+        await self.create(PRIORITYCLASSES, None, {"metadata": {"name": name}, "value": value})
+        return name
+
+    async def bound_pods(self, at_most: int) -> None:
+        """A ResourceQuota lets so many pods be in the namespace of jobs."""
+        quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(at_most)}}}
+        if self._model is not None:
+            self._model.quota = {**quota, "spec": {"hard": {"pods": at_most}}}
+            return
+
+        async def counts() -> bool:
+            return "hard" in (await self._list(QUOTAS, self.namespace))[0].get("status", {})
+
+        await self.create(QUOTAS, self.namespace, quota)
+        await self.wait(counts)
+
+    async def start_job(self) -> list[Object]:
+        """Create a Job of two pods as the admitter does, and wait for them."""
+        spec = {**pod_dict("x")["spec"], "nodeName": ABSENT}
+        if self._model is not None:
+            self._model.silent.add(ABSENT)
+        meta = {"labels": {"app": "x"}, "annotations": {}, "finalizers": [names.FINALIZER]}
+        job = job_dict("gang", parallelism=2, template={"metadata": meta, "spec": spec})
+        job["spec"]["podReplacementPolicy"] = "Failed"
+        await self.create(JOBS, self.namespace, job)
+        await self.until(lambda _, pods: len(pods) == 2)
+        return await self.pods()
+
+    async def until(self, holds: Callable[[set[str], list[Object]], bool]) -> None:
+        """Until the conditions of the Job, and all pods, are these. Raises TimeoutError."""
+
+        async def holds_now() -> bool:
+            return holds(await self.conditions(), await self.pods())
+
+        await self.wait(holds_now)
+
+    async def wait(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Let the cluster go on until something holds. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            while not await holds():
+                await asyncio.sleep(0.1 if self._model is None else 0)
+                if self._model is not None:
+                    self._model.tick()
+
+    async def pods(self) -> list[Object]:
+        """Of both namespaces, by name."""
+        found = [*await self._list(PODS, self.namespace), *await self._list(PODS, self.shop)]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    async def conditions(self) -> set[str]:
+        """Those of the Job that are true."""
+        said = [one for job in await self._list(JOBS, self.namespace) for one in job["status"].get("conditions", ())]
+        return {one["type"] for one in said if one["status"] == "True"}
+
+    async def report(self, pod: Object, phase: str) -> None:
+        """The kubelet of a pod reports how it ended."""
+        meta = pod["metadata"]
+        await self._client.merge_patch(
+            PODS, meta["namespace"], meta["name"], {"status": {"phase": phase}}, subresource="status"
+        )
+
+    async def delete(self, pod: Object, grace_period: int | None = None) -> None:
+        meta = pod["metadata"]
+        await self._client.delete(PODS, meta["namespace"], meta["name"], grace_period=grace_period)
+
+    async def set_up(self) -> None:
+        if self._model is None:
+            await self.create(NAMESPACES, None, {"metadata": {"name": self.shop}})
+
+    async def tear_down(self) -> None:
+        if self._model is not None:
+            await self._model.close()
+            await self._client.close()
+            return
+        await self._client.delete(NAMESPACES, None, self.shop)
+        for resource in (NODES, PRIORITYCLASSES):
+            for one in await self._list(resource, None):
+                if one["metadata"]["name"].startswith("contract-"):
+                    await self._client.delete(resource, None, one["metadata"]["name"])
+
+    async def _list(self, resource: Resource[Any], namespace: str | None) -> list[Object]:
+        found: list[Object] = orjson.loads(await self._client.request("GET", resource.path(namespace)))["items"]
+        return found
+
+
+@pytest.fixture
+async def cluster(server: Server) -> AsyncIterator[Cluster]:
+    made = Cluster(server)
+    await made.set_up()
+    yield made
+    await made.tear_down()
+
+
+def named(pods: list[Object], name: str) -> Object:
+    return next(pod for pod in pods if pod["metadata"]["name"] == name)
+
+
+def told_to_stop(pods: list[Object]) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" in pod["metadata"]}
+
+
+# --- the Job controller -----------------------------------------------------------------------------------------------
+
+
+async def test_a_job_fails_with_its_first_pod_and_says_so_in_two_steps(cluster: Cluster) -> None:
+    first, second = await cluster.start_job()
+    await cluster.report(first, "Failed")
+    await cluster.until(lambda said, _: "FailureTarget" in said)
+    assert told_to_stop(await cluster.pods()) == {second["metadata"]["name"]}, "the other one is told to stop"
+    assert "Failed" not in await cluster.conditions(), "the other one has not ended"
+    await cluster.report(second, "Succeeded")
+    await cluster.until(lambda said, _: "Failed" in said)
+    assert "Complete" not in await cluster.conditions()
+
+
+async def test_a_job_fails_with_a_pod_that_was_deleted_and_no_pod_takes_its_place(cluster: Cluster) -> None:
+    first, second = await cluster.start_job()
+    await cluster.delete(first)
+    await cluster.until(lambda _, pods: told_to_stop(pods) == {first["metadata"]["name"]})
+    await cluster.report(first, "Failed")
+    await cluster.until(lambda said, _: "FailureTarget" in said)
+    await cluster.until(lambda _, pods: second["metadata"]["name"] in told_to_stop(pods))
+    there = {pod["metadata"]["name"] for pod in await cluster.pods()}
+    assert there == {first["metadata"]["name"], second["metadata"]["name"]}
+
+
+async def test_a_job_is_complete_when_all_of_its_pods_have_succeeded(cluster: Cluster) -> None:
+    first, second = await cluster.start_job()
+    await cluster.report(first, "Succeeded")
+    await cluster.until(lambda _, pods: [pod["status"]["phase"] for pod in pods].count("Succeeded") == 1)
+    assert not await cluster.conditions()
+    await cluster.report(second, "Succeeded")
+    await cluster.until(lambda said, _: "Complete" in said)
+    assert not told_to_stop(await cluster.pods())
+
+
+# --- the scheduler ----------------------------------------------------------------------------------------------------
+
+
+async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_room(cluster: Cluster) -> None:
+    node, weak = await cluster.add_node(), await cluster.add_class(WEAK)
+    strong = await cluster.add_class(0)
+
+    async def submit(name: str, cpu: str, of: str, priority: int) -> None:
+        there = {"kubernetes.io/hostname": node}
+        pod = pod_dict(name, cpu=cpu, priority_class=of, priority=priority, node_selector=there)
+        await cluster.create(PODS, cluster.shop if of == strong else cluster.namespace, pod)
+        await cluster.until(lambda _, pods: is_bound(named(pods, name)) or is_unschedulable(named(pods, name)))
+
+    def is_bound(pod: Object) -> bool:
+        return bool(pod["spec"].get("nodeName") == node)
+
+    def is_unschedulable(pod: Object) -> bool:
+        return any(one.get("reason") == "Unschedulable" for one in pod["status"].get("conditions", ()))
+
+    await submit("job", "3", weak, WEAK)
+    await submit("peer", "1", strong, 0)
+    assert all(is_bound(pod) for pod in await cluster.pods())
+    await submit("web", "3", strong, 0)
+    await cluster.until(lambda _, pods: named(pods, "web")["status"].get("nominatedNodeName") == node)
+    pods = await cluster.pods()
+    assert told_to_stop(pods) == {"job"}
+    marks = [one for one in named(pods, "job")["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert [one["reason"] for one in marks] == [BY_SCHEDULER]
+    await submit("late", "1", weak, WEAK)
+    await cluster.delete(named(pods, "job"), grace_period=0)
+    await cluster.until(lambda _, pods: is_bound(named(pods, "web")))
+    assert not is_bound(named(await cluster.pods(), "late")), "the room was promised"
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_quota_refuses_one_pod_more_until_one_has_ended(cluster: Cluster) -> None:
+    await cluster.bound_pods(1)
+    first = await cluster.create(PODS, cluster.namespace, pod_dict("first", node=ABSENT))
+    with pytest.raises(Forbidden, match="exceeded quota: few"):
+        await cluster.create(PODS, cluster.namespace, pod_dict("second", node=ABSENT))
+    await cluster.report(first, "Succeeded")
+
+    async def is_let_in() -> bool:
+        try:
+            await cluster.create(PODS, cluster.namespace, pod_dict("second", node=ABSENT))
+        except ApiError:
+            return False
+        return True
+
+    await cluster.wait(is_let_in)
+
+
+def _written(resource: Resource[Any], obj: Object) -> Object:
+    """What a user writes of an object."""
+    meta = {key: value for key, value in obj["metadata"].items() if key in ("name", "labels")}
+    kept = {key: value for key, value in obj.items() if key != "status"}
+    return {**kept, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
