@@ -2,7 +2,7 @@
 
     SCAVENGER_TEST_KUBECONFIG=... pytest tests/contract
 
-Needs a control plane only (API server and garbage collector); everything happens in a namespace of its own.
+Needs a control plane only. What is not in a namespace of its own has a name of its own, and is deleted at the end.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from collections import deque
@@ -213,6 +214,7 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":  # or the order of sets would differ from run to run
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what is left of processes that were killed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or who ends this leaves the processes that play
     if said.bugs:
         first = said.seed or 0
         return 1 if tell_bugs(range(first, first + said.seeds)) else 0

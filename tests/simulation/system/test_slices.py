@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Set
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +58,20 @@ def test_a_slice_that_runs_out_of_time_says_what_is_next(tmp_path: Path, capsys:
     said = capsys.readouterr().out
     assert not _played(said)
     assert "the next is 5 of 7" in said
+
+
+def test_who_ends_it_ends_the_processes_that_play() -> None:
+    words = [sys.executable, "-m", "tests.simulation", "--admitter", "--seeds", "1000"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as playing:
+        assert playing.stdout is not None
+        assert playing.stdout.readline().startswith("seed 0: ")
+        playing.terminate()
+        try:
+            playing.communicate(timeout=60)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(playing.pid, signal.SIGKILL)
+                pytest.fail("processes are left")
 
 
 def _played(said: str) -> list[int]:

@@ -7,6 +7,8 @@ import pytest
 from bench.regulator.bench_full import Full, play, squeezed_by
 from bench.regulator.bench_harvest import CELLS, Server
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = [1e9]
 
 

@@ -17,6 +17,7 @@ def test_a_picture_is_what_its_source_says(name: str) -> None:
     assert ElementTree.fromstring(kept).tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_a_picture_of_yesterday_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "DOCS", tmp_path)
     monkeypatch.setattr(pictures, "PICTURES", {"levels": pictures.levels})

@@ -28,6 +28,7 @@ def test_every_page_is_up_to_date() -> None:
     assert reference.main(["--check"]) == 0
 
 
+@pytest.mark.slow
 def test_a_page_that_is_out_of_date_is_found_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,6 +72,7 @@ def records(file: Path) -> Iterator[str]:
         yield expression if expression in VARIABLE else str(eval(expression, dict(names)))
 
 
+@pytest.mark.slow
 def test_every_event_is_in_the_list_and_nothing_else_is() -> None:
     written = {reason for file in SOURCES for reason in records(file)}
     assert written >= set(VARIABLE), "or the calls are looked for in the wrong way"

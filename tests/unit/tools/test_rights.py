@@ -39,6 +39,7 @@ def test_what_is_gained_stands_among_the_changes_that_are_not_released() -> None
     assert rights.untold(gained, CHANGELOG) == ["scavenger-x: list pods"]
 
 
+@pytest.mark.slow
 def test_a_gained_right_that_nobody_names_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
