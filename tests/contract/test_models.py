@@ -14,9 +14,10 @@ from typing import Any
 import orjson
 import pytest
 from scavenger_api import names
+from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Forbidden
 from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS, Resource
-from scavenger_testing import job_dict, node_dict, pod_dict
+from scavenger_testing import FakeApi, job_dict, node_dict, pod_dict
 from scavenger_testing.clock import VirtualClock
 from scavenger_webhook.facts import PRIORITYCLASSES
 
@@ -30,34 +31,46 @@ PATIENCE = 30.0
 ABSENT = "no-such-node"
 """Its pods are bound and never report anything."""
 WEAK = -1000
+PREFIX = "contract-"
+"""Of the names of what is in no namespace."""
 
 
 class Cluster:
-    """An API server with who controls Jobs and places pods: a real one, or the models.
+    """An API server, and who controls Jobs and places pods.
 
     Attributes:
         namespace: of scavenger pods and of Jobs.
         shop: the namespace of ordinary pods.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._client, self.namespace = server.client, server.namespace
-        self.shop = f"{server.namespace}-{SHOP}"
-        self._model: System | None = None
-        if server.fake is not None:
-            self._model = System(server.fake, VirtualClock(), 0)  # type: ignore[arg-type]  # nothing waits in it
-            self._client, self.namespace, self.shop = self._model.client(), NS, SHOP
+    def __init__(self, client: ApiClient, namespace: str, shop: str) -> None:
+        self._client, self.namespace, self.shop = client, namespace, shop
+
+    async def go_on(self) -> None:
+        """Something happens, or a moment passes."""
+        raise NotImplementedError
+
+    async def allow(self, pods: int) -> None:
+        """A ResourceQuota lets so many pods be in the namespace of jobs."""
+        raise NotImplementedError
+
+    async def set_up(self) -> None:
+        """Create what tests need."""
+
+    async def tear_down(self) -> None:
+        """Leave nothing behind."""
 
     async def create(self, resource: Resource[Any], namespace: str | None, obj: Object) -> Object:
-        """Raises ApiError."""
-        created: Object = orjson.loads(await self._client.create(resource, namespace, _written(resource, obj)))
-        if self._model is not None:
-            self._model.ends[created["metadata"]["uid"]] = math.inf
+        """Create what a user writes of an object. Raises ApiError."""
+        meta = {key: value for key, value in obj["metadata"].items() if key in ("name", "labels")}
+        kept = {key: value for key, value in obj.items() if key != "status"}
+        body = {**kept, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+        created: Object = orjson.loads(await self._client.create(resource, namespace, body))
         return created
 
     async def add_node(self) -> str:
         """A node with room for `CORES`. Returns its name."""
-        name = f"contract-{uuid.uuid4().hex[:8]}"
+        name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
         node = node_dict(name, cpu=str(CORES))
         await self.create(NODES, None, node)
         await self._client.merge_patch(NODES, None, name, {"status": node["status"]}, subresource="status")
@@ -65,28 +78,13 @@ class Cluster:
 
     async def add_class(self, value: int) -> str:
         """A PriorityClass. Returns its name."""
-        name = f"contract-{uuid.uuid4().hex[:8]}"
+        name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
         await self.create(PRIORITYCLASSES, None, {"metadata": {"name": name}, "value": value})
         return name
-
-    async def bound_pods(self, at_most: int) -> None:
-        """A ResourceQuota lets so many pods be in the namespace of jobs."""
-        quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(at_most)}}}
-        if self._model is not None:
-            self._model.quota = {**quota, "spec": {"hard": {"pods": at_most}}}
-            return
-
-        async def counts() -> bool:
-            return "hard" in (await self._list(QUOTAS, self.namespace))[0].get("status", {})
-
-        await self.create(QUOTAS, self.namespace, quota)
-        await self.wait(counts)
 
     async def start_job(self) -> list[Object]:
         """Create a Job of two pods as the admitter does, and wait for them."""
         spec = {**pod_dict("x")["spec"], "nodeName": ABSENT}
-        if self._model is not None:
-            self._model.silent.add(ABSENT)
         meta = {"labels": {"app": "x"}, "annotations": {}, "finalizers": [names.FINALIZER]}
         job = job_dict("gang", parallelism=2, template={"metadata": meta, "spec": spec})
         job["spec"]["podReplacementPolicy"] = "Failed"
@@ -106,54 +104,88 @@ class Cluster:
         """Let the cluster go on until something holds. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             while not await holds():
-                await asyncio.sleep(0.1 if self._model is None else 0)
-                if self._model is not None:
-                    self._model.tick()
+                await self.go_on()
 
     async def pods(self) -> list[Object]:
         """Of both namespaces, by name."""
-        found = [*await self._list(PODS, self.namespace), *await self._list(PODS, self.shop)]
+        found = [*await self.all_of(PODS, self.namespace), *await self.all_of(PODS, self.shop)]
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     async def conditions(self) -> set[str]:
         """Those of the Job that are true."""
-        said = [one for job in await self._list(JOBS, self.namespace) for one in job["status"].get("conditions", ())]
+        said = [one for job in await self.all_of(JOBS, self.namespace) for one in job["status"].get("conditions", ())]
         return {one["type"] for one in said if one["status"] == "True"}
 
     async def report(self, pod: Object, phase: str) -> None:
         """The kubelet of a pod reports how it ended."""
-        meta = pod["metadata"]
-        await self._client.merge_patch(
-            PODS, meta["namespace"], meta["name"], {"status": {"phase": phase}}, subresource="status"
-        )
+        meta, status = pod["metadata"], {"status": {"phase": phase}}
+        await self._client.merge_patch(PODS, meta["namespace"], meta["name"], status, subresource="status")
 
     async def delete(self, pod: Object, grace_period: int | None = None) -> None:
+        """Delete a pod; grace_period: seconds."""
         meta = pod["metadata"]
         await self._client.delete(PODS, meta["namespace"], meta["name"], grace_period=grace_period)
 
-    async def set_up(self) -> None:
-        if self._model is None:
-            await self.create(NAMESPACES, None, {"metadata": {"name": self.shop}})
-
-    async def tear_down(self) -> None:
-        if self._model is not None:
-            await self._model.close()
-            await self._client.close()
-            return
-        await self._client.delete(NAMESPACES, None, self.shop)
-        for resource in (NODES, PRIORITYCLASSES):
-            for one in await self._list(resource, None):
-                if one["metadata"]["name"].startswith("contract-"):
-                    await self._client.delete(resource, None, one["metadata"]["name"])
-
-    async def _list(self, resource: Resource[Any], namespace: str | None) -> list[Object]:
+    async def all_of(self, resource: Resource[Any], namespace: str | None) -> list[Object]:
+        """All objects of a kind."""
         found: list[Object] = orjson.loads(await self._client.request("GET", resource.path(namespace)))["items"]
         return found
 
 
+class RealCluster(Cluster):
+    """The controllers and the scheduler of Kubernetes."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.client, server.namespace, f"{server.namespace}-{SHOP}")
+
+    async def go_on(self) -> None:
+        await asyncio.sleep(0.1)
+
+    async def allow(self, pods: int) -> None:
+        async def counts() -> bool:
+            return "hard" in (await self.all_of(QUOTAS, self.namespace))[0].get("status", {})
+
+        await self.create(QUOTAS, self.namespace, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(pods)}}})
+        await self.wait(counts)
+
+    async def set_up(self) -> None:
+        await self.create(NAMESPACES, None, {"metadata": {"name": self.shop}})
+
+    async def tear_down(self) -> None:
+        await self._client.delete(NAMESPACES, None, self.shop)
+        for resource in (NODES, PRIORITYCLASSES):
+            for one in await self.all_of(resource, None):
+                if one["metadata"]["name"].startswith(PREFIX):
+                    await self._client.delete(resource, None, one["metadata"]["name"])
+
+
+class Models(Cluster):
+    """Those that histories are played with."""
+
+    def __init__(self, fake: FakeApi) -> None:
+        self._system = System(fake, VirtualClock(), 0)  # type: ignore[arg-type]  # nothing waits in it
+        self._system.silent.add(ABSENT)
+        super().__init__(self._system.client(), NS, SHOP)
+
+    async def create(self, resource: Resource[Any], namespace: str | None, obj: Object) -> Object:
+        created = await super().create(resource, namespace, obj)
+        self._system.ends[created["metadata"]["uid"]] = math.inf
+        return created
+
+    async def go_on(self) -> None:
+        self._system.tick()
+
+    async def allow(self, pods: int) -> None:
+        self._system.quota = {"spec": {"hard": {"pods": pods}}}
+
+    async def tear_down(self) -> None:
+        await self._system.close()
+        await self._client.close()
+
+
 @pytest.fixture
 async def cluster(server: Server) -> AsyncIterator[Cluster]:
-    made = Cluster(server)
+    made = RealCluster(server) if server.fake is None else Models(server.fake)
     await made.set_up()
     yield made
     await made.tear_down()
@@ -240,7 +272,7 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
 
 
 async def test_a_quota_refuses_one_pod_more_until_one_has_ended(cluster: Cluster) -> None:
-    await cluster.bound_pods(1)
+    await cluster.allow(pods=1)
     first = await cluster.create(PODS, cluster.namespace, pod_dict("first", node=ABSENT))
     with pytest.raises(Forbidden, match="exceeded quota: few"):
         await cluster.create(PODS, cluster.namespace, pod_dict("second", node=ABSENT))
@@ -254,10 +286,3 @@ async def test_a_quota_refuses_one_pod_more_until_one_has_ended(cluster: Cluster
         return True
 
     await cluster.wait(is_let_in)
-
-
-def _written(resource: Resource[Any], obj: Object) -> Object:
-    """What a user writes of an object."""
-    meta = {key: value for key, value in obj["metadata"].items() if key in ("name", "labels")}
-    kept = {key: value for key, value in obj.items() if key != "status"}
-    return {**kept, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
