@@ -683,6 +683,10 @@ class History(Harness):
     def settled(self, *phases: str) -> bool:
         return set(self.phases().values()) <= set(phases)
 
+    def all_run(self) -> bool:
+        """Whether every job runs or is over."""
+        return self.settled("Running", *OVER)
+
     def all_done(self) -> bool:
         """Whether every job is over; whatever runs ends by itself on the way. The status may still speak of a run
         that somebody has just ended."""
@@ -693,7 +697,7 @@ class History(Harness):
 
     async def come_to_an_end(self) -> None:
         """In peace, until nothing is left to do. Raises TimeoutError."""
-        await self.until(lambda: self.settled("Running", *OVER), limit=1800, step=5)
+        await self.until(self.all_run, limit=1800, step=5)
         await self.until(self.all_done, limit=600, step=5)
 
     # --- what holds ---------------------------------------------------------------------------------

@@ -336,6 +336,15 @@ class System(History):
     def settled(self, *phases: str) -> bool:
         return not self.users and super().settled(*phases)
 
+    def all_run(self) -> bool:
+        """Tasks of arrays end meanwhile: all of them together may leave no room for a job."""
+        if super().all_run():
+            return True
+        for pod in [one for name in self.machines for one in self.working_on(name)]:
+            if names.LABEL_TASK in pod["metadata"]["labels"]:
+                self.end(pod)
+        return False
+
     def have_user(self, work: Coroutine[Any, Any, None]) -> None:
         """Have somebody do this, who waits for answers."""
         self.users.append(asyncio.create_task(work))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
 from scavenger_kube.errors import error_for_status
 from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_testing import FakeApi, running
@@ -236,7 +237,8 @@ class World(System):
                     yield waits, meta["name"]
             elif _deleting(pod) and HELD_BY_OTHERS not in meta.get("finalizers", ()):
                 yield stays, meta["name"]
-            runs.setdefault(_owner(pod), []).append(pod)
+            if names.LABEL_TASK not in meta.get("labels", {}):  # tasks of an array end one by one
+                runs.setdefault(_owner(pod), []).append(pod)
         for job in self.api.stored(JOBS):
             mine = runs.get(job["metadata"]["uid"], [])
             if _is_broken(mine):
