@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 import pytest
-from scavenger_api import names
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Forbidden
 from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS, Resource
@@ -22,7 +21,7 @@ from scavenger_testing.clock import VirtualClock
 from scavenger_webhook.facts import PRIORITYCLASSES
 
 from tests.contract.conftest import Server
-from tests.simulation.system.system import BY_SCHEDULER, CORES, SHOP, System
+from tests.simulation.system.system import BY_SCHEDULER, CORES, HELD_BY_OTHERS, SHOP, System
 from tests.unit.admitter.harness import NS
 
 Object = dict[str, Any]
@@ -30,7 +29,7 @@ QUOTAS: Resource[Any] = Resource("", "v1", "resourcequotas", "ResourceQuota", Tr
 PATIENCE = 30.0
 ABSENT = "no-such-node"
 """Its pods are bound and never report anything."""
-WEAK = -1000
+WEAK = -1
 PREFIX = "contract-"
 """Of the names of what is in no namespace."""
 
@@ -85,7 +84,7 @@ class Cluster:
     async def start_job(self) -> list[Object]:
         """Create a Job of two pods as the admitter does, and wait for them."""
         spec = {**pod_dict("x")["spec"], "nodeName": ABSENT}
-        meta = {"labels": {"app": "x"}, "annotations": {}, "finalizers": [names.FINALIZER]}
+        meta = {"labels": {"app": "x"}, "annotations": {}, "finalizers": [HELD_BY_OTHERS]}
         job = job_dict("gang", parallelism=2, template={"metadata": meta, "spec": spec})
         job["spec"]["podReplacementPolicy"] = "Failed"
         await self.create(JOBS, self.namespace, job)
