@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from scavenger_kube.blocking import Client
+from scavenger_kube.decoders import decoder_of
 from scavenger_kube.errors import Gone, TooManyRequests, Unavailable, error_for_status
 from scavenger_kube.resources import Params
 
@@ -156,7 +157,7 @@ class Follower(Generic[T]):
             for item, raw in zip(items, bodies, strict=True)
         ]
         self._known = now
-        return msgspec.json.decode(body, type=_Listed).metadata.resource_version, [*gone, *fresh]
+        return decoder_of(_Listed).decode(body).metadata.resource_version, [*gone, *fresh]
 
     def _watch(self, version: str) -> Iterator[tuple[str, Change[T] | None]]:
         left = self._deadline.left()
@@ -169,10 +170,10 @@ class Follower(Generic[T]):
             "timeoutSeconds": seconds,
         }
         for line in self._client.stream(self._path, params, silence=min(SILENCE_SECONDS, seconds + 30.0)):
-            event = msgspec.json.decode(line, type=_Event)
+            event = decoder_of(_Event).decode(line)
             if event.type == "ERROR":
                 raise error_for_status(msgspec.json.decode(event.object))
-            head = msgspec.json.decode(event.object, type=_Head).metadata
+            head = decoder_of(_Head).decode(event.object).metadata
             yield head.resource_version or version, self._change(event, head.uid)
             if self._deadline.over:
                 return

@@ -31,6 +31,7 @@ from scavenger_domain.gang import (
     time_at_risk,
 )
 from scavenger_domain.taints import TolerationLike
+from scavenger_kube.decoders import decoder_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
 
@@ -269,12 +270,14 @@ class Named(Struct, frozen=True, gc=False, rename="camel"):
 
 T = TypeVar("T")
 
+_LISTS: Final[dict[Any, type[Any]]] = {}
+
 
 def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """One object of the API. A pod template that no component can read is left out: no webhook has refused it, and the
     admitter does not start it. Raises msgspec.DecodeError, a ValueError."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decoder_of(kind).decode(body)
     except msgspec.ValidationError:
         found = msgspec.json.decode(body, type=dict[str, Any])
         spec = found.get("spec")
@@ -287,19 +290,24 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+def _list_of(kind: type[T]) -> type[Any]:
+    if kind not in _LISTS:
+        items: Any = list[kind] | None  # type: ignore[valid-type]
+        _LISTS[kind] = msgspec.defstruct("List", [("items", items, None)])
+    return _LISTS[kind]
+
+
 def decode_items(body: bytes, kind: type[T]) -> list[T]:
     """The items of a list. One that cannot be read hides no other."""
-    items: Any = list[kind] | None  # type: ignore[valid-type]
-    shape = msgspec.defstruct("List", [("items", items, None)])
     try:
-        return list(getattr(msgspec.json.decode(body, type=shape), "items") or ())  # noqa: B009 - made at run time
+        return decoder_of(_list_of(kind)).decode(body).items or []
     except msgspec.ValidationError:
         return [decode(item, kind) for item in raws(body)]
 
 
 def raws(body: bytes) -> list[msgspec.Raw]:
     """The items of a list as they came; views of the body, no copies."""
-    return msgspec.json.decode(body, type=_List).items or []
+    return decoder_of(_List).decode(body).items or []
 
 
 def raw_items(body: bytes) -> Iterator[dict[str, Any]]:

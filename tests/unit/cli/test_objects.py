@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -173,3 +175,38 @@ def test_what_is_asked_for_is_as_the_contract_has_it(capacity: str, resources: d
 
 def test_the_checkpoint_interval() -> None:
     assert job(interruption_after="1h30m").spec.checkpoint_interval == timedelta(minutes=90)
+
+
+STRUCT_OF_SLOW_ANNOTATIONS = """
+import threading, time
+import msgspec
+from scavenger_cli.objects import decode, decode_items
+
+def slow():
+    time.sleep(0.05)
+    return str
+
+class Inner(msgspec.Struct):
+    name: "slow()" = ""
+
+class Outer(msgspec.Struct):
+    inner: Inner
+
+body = b'{"inner": {"name": "a"}}'
+listed = b'{"items": [%s]}' % body
+works = [lambda: decode(body, Outer), lambda: decode_items(listed, Outer), lambda: decode(body, Outer)]
+found = []
+threads = [threading.Thread(target=lambda work=work: found.append(work())) for work in works]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(found))
+"""
+
+
+def test_threads_may_decode_a_type_for_the_first_time_at_once() -> None:
+    """`logs -f` follows a job and its pods in threads; it died without a word where both were quick."""
+    command = [sys.executable, "-c", STRUCT_OF_SLOW_ANNOTATIONS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
