@@ -45,7 +45,7 @@ def take(url: str, program: str, target: Path) -> None:
         opened = playwright.chromium.launch(executable_path=program, args=browsers.ARGUMENTS, timeout=browsers.PATIENCE)
         page = opened.new_page(viewport=SCREEN, color_scheme="light", locale="en-GB")
         page.set_default_timeout(browsers.PATIENCE)
-        page.goto(url)
+        browsers.open_page(page, url)
         page.wait_for_selector("body[data-time]")
         page.wait_for_selector("#charts canvas")
         target.parent.mkdir(parents=True, exist_ok=True)

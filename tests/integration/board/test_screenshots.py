@@ -15,7 +15,7 @@ import axe_playwright_python
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, expect
 from scavenger_api.times import format_time
-from scavenger_testing.browser import PATIENCE
+from scavenger_testing.browser import PATIENCE, open_page_async
 
 from .conftest import Board, at_work
 from .incident import Crowd, Empty, Filling, Incident, Unmeasured
@@ -63,7 +63,9 @@ async def opened(browser: Browser, board: Board, shot: Shot) -> Page:
         viewport=PHONE if shot.phone else DESKTOP, color_scheme=shot.theme, locale="en-GB", timezone_id="Europe/Paris"
     )
     page.set_default_timeout(PATIENCE)
-    await page.goto(board.url + shot.query.format(ago=format_time(datetime.now(UTC) - timedelta(minutes=25))))
+    await open_page_async(
+        page, board.url + shot.query.format(ago=format_time(datetime.now(UTC) - timedelta(minutes=25)))
+    )
     await page.wait_for_selector("body[data-time]")
     if shot.scene.prometheus:
         await page.wait_for_selector("#charts canvas")
@@ -117,7 +119,7 @@ async def test_a_moment_and_its_filters_have_a_url_and_can_be_exported(browser: 
     saved = (await (await download.value).path()).read_text()
     assert all(part in saved for part in ('"past": true', '"times"'))
     other = await browser.new_page()
-    await other.goto(address)
+    await open_page_async(other, address)
     await expect(other.locator("#link")).to_contain_text("past: ", timeout=PATIENCE)
     await expect(other.locator("#namespace")).to_have_value("lab")
     await expect(other.locator("#resource")).to_have_value("memory")

@@ -13,7 +13,7 @@ from scavenger_api import names
 from scavenger_api.times import format_time, parse_time
 from scavenger_board.facts import JOBS
 from scavenger_kube.resources import PODS
-from scavenger_testing.browser import PATIENCE
+from scavenger_testing.browser import PATIENCE, open_page_async
 from scavenger_testing.builders import pod_dict, scavengerjob_dict
 
 from .conftest import Board
@@ -58,7 +58,7 @@ async def reader(browser: Browser, board: Board) -> AsyncIterator[Reader]:
     page.on("console", lambda said: made.errors.append(said.text) if said.type == "error" else None)
     elsewhere: list[str] = []
     page.on("request", lambda asked: None if asked.url.startswith(board.url) else elsewhere.append(asked.url))
-    await page.goto(board.url)
+    await open_page_async(page, board.url)
     await page.wait_for_selector("body[data-time]")
     yield made
     await page.close()
@@ -231,7 +231,7 @@ async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: B
     expect.set_options(timeout=PATIENCE)
     page = await browser.new_page(ignore_https_errors=True)
     page.set_default_timeout(PATIENCE)
-    await page.goto(guarded.url)
+    await open_page_async(page, guarded.url)
     token, link = page.locator("#token"), page.locator("#link")
     await expect(token).to_be_visible()
     for wrong, answer in (("nobody's", "not a good one"), ("other", "you may not look")):
@@ -255,7 +255,7 @@ async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: B
 async def test_dark_and_narrow_shows_the_same(browser: Browser, board: Board) -> None:
     page = await browser.new_page(viewport={"width": 420, "height": 900}, color_scheme="dark")
     page.set_default_timeout(PATIENCE)
-    await page.goto(board.url)
+    await open_page_async(page, board.url)
     await page.wait_for_selector("body[data-time]")
     await expect(page.locator("#charts canvas")).to_have_count(1, timeout=PATIENCE)
     ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")

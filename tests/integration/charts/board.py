@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from playwright.sync_api import Page, expect, sync_playwright
-from scavenger_testing.browser import ARGUMENTS, PATIENCE
+from scavenger_testing.browser import ARGUMENTS, PATIENCE, open_page
 
 from .shell import Shell
 
@@ -32,7 +32,7 @@ def shows_the_cluster(shell: Shell, chromium: str | None, job: str) -> None:
 def look(page: Page, url: str, job: str) -> None:
     expect.set_options(timeout=PATIENCE)
     page.set_default_timeout(PATIENCE)
-    page.goto(url)
+    open_page(page, url)
     page.wait_for_selector("body[data-time]")
     expect(page.locator("#link")).to_have_text("live")
     expect(page.locator("#fresh")).to_contain_text("✓ Current: load measured")
