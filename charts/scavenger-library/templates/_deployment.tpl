@@ -139,11 +139,12 @@ startupProbe: # two minutes, on a node that is busy with other starts
     port: http
   periodSeconds: 2
   failureThreshold: 60
-livenessProbe:
+livenessProbe: # a busy node is slow to answer, and a restart costs the caches
   httpGet:
     path: /healthz
     port: http
   periodSeconds: 10
+  timeoutSeconds: 5
   failureThreshold: 3
 readinessProbe:
   httpGet:

@@ -121,6 +121,7 @@ def test_pods_of_the_system_are_confined(deployment: dict[str, Any]) -> None:
         assert not context["allowPrivilegeEscalation"]
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= set(container)
+        assert container["livenessProbe"]["timeoutSeconds"] >= 5, "a busy node does not have it restarted"
 
 
 def test_the_admitter_may_ask_for_the_capabilities_that_a_scavengerjob_may_add() -> None:
