@@ -345,6 +345,24 @@ def test_mounts_below_a_folder_innermost_first() -> None:
     assert teardown.mounts_below(Path("/data"), table) == [Path("/data/a b/c"), Path("/data")]
 
 
+def test_a_folder_is_removed_whole_and_nothing_that_links_in_it_lead_to(tmp_path: Path) -> None:
+    kept, node = tmp_path / "kept", tmp_path / "node"
+    kept.mkdir()
+    (kept / "file").write_text("mine")
+    for number in range(40):
+        layer = node / "snapshots" / str(number) / "fs" / "empty"
+        layer.mkdir(parents=True)
+        (layer.parent / "file").write_bytes(b"x")
+        (layer.parent / "file").chmod(0)
+        (layer.parent / "folder").symlink_to(kept)
+        (layer.parent / "link").symlink_to(kept / "file")
+    os.mkfifo(node / "fifo")
+    teardown.remove_folder(node)
+    teardown.remove_folder(node)  # which is gone
+    assert list(tmp_path.iterdir()) == [kept]
+    assert (kept / "file").read_text() == "mine"
+
+
 def test_an_archive_is_reproducible_and_knows_its_name(tmp_path: Path) -> None:
     first, second = (oci_archive("localhost/x/y:1", b"layer", {"Entrypoint": ["/y"]}) for _ in range(2))
     assert first == second
