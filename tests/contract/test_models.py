@@ -244,7 +244,9 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
         there = {"kubernetes.io/hostname": node}
         pod = pod_dict(name, cpu=cpu, priority_class=of, priority=priority, node_selector=there)
         await cluster.create(PODS, cluster.shop if of == strong else cluster.namespace, pod)
-        await cluster.until(lambda _, pods: is_bound(named(pods, name)) or is_unschedulable(named(pods, name)))
+
+    async def until_bound(name: str) -> None:  # until the scheduler knows of the node, it has room for nobody
+        await cluster.until(lambda _, pods: is_bound(named(pods, name)))
 
     def is_bound(pod: Object) -> bool:
         return bool(pod["spec"].get("nodeName") == node)
@@ -253,8 +255,9 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
         return any(one.get("reason") == "Unschedulable" for one in pod["status"].get("conditions", ()))
 
     await submit("job", "3", weak, WEAK)
+    await until_bound("job")
     await submit("peer", "1", strong, 0)
-    assert all(is_bound(pod) for pod in await cluster.pods())
+    await until_bound("peer")
     await submit("web", "3", strong, 0)
     await cluster.until(lambda _, pods: named(pods, "web")["status"].get("nominatedNodeName") == node)
     pods = await cluster.pods()
@@ -262,8 +265,9 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
     marks = [one for one in named(pods, "job")["status"]["conditions"] if one["type"] == "DisruptionTarget"]
     assert [one["reason"] for one in marks] == [BY_SCHEDULER]
     await submit("late", "1", weak, WEAK)
+    await cluster.until(lambda _, pods: is_unschedulable(named(pods, "late")))
     await cluster.delete(named(pods, "job"), grace_period=0)
-    await cluster.until(lambda _, pods: is_bound(named(pods, "web")))
+    await until_bound("web")
     assert not is_bound(named(await cluster.pods(), "late")), "the room was promised"
 
 
