@@ -27,8 +27,6 @@ from tests.unit.admitter.harness import NS
 Object = dict[str, Any]
 QUOTAS: Resource[Any] = Resource("", "v1", "resourcequotas", "ResourceQuota", True, object)
 PATIENCE = 30.0
-ABSENT = "no-such-node"
-"""Its pods are bound and never report anything."""
 WEAK = -1
 PREFIX = "contract-"
 """Of the names of what is in no namespace."""
@@ -40,10 +38,13 @@ class Cluster:
     Attributes:
         namespace: of scavenger pods and of Jobs.
         shop: the namespace of ordinary pods.
+        absent: a node that does not exist: its pods are bound and never report anything. Each test has its own, as
+            Kubernetes deletes the pods of an absent node that it has known of for 40 s.
     """
 
     def __init__(self, client: ApiClient, namespace: str, shop: str) -> None:
         self._client, self.namespace, self.shop = client, namespace, shop
+        self.absent = f"{PREFIX}{uuid.uuid4().hex[:8]}"
 
     async def go_on(self) -> None:
         """Something happens, or a moment passes."""
@@ -83,7 +84,7 @@ class Cluster:
 
     async def start_job(self) -> list[Object]:
         """Create a Job of two pods as the admitter does, and wait for them."""
-        spec = {**pod_dict("x")["spec"], "nodeName": ABSENT}
+        spec = {**pod_dict("x")["spec"], "nodeName": self.absent}
         meta = {"labels": {"app": "x"}, "annotations": {}, "finalizers": [HELD_BY_OTHERS]}
         job = job_dict("gang", parallelism=2, template={"metadata": meta, "spec": spec})
         job["spec"]["podReplacementPolicy"] = "Failed"
@@ -163,8 +164,8 @@ class Models(Cluster):
 
     def __init__(self, fake: FakeApi) -> None:
         self._system = System(fake, VirtualClock(), 0)  # type: ignore[arg-type]  # nothing waits in it
-        self._system.silent.add(ABSENT)
         super().__init__(self._system.client(), NS, SHOP)
+        self._system.silent.add(self.absent)
 
     async def create(self, resource: Resource[Any], namespace: str | None, obj: Object) -> Object:
         created = await super().create(resource, namespace, obj)
@@ -276,14 +277,14 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
 
 async def test_a_quota_refuses_one_pod_more_until_one_has_ended(cluster: Cluster) -> None:
     await cluster.allow(pods=1)
-    first = await cluster.create(PODS, cluster.namespace, pod_dict("first", node=ABSENT))
+    first = await cluster.create(PODS, cluster.namespace, pod_dict("first", node=cluster.absent))
     with pytest.raises(Forbidden, match="exceeded quota: few"):
-        await cluster.create(PODS, cluster.namespace, pod_dict("second", node=ABSENT))
+        await cluster.create(PODS, cluster.namespace, pod_dict("second", node=cluster.absent))
     await cluster.report(first, "Succeeded")
 
     async def is_let_in() -> bool:
         try:
-            await cluster.create(PODS, cluster.namespace, pod_dict("second", node=ABSENT))
+            await cluster.create(PODS, cluster.namespace, pod_dict("second", node=cluster.absent))
         except ApiError:
             return False
         return True
