@@ -176,6 +176,12 @@ BUGS: Final = (
         {f"{ADMITTER}.reconciler.decide_creation": decide_creation_unasked},
     ),
     Bug(
+        "who has asked goes back to what a watch shows",
+        situations.ShownTooLong,
+        "5 ends of 4 pods",
+        {f"{ADMITTER}.heard.Heard.newer_than": always(False)},
+    ),
+    Bug(
         "a new leader does not wait for its watches",
         situations.BlindTakeover,
         "lives twice",

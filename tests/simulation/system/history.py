@@ -857,7 +857,8 @@ class History(Harness):
         assert status["phase"] == ("Failed" if failed else "Completed"), where
         retries = sum(parse_counts(sets.get("retriesUsed", "")).values())
         pods_seen = sum(map(len, ran.values()))
-        assert status["interruptedCount"] + retries + len(completed) + len(failed) <= pods_seen, where
+        ends = status["interruptedCount"] + retries + len(completed) + len(failed)
+        assert ends <= pods_seen, f"{ends} ends of {pods_seen} pods: {where}"
 
 
 def _final(job: Object) -> Set[str]:

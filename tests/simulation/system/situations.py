@@ -133,8 +133,30 @@ class RebootedTask(SystemSituation):
         self.boot(self.node_of("c"))
 
 
+class ShownTooLong(Situation):
+    """The watch shows a pod of a task for longer than it is there. Its node is gone for a while."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 2})
+        await self.until(lambda: self.phase("c") == "Running")
+        self.trouble.stops[self.pods("c")[1]["metadata"]["uid"]] = Stop(self.clock.monotonic() + LATE, 143)
+        self.api.fail(500, times=ALWAYS, methods={"PATCH"}, path="/pods/")
+        for pod in self.pods("c"):
+            self.take_away(pod)
+        await self.until(lambda: self.status("c").get("interruptedCount") == 1)
+        self.api.hold_watches(PODS)
+        self.api.heal()
+        await self.until(lambda: len(self.pods("c")) == 1)
+        node = self.api.get(NODES, None, "n1")
+        assert node is not None
+        self.api.remove(NODES, None, "n1")
+        await self.until(lambda: not self.pods("c") and not self.status("c")["array"]["counted"])
+        self.api.put(NODES, node)
+        await self.pass_time(LATE)
+
+
 class UnseenPods(Situation):
-    """A Job is deleted whose pods the watch has never shown, and they take long to stop."""
+    """A job is replaced whose pods the watch has never shown, and they take long to stop."""
 
     async def comes(self) -> None:
         self.api.hold_watches(PODS)
@@ -142,7 +164,9 @@ class UnseenPods(Situation):
         await self.computes("c")
         await self.pass_time(3)
         self.stop_late("c")
-        self.remove_job(self.job("c"))
+        first = self.api.get(SCAVENGERJOBS, NS, "c")
+        assert first is not None
+        self.replace_one(first)
         await self.pass_time(LATE - 10)
 
 

@@ -12,7 +12,7 @@ from scavenger_admitter.core.lifecycle.accounting import run_id
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_kube.resources import JOBS, PODS
+from scavenger_kube.resources import JOBS, NODES, PODS
 from scavenger_runtime.informer import Informer
 from scavenger_testing import FakeApi, VirtualClock, pod_dict, settle
 
@@ -297,3 +297,58 @@ def interruptions() -> float:
     """All that have been counted on /metrics."""
     samples = (sample for metric in metrics.INTERRUPTIONS.collect() for sample in metric.samples)
     return sum(sample.value for sample in samples if sample.name.endswith("_total"))
+
+
+async def test_a_task_counts_once_though_its_pod_is_shown_for_longer_than_it_is_there() -> None:
+    """Without a node the admitter asks the API server. It does not go back to its cache once the node is shown."""
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("a", array={"tasks": 2})
+        await c.until(lambda: c.phase("a") == "Running")
+        c.kubelet = False
+        c.api.fail(500, times=10**6, methods={"PATCH"}, path=f"/namespaces/{NS}/pods")
+        for pod in c.pods("a"):
+            c.delete_pod(pod)
+        c.end(c.pods("a")[0], 143)
+        await c.until(lambda: c.status("a")["interruptedCount"] == 1)
+        c.api.hold_watches(PODS)
+        c.api.heal()
+        await c.until(lambda: len(c.pods("a")) == 1)
+        node = c.api.get(NODES, None, "n1")
+        assert node is not None
+        c.api.remove(NODES, None, "n1")
+        await c.until(lambda: not c.pods("a"))
+        await c.until(lambda: not c.status("a")["array"]["counted"])
+        c.api.put(NODES, node)
+        c.api.edit(SCAVENGERJOBS, NS, "a", touch)
+        await c.pass_time(10)
+        assert c.status("a")["interruptedCount"] == 2
+
+
+async def test_a_successor_waits_until_pods_that_are_gone_are_not_shown() -> None:
+    clock = VirtualClock()
+    async with FakeApi(clock) as api:
+        client = api.client()
+        pods = Informer(client, PODS, clock=clock)
+        api.put(PODS, pod_dict("gone", labels={names.LABEL_JOB: "a"}))
+        api.put(PODS, pod_dict("again", labels={names.LABEL_JOB: "a"}))
+        api.put(PODS, pod_dict("other"))
+        following = asyncio.create_task(pods.run())
+        await pods.wait_synced()
+        await settle()
+        api.hold_watches(PODS)
+        for name in ("gone", "again", "other"):
+            api.remove(PODS, "default", name)
+        api.put(PODS, pod_dict("again", uid="later", labels={names.LABEL_JOB: "a"}))
+        waiting = asyncio.create_task(caught_up(client, pods, clock, names.LABEL_JOB))
+        await clock.advance(5)
+        await settle()
+        assert not waiting.done()
+        api.release_watches(PODS)
+        for _ in range(10):
+            await clock.advance(0.5)
+            await settle()
+        assert waiting.done()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

@@ -27,6 +27,7 @@ from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, conf
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import moment
 from scavenger_admitter.facts import version
+from scavenger_admitter.heard import Heard
 from scavenger_admitter.writer import SCAVENGERJOBS, metadata_now
 
 AGAIN_SECONDS: Final = 0.5
@@ -63,10 +64,12 @@ async def metadata_of(client: ApiClient, resource: Resource[Any], labels: str | 
 
 
 async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, labels: str | None = None) -> None:
-    """Return once the informer shows every readable object (with these labels) at least as new as the API server had it
-    when first asked. It does not give up: an informer that lists and watches cannot stay behind."""
+    """Return once the informer shows every readable object (with this label) at least as new as the API server had it
+    when first asked, and none that was gone by then. It does not give up: an informer that lists and watches cannot
+    stay behind."""
     patience = clock.monotonic() + PATIENCE_SECONDS
     awaited: dict[str, str] | None = None
+    gone = _shown(informer, labels)
     while True:
         try:
             there = {m.key: m.resource_version for m in await metadata_of(client, informer.resource, labels)}
@@ -75,14 +78,21 @@ async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, la
         else:
             wanted = there if awaited is None else {key: awaited[key] for key in awaited.keys() & there.keys()}
             awaited = {key: needed for key, needed in wanted.items() if _behind(informer, key, needed)}
-            if not awaited:
+            gone = {one for one in gone & _shown(informer, labels) if one[0] not in there}
+            if not awaited and not gone:
                 return
-            log.info("waiting for an informer to catch up", informer=informer.name, objects=len(awaited))
+            log.info("waiting for an informer to catch up", informer=informer.name, objects=len(awaited) + len(gone))
         if clock.monotonic() >= patience:
             patience = clock.monotonic() + PATIENCE_SECONDS
             log.warning("listing what a watch does not bring", informer=informer.name)
             informer.list_again()
         await clock.sleep(AGAIN_SECONDS)
+
+
+def _shown(informer: Informer[Any], label: str | None) -> set[tuple[str, str]]:
+    """The key and the uid of each object that is shown, with this label."""
+    metas = (one.metadata for one in informer.items())
+    return {(meta.key, meta.uid) for meta in metas if label is None or label in meta.labels}
 
 
 def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
@@ -92,12 +102,16 @@ def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
     return seen is None or version(seen.metadata.resource_version) < version(needed)
 
 
-async def decide(client: ApiClient, seen: Observation) -> Confirmed[Outcome] | None:
-    """What follows, from what the API server has where caches do not prove it; None where there is a newer version of
-    the ScavengerJob than this, or none any more. Raises ApiError."""
+async def decide(client: ApiClient, seen: Observation, heard: Heard) -> Confirmed[Outcome] | None:
+    """What follows, from what the API server has where caches do not prove it, or are older than its last answer; None
+    where there is a newer version of the ScavengerJob than this, or none any more. Raises ApiError."""
     if await _overtaken(client, seen):
         return None
-    return confirm(seen) or confirm(await _with_run(client, seen))
+    if not heard.newer_than(seen) and (found := confirm(seen)) is not None:
+        return found
+    asked = await _with_run(client, seen)
+    heard.hear(seen, asked)
+    return confirm(asked)
 
 
 async def decide_creation(client: ApiClient, seen: Observation) -> Confirmed[Creation | None]:

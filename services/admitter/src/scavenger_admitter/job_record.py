@@ -21,6 +21,7 @@ from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Out
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import newer
+from scavenger_admitter.heard import Heard
 from scavenger_admitter.losses import Losses
 
 STARTED_SECONDS: Final = 3600.0
@@ -91,6 +92,8 @@ class JobRecord:
     """What its statuses say is lost and may still change."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
+    heard: Heard = field(default_factory=Heard)
+    """What the API server answered last about its Job and its pods."""
 
     # --- tasks ---
 

@@ -166,7 +166,7 @@ class Reconciler:
         self._hear(key, job)
         await self._check_nodes_of_grant(key, job)
         seen = self._observation(key, job)
-        decided = await decide(self._client, seen)
+        decided = await decide(self._client, seen, self._records[key].heard)
         if decided is None:
             log.info("waiting for a newer version of the ScavengerJob", job=key)
             self._feed.revoke(key)
