@@ -1,4 +1,4 @@
-"""Who has asked the API server does not go back to what caches showed before (docs/designs/0019)."""
+"""After an answer of the API server nothing is decided on caches that are older (docs/designs/0019)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from scavenger_admitter.facts import version
 class Heard:
     """The last answer about the Job and the pods of one ScavengerJob, as far as caches do not show it yet.
 
-    A pod that was counted and is gone must not be counted again because a cache still shows it.
+    A cache may still show a pod that was counted and is gone. It must not count again.
     """
 
     _versions: dict[str, int | None] = field(default_factory=dict)
     """By uid; None for what is gone."""
 
     def hear(self, shown: Observation, answer: Observation) -> None:
-        """The API server was asked. shown: what caches showed then."""
+        """Keep an answer. shown: what caches showed when the API server was asked."""
         there = {meta.uid: version(meta.resource_version) for meta in _metas(answer)}
         self._versions = {meta.uid: None for meta in _metas(shown)} | there
 
