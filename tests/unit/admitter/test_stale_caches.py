@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -234,6 +235,49 @@ async def test_a_run_that_was_interrupted_before_its_job_was_suspended_is_on_rec
         await c.until(lambda: c.phase("a") == "Suspended" and not c.held())
         assert c.status("a")["interruptedCount"] == 1
         assert len(c.status("a")["interruptedTimestamps"]) == 1
+
+
+def delete_job(c: Harness) -> None:
+    """What `kubectl delete job a --cascade=foreground` does."""
+    going = {"deletionTimestamp": c.stamp(), "finalizers": ["foregroundDeletion"]}
+    c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(going))
+
+
+def empty_node(c: Harness) -> None:
+    """What an autoscaler does before it ends a machine."""
+    taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    c.api.edit(NODES, None, "n1", lambda node: node["spec"].update(taints=[taint]))
+
+
+@pytest.mark.parametrize("end", [delete_job, empty_node])
+async def test_finished_work_is_not_interrupted_though_the_watch_does_not_show_that_it_is(
+    end: Callable[[Harness], None],
+) -> None:
+    async with running_job("a") as c:
+        await c.pass_time(60)
+        c.api.hold_watches(PODS)
+        c.succeed("a")
+        end(c)
+        await c.until(lambda: c.phase("a") != "Running")
+        assert (c.phase("a"), c.status("a")["interruptedCount"]) == ("Completed", 0)
+
+
+async def test_time_after_the_end_of_a_pod_is_not_lost_though_the_watch_does_not_show_that_end() -> None:
+    async with running_job("a") as c:
+        await c.pass_time(60)
+        c.api.hold_watches(PODS)
+        c.delete_pod(c.pods("a")[0])
+        await c.pass_time(300)
+        delete_job(c)
+        await c.until(lambda: c.phase("a") != "Running")
+        assert c.status("a")["lostCPUSeconds"] < 100
+        assert reason(c) == "Deleted"
+
+
+def reason(c: Harness) -> str:
+    """Why the last run was interrupted."""
+    (found,) = (one for one in c.status("a")["conditions"] if one["type"] == "Interrupted")
+    return str(found["reason"])
 
 
 # --- state of another run ---------------------------------------------------------------------------------------------

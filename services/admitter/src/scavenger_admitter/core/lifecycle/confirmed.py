@@ -18,7 +18,7 @@ from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import deleting
+from scavenger_admitter.core.lifecycle.pods import deleting, goes_on
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -104,19 +104,19 @@ def _doubtful(seen: Observation) -> bool:
 
 def _final(seen: Observation, outcome: Outcome) -> bool:
     """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
-    finished no longer, or a run that nobody interrupted ends because the job is suspended."""
+    finished no longer; or a run ends as the job is suspended, or though no pod of it has ended or was told to stop:
+    its work may be done, or somebody else may have interrupted it before."""
     before, after = seen.job.status.phase, outcome.status.phase
-    if seen.job.spec.array is not None:
+    if seen.job.spec.array is not None or after is None:
         return False  # each task ended as its own pod says
     if before is not None and before.finished:
-        return after is not None and not after.finished
-    if before is not None and before.active and after is Phase.SUSPENDED:
-        return True
-    if after is not Phase.COMPLETED:
-        return False
+        return not after.finished
     run = _run(seen)
     mine = [pod for pod in seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN, "") == run]
-    return sum(pod.status.phase == "Succeeded" for pod in mine) < seen.job.spec.parallelism
+    if after is Phase.COMPLETED:
+        return sum(pod.status.phase == "Succeeded" for pod in mine) < seen.job.spec.parallelism
+    ends = before is not None and before.active and not after.active
+    return ends and (after is Phase.SUSPENDED or all(map(goes_on, mine)))
 
 
 def _run(seen: Observation) -> str:
