@@ -140,6 +140,18 @@ async def test_a_crash_after_the_job_was_created() -> None:
         assert never_interrupted(c, "a")
 
 
+async def test_a_pod_goes_within_a_minute_after_an_hour_in_which_the_status_could_not_be_written() -> None:
+    async with running_job("a") as c:
+        c.api.fail(500, times=ALWAYS, methods={"PATCH"}, path="/scavengerjobs/a/status")
+        pod = c.pods("a")[0]
+        c.delete_pod(pod)
+        await c.pass_time(3600)
+        assert c.api.get(PODS, NS, pod["metadata"]["name"]) is not None
+        c.api.heal()
+        await c.pass_time(60)
+        assert c.api.get(PODS, NS, pod["metadata"]["name"]) is None
+
+
 async def test_a_commit_whose_answer_is_lost_counts_once() -> None:
     async with running_job("a") as c:
         await c.pass_time(10)

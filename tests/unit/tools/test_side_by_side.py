@@ -44,8 +44,9 @@ def test_nothing_to_run_is_a_mistake() -> None:
 
 
 def test_being_ended_ends_them_all(tmp_path: Path) -> None:
-    script = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\n"
-    script += "try:\n time.sleep(60)\nfinally:\n pathlib.Path(sys.argv[1]).unlink()\n"
+    script = "import pathlib, sys, time\n"
+    script += "try:\n pathlib.Path(sys.argv[1]).touch()\n time.sleep(60)\n"
+    script += "finally:\n pathlib.Path(sys.argv[1]).unlink()\n"
     lanes = [f"{name}={sys.executable} -c '{script}' {tmp_path / name}" for name in ("a", "b")]
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, str(PROGRAM), *lanes]  # as with nohup … &
     with subprocess.Popen(ignoring, stdout=subprocess.DEVNULL) as process:

@@ -30,8 +30,9 @@ LOW_PRIORITY = -100
 BASE_DELAY = 0.005
 """Seconds before the first rate-limited retry, as in client-go."""
 
-MAX_DELAY = 1000.0
-"""Seconds at most between rate-limited retries, as in client-go."""
+MAX_DELAY = 60.0
+"""Seconds at most between rate-limited retries. client-go waits up to 1000 s; but a drain, or the deletion of a
+namespace, may wait for the retry."""
 
 SWEEP_FROM = 64
 """Heaps smaller than this are never swept."""
