@@ -30,6 +30,8 @@ PATIENCE = 30.0
 WEAK = -1
 PREFIX = "contract-"
 """Of the names of what is in no namespace."""
+OWN = "contract.test/own"
+"""Key of the taint of nodes that only pods of the test may go to."""
 
 
 class Cluster:
@@ -69,9 +71,12 @@ class Cluster:
         return created
 
     async def add_node(self) -> str:
-        """A node with room for `CORES`. Returns its name."""
+        """A node with room for `CORES`. Returns its name.
+
+        Pods of other tests that wait for any node would take its room: they do not tolerate `OWN`.
+        """
         name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
-        node = node_dict(name, cpu=str(CORES))
+        node = node_dict(name, cpu=str(CORES), taints=[{"key": OWN, "effect": "NoSchedule"}])
         await self.create(NODES, None, node)
         await self._client.merge_patch(NODES, None, name, {"status": node["status"]}, subresource="status")
         return name
@@ -242,8 +247,8 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
     strong = await cluster.add_class(0)
 
     async def submit(name: str, cpu: str, of: str, priority: int) -> None:
-        there = {"kubernetes.io/hostname": node}
-        pod = pod_dict(name, cpu=cpu, priority_class=of, priority=priority, node_selector=there)
+        there, own = {"kubernetes.io/hostname": node}, [{"key": OWN, "operator": "Exists"}]
+        pod = pod_dict(name, cpu=cpu, priority_class=of, priority=priority, node_selector=there, tolerations=own)
         await cluster.create(PODS, cluster.shop if of == strong else cluster.namespace, pod)
 
     async def until_bound(name: str) -> None:  # until the scheduler knows of the node, it has room for nobody
