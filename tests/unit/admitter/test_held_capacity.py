@@ -98,6 +98,11 @@ def test_a_promise_ends_after_five_minutes_in_which_the_pod_did_not_take_it(mess
     assert cycle(state, 1003).promised == ("ns/more-0",), "and this one is another"
 
 
+def test_a_clock_that_is_set_back_makes_no_promise_longer() -> None:
+    state = cluster(waiting(ROOM_NOW))
+    assert [len(cycle(state, at).starts) for at in (3600, 0, 299, 300)] == [0, 0, 0, 20]
+
+
 def test_a_promise_begins_when_there_is_something_to_hold() -> None:
     """A pod waits for an hour in a full cluster; what comes free then is for it."""
     state = cluster(waiting(ROOM_NOW, count=1), jobs=8, full=10)

@@ -34,3 +34,4 @@ def test_it_is_remembered_for_a_minute_where_it_was_bound_or_deleted() -> None:
         assert waits.wanted("a", "n1", NOW)
         assert not waits.wanted("a", "n2", NOW)
         assert not waits.wanted("a", "n1", NOW + REMEMBERED + timedelta(seconds=1))
+        assert not waits.wanted("a", "n1", NOW - timedelta(hours=1)), "nor for longer where the clock was set back"

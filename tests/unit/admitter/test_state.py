@@ -695,6 +695,29 @@ def test_what_has_gone_since_the_measurement_is_still_the_queues_to_have(ended: 
     assert state.snapshot(now=NOW + 1, rule=later).recently_terminated == {}, "measured without them"
 
 
+def test_a_clock_that_is_set_back_keeps_nothing_as_gone_for_longer() -> None:
+    """Queues would deserve what nobody has measured, up to ten minutes long."""
+    state = ClusterState()
+    state.apply_node(node(cpu=10))
+    for name in ("a", "b"):
+        state.apply_pod(scavenger(name, node="n1", startTime="2027-01-15T07:00:00Z"))
+    state.running.apply(RunningJob("ns/job", "uid", "default", parallelism=2))
+    (gang,) = snap(state).gangs
+    ahead, back = NOW + 600 * SECOND, NOW + 30 * SECOND
+
+    def gone(now: int, observed_at: int) -> int:
+        rule = LoadRule.published(levels(), observed_at=observed_at, now=now, period_seconds=60)
+        return state.snapshot(now=now, rule=rule).recently_terminated.get("cpu", 0)
+
+    assert gone(ahead, ahead) == 0
+    state.running.interrupt("ns/job", ahead, gang.counted, 2)
+    for name in ("a", "b"):
+        state.delete_pod(f"ns/{name}")
+    assert gone(ahead, ahead) == 2000
+    assert gone(back, NOW) == 2000
+    assert gone(back + 30 * SECOND, back + 1) == 0, "measured without them"
+
+
 def test_where_the_load_is_that_of_requests_room_is_there_as_soon_as_it_is_left() -> None:
     """What is measured falls with the next measurement only: nobody knows what a pod that has gone was using."""
     state = ClusterState()

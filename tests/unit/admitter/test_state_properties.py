@@ -247,7 +247,7 @@ def test_a_snapshot_does_not_change_with_what_it_was_taken_from(before: list[Eve
     """It is planned in another thread while events go on."""
     state = fresh()
     state.assumed_starts.assume("ns/j1", "r1", Shape.of({"cpu": 1000}), 2)
-    state.kept_room.keep("ns/j3", queue="q", shape=Shape.of({"cpu": 1000}), parallelism=2, until=NOW * 2)
+    state.kept_room.keep("ns/j3", queue="q", shape=Shape.of({"cpu": 1000}), parallelism=2, since=NOW, lasts=NOW)
     for event in before:
         apply(state, event)
     taken = both(state)

@@ -450,6 +450,29 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         assert decision.published.mean("cpu") is not None
 
 
+async def test_a_clock_that_is_set_back_delays_no_eviction_and_prolongs_no_cooldown() -> None:
+    """A machine that starts with its clock an hour ahead, which is set right soon after."""
+    async with cluster() as c:
+        for i in range(5):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        c.measure(7)
+        await c.period()
+        c.clock.skew -= 3600
+        c.measure(7)
+        await c.period()
+        c.measure(9)
+        await c.period()
+        assert len(c.pods()) == 3
+        c.measure(5)
+        assert not (await c.period()).published.admit
+        c.clock.skew -= 3600
+        admits = []
+        for _ in range(11):
+            c.measure(5)
+            admits.append((await c.period()).published.admit)
+        assert admits == [False] * 10 + [True], "five minutes after the clock was set back"
+
+
 async def test_levels_learned_in_half_an_hour_govern_the_hour_after_it() -> None:
     """Nothing is pinned: an ordinary load that moves between 1 and 5 cores of ten, a window of half an hour, and all
     else as it is by default. Whoever takes the lead in between goes on with what was learned."""
@@ -632,6 +655,11 @@ async def test_what_goes_on_on_nodes_is_not_written_in_every_period() -> None:
         for seconds, store.states, written in steps:
             await store.save_if_due(now + timedelta(seconds=seconds))
             assert c.writes(STATE_CONFIGMAP) == written, seconds
+        hour = timedelta(hours=1)
+        store.set_back(hour, now - hour)
+        for seconds, written in ((1500, 4), (1530, 5)):
+            await store.save_if_due(now - hour + timedelta(seconds=seconds))
+            assert c.writes(STATE_CONFIGMAP) == written, "as if the clock had not been set back"
 
 
 async def test_runs_period_after_period_and_saves_at_the_end() -> None:

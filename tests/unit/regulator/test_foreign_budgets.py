@@ -226,6 +226,14 @@ def test_a_success_and_a_long_time_without_a_failure_begin_anew() -> None:
     assert not kept.refused(NOW + timedelta(hours=2, seconds=300))
 
 
+def test_a_clock_that_is_set_back_sets_nobody_aside_for_longer() -> None:
+    kept, hour = SetAside(300), timedelta(hours=1)
+    kept.note("uid", EvictionOutcome.REFUSED, NOW)
+    kept.set_back(hour)
+    assert kept.refused(NOW - hour + timedelta(seconds=299)) == {"uid"}
+    assert not kept.refused(NOW - hour + timedelta(seconds=300))
+
+
 def test_jobs_that_are_gone_are_forgotten() -> None:
     kept = SetAside(300)
     kept.note("uid", EvictionOutcome.REFUSED, NOW)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER
-from scavenger_regulator.core.state import ScopeState, dump_states, essence, load_states, states_from_published
+from scavenger_regulator.core.state import Pending, ScopeState, dump_states, essence, load_states, states_from_published
 
 from .builders import NOW, ago, snapshot
 
@@ -54,6 +54,26 @@ def test_what_went_on_a_while_ago_is_over(read_at: datetime | None) -> None:
     assert load_states(dump_states({CLUSTER: state}), NOW, 300)[CLUSTER].at(NOW, 30) == left
     assert (replace(state, read_at=ago(901)).at(NOW, 400).evicting) == {"cpu"}, "within three periods"
     assert essence({CLUSTER: state}) == essence({CLUSTER: replace(state, read_at=NOW)}), "the time alone is no change"
+
+
+def test_where_the_clock_is_set_back_no_more_time_is_left_than_before() -> None:
+    pending = Pending(frozenset({"uid"}), ago(60), ago(-40), ago(20))
+    ahead = ScopeState(
+        evicting_since=ago(90),
+        cooldown_until=ago(-100),
+        yielded_at=ago(5),
+        read_at=NOW,
+        pending=pending,
+        high_at=ago(10),
+    )
+    assert ahead.set_back(timedelta(hours=1), ago(3600)) == ScopeState(
+        evicting_since=ago(90 + 3600),
+        cooldown_until=ago(3600 - 100),
+        yielded_at=ago(5 + 3600),
+        read_at=ago(3600),
+        pending=Pending(frozenset({"uid"}), ago(60 + 3600), ago(3600 - 40), ago(20 + 3600)),
+        high_at=ago(3600),
+    )
 
 
 def test_what_goes_on_is_kept_where_not_all_has_room() -> None:

@@ -210,9 +210,13 @@ class AdmissionFeed:
             self._state.kept_room.release(job.key)
             return
         grace = min(job.spec.grace_seconds, self._settings.max_termination_grace_period_seconds)
-        until = micros(max(status.interrupted_timestamps)) + grace * SECOND + OVERDUE
         self._state.kept_room.keep(
-            job.key, queue=job.spec.queue, shape=self._shape(job), parallelism=job.spec.parallelism, until=until
+            job.key,
+            queue=job.spec.queue,
+            shape=self._shape(job),
+            parallelism=job.spec.parallelism,
+            since=micros(max(status.interrupted_timestamps)),
+            lasts=grace * SECOND + OVERDUE,
         )
 
     def withdraw(self, key: str) -> None:

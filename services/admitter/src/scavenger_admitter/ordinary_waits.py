@@ -36,6 +36,7 @@ class OrdinaryWaits:
 
     def wanted(self, namespace: str, node: str, now: datetime) -> bool:
         """Whether an ordinary pod of the namespace may be what displaced a pod from the node."""
-        recent = (wait for wait, until in self._until.items() if until > now)
+        # what is later than that was noted before the clock was set back
+        recent = (wait for wait, until in self._until.items() if now < until <= now + REMEMBERED)
         nodes = {where for who, where in (*self._waiting.values(), *recent) if who == namespace}
         return not nodes.isdisjoint((node, ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from scavenger_api import names
@@ -88,7 +88,7 @@ class Regulator:
         self.writer = Writer(client, settings, clock, events)
         self.pods.add_handler(self.measurements.on_pod)
 
-        self._started = clock.now()
+        self._started = self._looked_at = clock.now()
         self._set_aside = SetAside(settings.refused_for)
         self._last: ScopeDecision | None = None
 
@@ -146,7 +146,7 @@ class Regulator:
         published = await self.writer.read_published()
         await self.store.restore(published, self._node_names(), now)
         self.measurements.forget_terminations()
-        self._started = now
+        self._started = self._looked_at = now
 
     async def period(self) -> Decision:
         """Measure, decide, publish, act, remember."""
@@ -189,6 +189,9 @@ class Regulator:
 
     def _look(self, measurement: Measurement) -> _Seen:
         now = self._clock.now()
+        if now < self._looked_at:
+            self._set_back(self._looked_at - now, now)
+        self._looked_at = now
         return _Seen(
             now=now,
             jobs=self.jobs.items(),
@@ -197,6 +200,13 @@ class Regulator:
             measurement=self.measurements.with_last_figures(measurement, self.pods),
             recent_terminations=self.measurements.recent_terminations(now),
         )
+
+    def _set_back(self, by: timedelta, now: datetime) -> None:
+        """Go on as if no time had passed since the last look: the wall clock was set back. Else nobody would be evicted
+        until it is past the moment at which this process began."""
+        self._started -= by
+        self._set_aside.set_back(by)
+        self.store.set_back(by, now)
 
     def _snapshot(self, seen: _Seen) -> Snapshot:
         now = seen.now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -48,6 +48,10 @@ class SetAside:
     def keep(self, uids: Collection[str]) -> None:
         """Forget all jobs but these."""
         self._records = {uid: record for uid, record in self._records.items() if uid in uids}
+
+    def set_back(self, by: timedelta) -> None:
+        """The clock was set back: nobody is set aside for longer."""
+        self._records = {uid: replace(one, until=one.until - by) for uid, one in self._records.items()}
 
     def refused(self, now: datetime) -> frozenset[str]:
         """Those set aside because a budget refused their eviction."""

@@ -127,6 +127,15 @@ class Store:
         self.reclaimed, self._profiles_saved = ReclaimedState(profiles), now
         log.info("profiles", nodes=len(profiles.nodes))
 
+    def set_back(self, by: timedelta, now: datetime) -> None:
+        """The clock was set back to `now`: what is due in a minute stays due in a minute."""
+        self.states = {scope: state.set_back(by, now) for scope, state in self.states.items()}
+        if self._state_saved is not None:
+            before, at = self._state_saved
+            self._state_saved = before, at - by
+        if self._profiles_saved is not None:
+            self._profiles_saved -= by
+
     # --- saving -------------------------------------------------------------------------------------------
 
     async def save_if_due(self, now: datetime) -> None:

@@ -21,6 +21,8 @@ from scavenger_regulator.core.snapshot import CLUSTER
 FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
+OWN_TIMES: Final = ("evicting_since", "cooldown_until", "yielded_at", "waiting_since", "restored_at", "read_at")
+"""What a state has by the regulator's own clock, and not by that of who measures."""
 
 MAX_NAME: Final = 63
 """Characters of the name of a metric."""
@@ -40,6 +42,11 @@ class Pending:
     acted_at: datetime
     until: datetime
     gone_at: datetime | None = None
+
+    def set_back(self, by: timedelta) -> Pending:
+        """The same by a clock that was set back."""
+        gone_at = None if self.gone_at is None else self.gone_at - by
+        return Pending(self.pods, self.acted_at - by, self.until - by, gone_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,13 @@ class ScopeState:
     steady: Mapping[str, float] = field(default_factory=dict)
     high: Mapping[str, int] = field(default_factory=dict)
     high_at: datetime | None = None
+
+    def set_back(self, by: timedelta, now: datetime) -> ScopeState:
+        """The same state by a clock that was set back to `now`: what was to end in a minute ends in a minute. The last
+        sample is of another clock, which may have been set back with it."""
+        times: dict[str, Any] = {name: at - by for name in OWN_TIMES if (at := getattr(self, name)) is not None}
+        high_at = None if self.high_at is None else min(self.high_at, now)
+        return replace(self, **times, pending=self.pending and self.pending.set_back(by), high_at=high_at)
 
     def at(self, now: datetime, period: float) -> ScopeState:
         """The state to go on from at `now`. period: seconds between two measurements.

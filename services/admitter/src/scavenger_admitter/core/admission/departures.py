@@ -58,6 +58,8 @@ class Departures:
         """What has gone since a measurement that knew it; empty without measurements. When is known as well as somebody
         asks: in every cycle. Both in microseconds since the epoch."""
         self._asked = True
+        if self._gone and self._gone[-1][0] > now:  # the clock was set back
+            self._gone = deque((min(at, now), pod) for at, pod in self._gone)
         self._gone.extend((now, pod) for pod in self._new)
         self._new.clear()
         while self._gone and self._gone[0][0] < now - KEPT:

@@ -278,12 +278,15 @@ class RunningJobs:
     def _alive(self, key: str) -> Iterable[BoundPod]:
         return (pod for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended)
 
-    def recently_terminated(self, observed_at: int | None) -> dict[str, int]:
-        """What was taken back since a measurement and has left: the load still shows it. Empty without measurements."""
+    def recently_terminated(self, observed_at: int | None, now: int) -> dict[str, int]:
+        """What was taken back since a measurement and has left, at `now`: the load still shows it. Empty without
+        measurements."""
         total: dict[str, int] = {}
         if observed_at is None:
             return total
         for key, (at, each, pods) in self._interrupted.items():
+            if at > now:  # the clock was set back
+                self._interrupted[key] = (now, each, pods)
             gone = pods - sum(1 for _ in self._alive(key))
             if at >= observed_at and gone > 0:
                 for name, value in each:

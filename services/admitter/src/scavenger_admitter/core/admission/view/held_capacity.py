@@ -79,7 +79,9 @@ class HeldCapacity:
             pod = self._pods.get(key)
             if pod is not None:
                 known = self._since.get(key)
-                kept[key] = known if known is not None and known[0] == pod.created else (pod.created, now)
+                # the clock may have been set back
+                since = min(known[1], now) if known is not None and known[0] == pod.created else now
+                kept[key] = (pod.created, since)
         self._since = kept
 
 

@@ -15,13 +15,14 @@ from scavenger_admitter.core.admission.snapshot import Reservation
 from scavenger_admitter.core.admission.view.object_facts import PodFacts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept:
     queue: str
     shape: Shape
     parallelism: int
     nodes: tuple[str, ...]
-    until: int
+    since: int
+    lasts: int
 
 
 class KeptRoom:
@@ -34,32 +35,36 @@ class KeptRoom:
     def __init__(self, pods: Mapping[str, Mapping[str, PodFacts]]) -> None:
         self._pods = pods
         self._kept: dict[str, _Kept] = {}
+        self._over: set[str] = set()
 
-    def keep(self, key: str, *, queue: str, shape: Shape, parallelism: int, until: int) -> None:
-        """Keep the room of a job up to a time, microseconds since the epoch; its pods are on their way out."""
+    def keep(self, key: str, *, queue: str, shape: Shape, parallelism: int, since: int, lasts: int) -> None:
+        """Keep the room of a job; its pods are on their way out. since: microseconds since the epoch; of what was said
+        of one interruption the earliest counts. lasts: for so long, microseconds."""
         nodes = tuple(sorted(pod.node for pod in self._pods.get(key, {}).values() if pod.node))
         known = self._kept.get(key)
-        if known is not None and len(known.nodes) > len(nodes):
-            nodes = known.nodes
-        self._kept[key] = _Kept(queue, shape, parallelism, nodes, until)
+        if known is not None:
+            nodes, since = max(nodes, known.nodes, key=len), min(since, known.since)
+        self._kept[key] = _Kept(queue, shape, parallelism, nodes, since, lasts)
 
     def release(self, key: str) -> None:
         """The job is started again, or is not waiting for that any more."""
         self._kept.pop(key, None)
+        self._over.discard(key)
 
     def keys(self) -> Set[str]:
         """The jobs that room is kept for."""
-        return self._kept.keys()
+        return self._kept.keys() - self._over
 
     def expire(self, now: int) -> None:
         """Keep nothing for whose pods do not go in time."""
-        for key in [key for key, kept in self._kept.items() if kept.until <= now]:
-            del self._kept[key]
+        for kept in self._kept.values():
+            kept.since = min(kept.since, now)  # the clock may have been set back
+        self._over = {key for key, kept in self._kept.items() if kept.since + kept.lasts <= now}
 
     def reservations(self, waiting: Set[str]) -> list[tuple[str, Reservation]]:
         """What has come free of that room, as (queue, reservation); nothing for jobs that are in line themselves."""
         found: list[tuple[str, Reservation]] = []
-        for key in sorted(key for key in self._kept if key not in waiting):
+        for key in sorted(self.keys() - waiting):
             kept = self._kept[key]
             there = [pod.node for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended]
             count = kept.parallelism - len(there)

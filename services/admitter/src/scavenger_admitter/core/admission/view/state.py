@@ -246,7 +246,7 @@ class ClusterState:
         requested, scavenged = self._totals(reservations)
         nodes = _honest(self._nodes.views(), rule.crowded_nodes)
         departed = self._nodes.departures.since(rule.measured_since, now)
-        said = self.running.recently_terminated(rule.measured_since)
+        said = self.running.recently_terminated(rule.measured_since, now)
         return Snapshot(
             now=now,
             nodes=nodes,
