@@ -1,20 +1,27 @@
-"""Ports that idle connections do not close to others, on sockets of the system."""
+"""Ports that idle connections do not close to others, on sockets of the system, in clear and over TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import resource
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import pytest
-from scavenger_runtime import connections, http_server
+from aiohttp import web
+from scavenger_runtime import connections, http_server, tls
 from scavenger_runtime.connections import PER_PEER
 from scavenger_runtime.http_server import HttpServer
-from scavenger_runtime.probes import ProbeServer
+from scavenger_runtime.probes import ProbeServer, answer_metrics, listen
+from scavenger_testing.certificates import new_authority
+from scavenger_webhook.certificate_issuer import new_serving
+from scavenger_webhook.core.certificates import CertificateRules
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -25,8 +32,24 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
+@cache
+def serving() -> ssl.SSLContext:
+    now, context = datetime.now(UTC), tls.server_context()
+    made = new_serving(new_authority(now), now, CertificateRules(("localhost",)))
+    tls.load(context, made.certificate, made.key)
+    return context
+
+
+@cache
+def trusting() -> ssl.SSLContext:
+    """Of clients, which take any certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 @contextlib.asynccontextmanager
-async def probes() -> AsyncIterator[int]:
+async def probes(_tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     server = ProbeServer("127.0.0.1", 0)
     await server.start()
     try:
@@ -36,8 +59,19 @@ async def probes() -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def asgi() -> AsyncIterator[int]:
-    server = HttpServer(hello, address="127.0.0.1", port=0, tls=None, grace=1, per_peer=PER_PEER)
+async def metrics(context: ssl.SSLContext | None) -> AsyncIterator[int]:
+    app = web.Application()
+    app.router.add_get("/healthz", answer_metrics)
+    server = await listen(app, "127.0.0.1", 0, context)
+    try:
+        yield server.port
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def asgi(context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    server = HttpServer(hello, address="127.0.0.1", port=0, tls=context, grace=1, per_peer=PER_PEER)
     server.listen()
 
     async def at_once() -> None:
@@ -51,19 +85,22 @@ async def asgi() -> AsyncIterator[int]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-Serve = Callable[[], contextlib.AbstractAsyncContextManager[int]]
-both = pytest.mark.parametrize("serve", [probes, asgi])
+Serve = Callable[[ssl.SSLContext | None], contextlib.AbstractAsyncContextManager[int]]
+all_ports = pytest.mark.parametrize(
+    ("serve", "over_tls"), [(probes, False), (metrics, True), (asgi, False), (asgi, True)]
+)
 
 
 class Clients:
     """Connections to a port, closed with it."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, over_tls: bool) -> None:
         self._port = port
+        self._tls = trusting() if over_tls else None
         self._writers: list[asyncio.StreamWriter] = []
 
     async def connect(self, address: str = "127.0.0.1") -> Streams:
-        streams = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(address, 0))
+        streams = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(address, 0), ssl=self._tls)
         self._writers.append(streams[1])
         return streams
 
@@ -75,9 +112,9 @@ class Clients:
 
 
 @contextlib.asynccontextmanager
-async def clients(serve: Serve) -> AsyncIterator[Clients]:
-    async with serve() as port:
-        made = Clients(port)
+async def clients(serve: Serve, over_tls: bool) -> AsyncIterator[Clients]:
+    async with serve(serving() if over_tls else None) as port:
+        made = Clients(port, over_tls)
         try:
             yield made
         finally:
@@ -104,9 +141,9 @@ async def all_of(asked: list[Awaitable[bool]]) -> int:
     return sum(await asyncio.gather(*asked))
 
 
-@both
-async def test_a_peer_has_so_many_connections_and_others_are_answered(serve: Serve) -> None:
-    async with clients(serve) as c:
+@all_ports
+async def test_a_peer_has_so_many_connections_and_others_are_answered(serve: Serve, over_tls: bool) -> None:
+    async with clients(serve, over_tls) as c:
         many = [await c.connect() for _ in range(PER_PEER + 20)]
         assert await all_of([ended(one) for one in many]) == 20
         assert await answered(await c.connect("127.0.0.2"))
@@ -119,11 +156,13 @@ async def test_a_peer_has_so_many_connections_and_others_are_answered(serve: Ser
             pytest.fail("who has closed its connections is not let in again")
 
 
-@both
-async def test_headers_that_do_not_come_end_a_connection(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+@all_ports
+async def test_headers_that_do_not_come_end_a_connection(
+    serve: Serve, over_tls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "SECONDS", 0.1)
     monkeypatch.setattr(http_server, "HEADER_SECONDS", 0.1)
-    async with clients(serve) as c:
+    async with clients(serve, over_tls) as c:
         idle, slow = await c.connect(), await c.connect()
         slow[1].write(GET[:20])
         assert await all_of([ended(idle), ended(slow)]) == 2

@@ -40,25 +40,25 @@ class Peers:
         self._most = most
         self._open: Counter[str] = Counter()
 
-    def enter(self, transport: asyncio.Transport) -> bool:
-        """Count a new connection; False, and it is being closed, where its peer has too many."""
+    def enter(self, transport: asyncio.Transport) -> str | None:
+        """Count a new connection: the address to `leave` with, as a transport over TLS does not know it any more when
+        it has ended. None, and it is being closed, where its peer has too many."""
         peer = _address(transport)
         if self._open[peer] >= self._most:
             REFUSED.inc()
             transport.abort()
-            return False
+            return None
         self._open[peer] += 1
-        return True
+        return peer
 
-    def leave(self, transport: asyncio.BaseTransport) -> None:
+    def leave(self, peer: str) -> None:
         """A connection that was counted has ended."""
-        peer = _address(transport)
         self._open[peer] -= 1
-        if self._open[peer] <= 0:
+        if not self._open[peer]:
             del self._open[peer]
 
 
-def _address(transport: asyncio.BaseTransport) -> str:
+def _address(transport: asyncio.Transport) -> str:
     name = transport.get_extra_info("peername")
     return str(name[0]) if isinstance(name, tuple) else ""
 
@@ -75,24 +75,25 @@ class Door(asyncio.Protocol):
         self._make = inner
         self._peers = peers
         self._inner: Any = None
-        self._transport: asyncio.Transport | None = None
+        self._peer: str | None = None
         self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A connection, which may be one too many."""
-        if not self._peers.enter(transport):
+        self._peer = self._peers.enter(transport)
+        if self._peer is None:
             return
-        self._transport, self._inner = transport, self._make()
+        self._inner = self._make()
         self._end = asyncio.get_running_loop().call_later(SECONDS, transport.abort)
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended."""
-        if self._transport is None:
+        if self._peer is None:
             return
         if self._end is not None:
             self._end.cancel()
-        self._peers.leave(self._transport)
+        self._peers.leave(self._peer)
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -28,19 +28,19 @@ class BoundedProtocol(HttpToolsProtocol):
     peers: Peers
 
     _late: asyncio.TimerHandle | None = None
-    _counted = False
+    _peer: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A connection, which may be one too many."""
-        self._counted = self.peers.enter(transport)
+        self._peer = self.peers.enter(transport)
         super().connection_made(transport)
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended."""
         self._headers_came()
-        if self._counted:
-            self.peers.leave(self.transport)
+        if self._peer is not None:
+            self.peers.leave(self._peer)
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
