@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
+from playwright.async_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
 from scavenger_api import names
 from scavenger_api.times import format_time, parse_time
 from scavenger_board.facts import JOBS
 from scavenger_kube.resources import PODS
-from scavenger_testing.browser import PATIENCE, open_page_async
+from scavenger_testing.browser import NETWORK_CHANGED, PATIENCE, open_page_async
 from scavenger_testing.builders import pod_dict, scavengerjob_dict
 
 from .conftest import Board
@@ -48,6 +48,11 @@ class Reader:
             await expect(self.page.locator(f"#{place}")).to_contain_text(one)
 
 
+def is_error(said: ConsoleMessage) -> bool:
+    """Of the page, not of a machine whose network has changed, for example by the cluster of another test."""
+    return said.type == "error" and NETWORK_CHANGED not in said.text
+
+
 @pytest.fixture
 async def reader(browser: Browser, board: Board) -> AsyncIterator[Reader]:
     expect.set_options(timeout=PATIENCE)
@@ -55,7 +60,7 @@ async def reader(browser: Browser, board: Board) -> AsyncIterator[Reader]:
     page.set_default_timeout(PATIENCE)
     made = Reader(page, board)
     page.on("pageerror", lambda error: made.errors.append(str(error)))
-    page.on("console", lambda said: made.errors.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda said: made.errors.append(said.text) if is_error(said) else None)
     elsewhere: list[str] = []
     page.on("request", lambda asked: None if asked.url.startswith(board.url) else elsewhere.append(asked.url))
     await open_page_async(page, board.url)
@@ -247,9 +252,22 @@ async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: B
     await expect(page.locator("#above")).to_contain_text("Above the eviction threshold: cpu")
     kept = "[document.cookie, localStorage.length, sessionStorage.length]"
     assert await page.evaluate(kept) == ["", 0, 0], "the token is in the memory of the page only"
-    await page.reload()
+    await open_page_async(page, guarded.url)
     await expect(token).to_be_visible()
     await page.close()
+
+
+async def test_a_part_of_the_page_that_did_not_arrive_is_loaded_again(browser: Browser, board: Board) -> None:
+    """As when the machine of the browser gets another network meanwhile."""
+    expect.set_options(timeout=PATIENCE)
+    for part in ("main.js", "source.js", "style.css", "vendor/uPlot.iife.min.js"):
+        page = await browser.new_page()
+        await page.route(f"**/{part}", lambda route: route.abort(), times=2)
+        await open_page_async(page, board.url)
+        await expect(page.locator("#link")).to_have_text("live")
+        await expect(page.locator("body")).to_have_css("margin", "0px")  # with its style
+        await expect(page.locator("#charts canvas")).to_have_count(1)
+        await page.close()
 
 
 async def test_dark_and_narrow_shows_the_same(browser: Browser, board: Board) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from scavenger_board.app import STATIC, create_app
+from scavenger_board.app import create_app
 from scavenger_board.controller import http_server
 from scavenger_board.core.history import LoadRow
 from scavenger_board.core.picture import Picture
-from scavenger_board.guard import ACCESS_PATH, Guard, local
+from scavenger_board.guard import ACCESS_PATH, STATIC, Guard, local
 from scavenger_board.settings import BoardSettings
 from scavenger_board.stream import Hub
 from scavenger_runtime.certificates import Certificates

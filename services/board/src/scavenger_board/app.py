@@ -21,11 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from scavenger_board.core.history import LoadRow
 from scavenger_board.core.picture import Picture
-from scavenger_board.guard import STILL_ALLOWED, problem
+from scavenger_board.guard import PAGE, STATIC, STILL_ALLOWED, problem
 from scavenger_board.stream import Hub, TooManyListeners
 
-STATIC: Final = Path(__file__).parent / "static"
-PAGE: Final = "index.html"
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import partial
+from hashlib import sha256
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,9 +27,22 @@ OWN: Final = ("same-origin", "none")
 
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
+STATIC: Final = Path(__file__).parent / "static"
+PAGE: Final = "index.html"
+"""In that folder."""
+
+
+def _inline_code() -> str:
+    """The source of scripts that allows the only one that is written in the page."""
+    _, _, rest = (STATIC / PAGE).read_text(encoding="utf-8").partition("<script>")
+    code, _, _ = rest.partition("</script>")
+    return f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'"
+
+
 HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        f"default-src 'none'; script-src 'self' {_inline_code()}; "
+        "style-src 'self'; img-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
     ),
     "X-Content-Type-Options": "nosniff",
