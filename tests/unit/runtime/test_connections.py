@@ -9,19 +9,20 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
-from functools import cache
+from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import web
-from scavenger_runtime import connections, http_server, tls
+from scavenger_runtime import connections, http_server
 from scavenger_runtime.connections import PER_PEER
 from scavenger_runtime.http_server import HttpServer
 from scavenger_runtime.probes import ProbeServer, answer_metrics, listen
-from scavenger_testing.certificates import new_authority
-from scavenger_webhook.certificate_issuer import new_serving
-from scavenger_webhook.core.certificates import CertificateRules
+from scavenger_testing.certificates import localhost_contexts
+
+SERVING, TRUSTING = localhost_contexts()
+Port = tuple[int, ssl.SSLContext | None]
+"""What listens there, and what its clients connect with."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -32,46 +33,31 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-@cache
-def serving() -> ssl.SSLContext:
-    now, context = datetime.now(UTC), tls.server_context()
-    made = new_serving(new_authority(now), now, CertificateRules(("localhost",)))
-    tls.load(context, made.certificate, made.key)
-    return context
-
-
-@cache
-def trusting() -> ssl.SSLContext:
-    """Of clients, which take any certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
 @contextlib.asynccontextmanager
-async def probes(_tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def probes() -> AsyncIterator[Port]:
     server = ProbeServer("127.0.0.1", 0)
     await server.start()
     try:
-        yield server.port
+        yield server.port, None
     finally:
         await server.close()
 
 
 @contextlib.asynccontextmanager
-async def metrics(context: ssl.SSLContext | None) -> AsyncIterator[int]:
+async def metrics_over_tls() -> AsyncIterator[Port]:
     app = web.Application()
     app.router.add_get("/healthz", answer_metrics)
-    server = await listen(app, "127.0.0.1", 0, context)
+    server = await listen(app, "127.0.0.1", 0, SERVING)
     try:
-        yield server.port
+        yield server.port, TRUSTING
     finally:
         await server.close()
 
 
 @contextlib.asynccontextmanager
-async def asgi(context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    server = HttpServer(hello, address="127.0.0.1", port=0, tls=context, grace=1, per_peer=PER_PEER)
+async def asgi(*, over_tls: bool = False) -> AsyncIterator[Port]:
+    serving, trusting = (SERVING, TRUSTING) if over_tls else (None, None)
+    server = HttpServer(hello, address="127.0.0.1", port=0, tls=serving, grace=1, per_peer=PER_PEER)
     server.listen()
 
     async def at_once() -> None:
@@ -79,28 +65,29 @@ async def asgi(context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
 
     task = asyncio.create_task(server.run(at_once))
     try:
-        yield server.port
+        yield server.port, trusting
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-Serve = Callable[[ssl.SSLContext | None], contextlib.AbstractAsyncContextManager[int]]
-all_ports = pytest.mark.parametrize(
-    ("serve", "over_tls"), [(probes, False), (metrics, True), (asgi, False), (asgi, True)]
-)
+Serve = Callable[[], contextlib.AbstractAsyncContextManager[Port]]
+all_ports = pytest.mark.parametrize("serve", [probes, metrics_over_tls, asgi, partial(asgi, over_tls=True)])
 
 
 class Clients:
     """Connections to a port, closed with it."""
 
-    def __init__(self, port: int, over_tls: bool) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None) -> None:
         self._port = port
-        self._tls = trusting() if over_tls else None
+        self._tls = tls
         self._writers: list[asyncio.StreamWriter] = []
 
     async def connect(self, address: str = "127.0.0.1") -> Streams:
-        streams = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(address, 0), ssl=self._tls)
+        name = None if self._tls is None else "localhost"
+        streams = await asyncio.open_connection(
+            "127.0.0.1", self._port, local_addr=(address, 0), ssl=self._tls, server_hostname=name
+        )
         self._writers.append(streams[1])
         return streams
 
@@ -112,9 +99,9 @@ class Clients:
 
 
 @contextlib.asynccontextmanager
-async def clients(serve: Serve, over_tls: bool) -> AsyncIterator[Clients]:
-    async with serve(serving() if over_tls else None) as port:
-        made = Clients(port, over_tls)
+async def clients(serve: Serve) -> AsyncIterator[Clients]:
+    async with serve() as port:
+        made = Clients(*port)
         try:
             yield made
         finally:
@@ -142,8 +129,8 @@ async def all_of(asked: list[Awaitable[bool]]) -> int:
 
 
 @all_ports
-async def test_a_peer_has_so_many_connections_and_others_are_answered(serve: Serve, over_tls: bool) -> None:
-    async with clients(serve, over_tls) as c:
+async def test_a_peer_has_so_many_connections_and_others_are_answered(serve: Serve) -> None:
+    async with clients(serve) as c:
         many = [await c.connect() for _ in range(PER_PEER + 20)]
         assert await all_of([ended(one) for one in many]) == 20
         assert await answered(await c.connect("127.0.0.2"))
@@ -157,12 +144,10 @@ async def test_a_peer_has_so_many_connections_and_others_are_answered(serve: Ser
 
 
 @all_ports
-async def test_headers_that_do_not_come_end_a_connection(
-    serve: Serve, over_tls: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_headers_that_do_not_come_end_a_connection(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "SECONDS", 0.1)
     monkeypatch.setattr(http_server, "HEADER_SECONDS", 0.1)
-    async with clients(serve, over_tls) as c:
+    async with clients(serve) as c:
         idle, slow = await c.connect(), await c.connect()
         slow[1].write(GET[:20])
         assert await all_of([ended(idle), ended(slow)]) == 2

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from scavenger_runtime import tls
 from scavenger_runtime.clock import SystemClock
-from scavenger_testing.certificates import new_authority, new_client
+from scavenger_testing.certificates import localhost_contexts, new_authority, new_client
 from scavenger_webhook.app import MUTATE_PODS, Limits, create_app
 from scavenger_webhook.certificate_issuer import new_serving
 from scavenger_webhook.core.certificates import CertificateRules, KeyPair
@@ -53,11 +53,7 @@ async def test_only_those_with_a_certificate_of_the_client_authority_may_ask(tmp
 @asynccontextmanager
 async def served(limits: Limits | None = None, require: str = "") -> AsyncIterator[tuple[TlsServer, ssl.SSLContext]]:
     """A server that answers, and what its clients trust."""
-    now = SystemClock().now()
-    authority = new_authority(now)
-    serving = new_serving(authority, now, RULES)
-    context = tls.server_context()
-    tls.load(context, serving.certificate, serving.key)
+    context, client = localhost_contexts()
     if require:
         tls.require_client(context, require)
 
@@ -67,7 +63,7 @@ async def served(limits: Limits | None = None, require: str = "") -> AsyncIterat
     server = TlsServer(create_app(known, limits or Limits()), context, address="127.0.0.1", port=0)
     async with running(server.run(lambda: asyncio.sleep(0))):
         await until("serving", lambda: server.serving)
-        yield server, ssl.create_default_context(cadata=authority.certificate.decode())
+        yield server, client
         await asyncio.sleep(0.05)  # TLS connections take leave of each other
 
 

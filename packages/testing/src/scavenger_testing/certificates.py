@@ -1,16 +1,28 @@
-"""A certificate authority, as the chart of the webhook makes one, and a certificate of a client by it."""
+"""A certificate authority, as the chart of the webhook makes one, and certificates of servers and clients by it."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import ssl
+from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from scavenger_webhook.core.certificates import BACKDATE, KeyPair
+from scavenger_runtime import tls
+from scavenger_webhook.certificate_issuer import new_serving
+from scavenger_webhook.core.certificates import BACKDATE, CertificateRules, KeyPair
 
 YEAR = timedelta(days=365)
+
+
+def localhost_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server that is called localhost, and of clients that trust it."""
+    now, serving = datetime.now(UTC), tls.server_context()
+    authority = new_authority(now)
+    made = new_serving(authority, now, CertificateRules(("localhost",)))
+    tls.load(serving, made.certificate, made.key)
+    return serving, ssl.create_default_context(cadata=authority.certificate.decode())
 
 
 def new_authority(now: datetime, life: timedelta = YEAR) -> KeyPair:
