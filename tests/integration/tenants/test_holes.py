@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,13 @@ from scavenger_runtime.connections import raise_file_limit
 from scavenger_testing.place import MERGE_PATCH, Object, Place, Server, job, namespace, pod
 from scavenger_testing.waiting import wait
 
-from .conftest import CPUS, NODES, Tenant, cores, phase, pods_of
+from .conftest import CPUS, GROUPS, NODES, TENANT, Tenant, cores, phase, pods_of
 
 KEEP = {"metadata": {"finalizers": ["example.com/keep"]}}
 FREE = {"metadata": {"finalizers": None}}
 IDLE = 1500
+DEEP = 3000
+"""Levels. Python gives up at 1,000, the API server stores 10,000."""
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +129,50 @@ def test_pods_count_in_what_a_queue_has(tenant: Tenant) -> None:
 def queue(place: Place, name: str) -> Object:
     """The status of a ScavengerQueue."""
     return dict(place.get("scavengerqueues", name).get("status", {}))
+
+
+# --- objects that are nested deeply ---
+
+
+def deeply(obj: Object) -> bytes:
+    """The JSON of an object with managedFields as the API server stores them for anybody."""
+    deep = '{"f:a":' * DEEP + "{}" + "}" * DEEP
+    entry = f'{{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{deep}}}'
+    return json.dumps(obj).replace('"metadata": {', f'"metadata": {{"managedFields": [{entry}], ', 1).encode()
+
+
+def test_one_deep_object_of_each_kind_blinds_nobody(tenant: Tenant, neighbour: Place) -> None:
+    """The lists and watches of every component have these objects; the neighbour's jobs start, stop and are told."""
+    place, ask = tenant.place, partial(tenant.place.server, user=TENANT, groups=GROUPS)
+    tenant.ok("create", "-f", "-", stdin=job("deep", suspend=True))
+    event: Object = {
+        "metadata": {"name": "deep", "namespace": place.namespace},
+        "involvedObject": {"kind": "Pod", "namespace": place.namespace, "name": "deep"},
+        "reason": "Deep",
+        "type": "Normal",
+    }
+    labels = deeply({"metadata": {"labels": {"deep": "yes"}}})
+    for answer in (
+        ask("POST", place.path("pods"), deeply(pod("deep"))),
+        ask("POST", place.path("events"), deeply(event)),
+        ask("PATCH", place.path("scavengerjobs", "deep"), labels, content_type=MERGE_PATCH),
+    ):
+        assert answer.allowed, answer.message
+        assert "f:a" in str(answer.body["metadata"]["managedFields"]), "it is stored"
+    try:
+        assert neighbour.create("scavengerjobs", job("beside")).allowed
+        wait("the neighbour's job runs", lambda: phase(neighbour, "beside") == "Running")
+        neighbour.patch("scavengerjobs", "beside", {"spec": {"suspend": True}})
+        wait("it is suspended", lambda: phase(neighbour, "beside") == "Suspended" and not pods_of(neighbour, "beside"))
+        patch(tenant, "sj", "deep", {"spec": {"suspend": False}})
+        wait("the deep job runs as well", lambda: phase(place, "deep") == "Running")
+        for words in (["list", "-A"], ["top"], ["doctor"], ["why", "deep", "-n", place.namespace]):
+            said = sj(place.cluster, *words)
+            assert "Traceback" not in said.stderr, said.stderr
+            assert words[0] == "doctor" or said.returncode == 0, said.stderr
+    finally:
+        neighbour.delete("scavengerjobs", "beside")
+        tenant.ok("delete", "sj/deep", "pod/deep", "event/deep", "--wait=false")
 
 
 # --- labels and accounts ---

@@ -23,7 +23,7 @@ from scavenger_kube import credentials, kubeconfig
 from scavenger_kube.blocking import Client
 from scavenger_kube.client import ApiClient
 from scavenger_kube.endpoint import Endpoint, KubeconfigError, Tls
-from scavenger_kube.errors import ApiError, Unavailable
+from scavenger_kube.errors import ApiError, Forbidden, Unavailable
 from scavenger_testing.scripted import Answer, Server, status
 
 from .conftest import certificate
@@ -80,6 +80,39 @@ async def test_the_path_of_the_server_is_kept(ask: Ask, server: Server) -> None:
     """As that of Rancher, or of any other proxy for many clusters."""
     server.on("/k8s/clusters/c-1/apis", Answer(body={"n": 1}))
     assert await ask(Endpoint(f"{server.url}/k8s/clusters/c-1/"), ("GET", "/apis")) == b'{"n": 1}'
+
+
+DEEP = b'{"items":[{"n":1,"m":' + b'{"a":' * 3000 + b"{}" + b"}" * 3000 + b'},{"n":2}]}'
+"""A list as the API server answers it when somebody's managedFields are nested deeply."""
+
+
+@both
+async def test_no_answer_is_too_deep_for_a_decoder(ask: Ask, server: Server) -> None:
+    server.on("/a", Answer(body=DEEP))
+    assert [one["n"] for one in json.loads(await ask(Endpoint(server.url), GET))["items"]] == [1, 2]
+
+
+async def test_no_line_of_a_watch_is_too_deep_for_a_decoder(server: Server) -> None:
+    server.on("/a", Answer(lines=[DEEP, b'{"n":3}']), watch=True)
+    async with ApiClient(server.url) as client:
+        lines = [json.loads(line) async for line in client.stream("/a", params={"watch": True})]
+    assert ([one["n"] for one in lines[0]["items"]], lines[1]) == ([1, 2], {"n": 3})
+    with Client(lambda: Endpoint(server.url)) as blocking:
+        assert [json.loads(line) for line in blocking.stream("/a", {"watch": True})] == lines
+
+
+async def test_a_log_is_left_as_it_is(server: Server) -> None:
+    """A program may write what it likes."""
+    server.on("/log", Answer(body=DEEP, headers={"Content-Type": "text/plain"}))
+    with Client(lambda: Endpoint(server.url)) as blocking:
+        assert blocking.get("/log") == DEEP
+        assert list(blocking.stream("/log")) == [DEEP]
+
+
+async def test_a_refusal_may_be_as_deep_as_it_likes(server: Server) -> None:
+    server.on("/a", Answer(403, b'{"kind":"Status","reason":"Forbidden","details":' + DEEP + b"}"))
+    with pytest.raises(Forbidden):
+        await by_asyncio(Endpoint(server.url), GET)
 
 
 @both

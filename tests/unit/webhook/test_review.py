@@ -10,7 +10,7 @@ from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.rules.image import image_problem
 from scavenger_api.rules.problem import MAX_WARNING, warning
 from scavenger_api.selectors import LabelSelector
-from scavenger_webhook.core.models import MalformedReview, parse_review
+from scavenger_webhook.core.models import API_VERSION, MalformedReview, parse_review
 from scavenger_webhook.core.resources import requested
 from scavenger_webhook.core.review import MAX_PROBLEMS, NotOurs
 from scavenger_webhook.core.snapshot import Facts, LowPriority, NodeFacts, QueueFacts, Rules
@@ -588,6 +588,17 @@ def test_what_no_rule_sends_here_is_not_answered() -> None:
 def test_what_is_no_review(body: bytes, part: str) -> None:
     with pytest.raises(MalformedReview, match=part):
         parse_review(body)
+
+
+def test_a_review_of_an_object_with_deep_managed_fields_is_read() -> None:
+    """The API server stores them 10,000 levels deep, and asks about each later write of that object."""
+    deep = '{"a":' * 3000 + "{}" + "}" * 3000
+    pod = f'{{"metadata":{{"name":"p","managedFields":[{{"fieldsV1":{deep}}}]}},"spec":{{"nodeName":"n"}}}}'
+    request = f'{{"uid":"u","resource":{{"version":"v1","resource":"pods"}},"operation":"UPDATE","object":{pod}}}'
+    found = parse_review(f'{{"apiVersion":"{API_VERSION}","kind":"AdmissionReview","request":{request}}}'.encode())
+
+    assert found.object is not None
+    assert (found.object["metadata"]["name"], found.object["spec"]) == ("p", {"nodeName": "n"})
 
 
 def test_warnings_are_one_line_of_what_http_can_carry() -> None:

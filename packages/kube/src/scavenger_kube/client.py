@@ -5,7 +5,8 @@ ever, hands out raw responses without looking at their status, and builds models
 what a decision reads. Here:
 
 - every request has timeouts, and every answer of 400 and up is raised as one of `errors` (`transport`);
-- bodies are bytes in both directions: what they are decoded into is the caller's choice.
+- bodies are bytes in both directions: what they are decoded into is the caller's choice. None that was received is
+  nested too deeply for a decoder (`nesting`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scavenger_api.names import LABEL_EVICTION
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
 from scavenger_kube.errors import NotFound, TooLarge, TooManyRequests, Unavailable, error_for_status
+from scavenger_kube.nesting import shallow
 from scavenger_kube.resources import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -298,7 +300,7 @@ class ApiClient:
     async def stream(
         self, path: str, *, params: Params | None = None, read_timeout: float | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a long answer (a watch, a log) as they arrive, without their newline.
+        """The lines of a watch as they arrive, without their newline.
 
         read_timeout: seconds of silence after which the connection counts as dead. Ends when the server ends
         the answer in good order. Raises Unavailable where the connection breaks or falls silent, and ApiError
@@ -310,11 +312,17 @@ class ApiClient:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
-                        yield line
+                        yield self._shallow(line)
             if rest:
-                yield rest
+                yield self._shallow(rest)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _shallow(self, body: bytes) -> bytes:
+        found = shallow(body)
+        if found is not body:
+            self._transport.observer.cut()
+        return found
 
     async def _patch(
         self,
@@ -349,7 +357,7 @@ class ApiClient:
                 async with self._transport.send(
                     method, path, params=params, data=data, content_type=content_type, total=total, read=total
                 ) as response:
-                    return await _read(response, at_most)
+                    return self._shallow(await _read(response, at_most))
             except TooManyRequests as refusal:
                 wait = _retry_after(refusal)
                 if wait is None or attempt == MAX_RETRIES:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from scavenger_kube.nesting import shallow
+
 
 class ApiError(Exception):
     """The API server, or the way to it, refused a request.
@@ -103,7 +105,7 @@ def error_for(status: int, body: bytes, *, retry_after: float | None = None) -> 
     wrote.
     """
     try:
-        parsed = msgspec.json.decode(body)
+        parsed = msgspec.json.decode(shallow(body))
     except msgspec.DecodeError:
         parsed = None
     if isinstance(parsed, dict):

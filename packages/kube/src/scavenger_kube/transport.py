@@ -48,6 +48,9 @@ class Observer:
     def took(self, method: str, seconds: float) -> None:
         """A request has ended, one way or the other."""
 
+    def cut(self) -> None:
+        """An answer had values that are nested too deeply (`nesting`)."""
+
     def renewed(self, error: Exception | None) -> None:
         """The credentials have changed, or could not be loaded anew."""
 

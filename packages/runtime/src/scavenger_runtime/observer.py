@@ -10,6 +10,9 @@ from scavenger_runtime import metrics
 from scavenger_runtime.logging import get_logger
 
 REQUESTS = metrics.counter("api_requests", "Requests sent to the API server, by outcome.", ["method", "code"])
+CUT = metrics.counter(
+    "api_answers_cut", "Objects, lists and watch events with values that are nested too deeply, which are left out."
+)
 SECONDS = metrics.histogram("api_request_seconds", "Duration of requests to the API server.", ["method"])
 
 log = get_logger(__name__)
@@ -38,6 +41,10 @@ class RequestMetrics(Observer):
         SECONDS.labels(method).observe(seconds)
         if method != "GET":
             self.write_seconds += RECENT * (min(LONGEST_COUNTED, seconds) - self.write_seconds)
+
+    def cut(self) -> None:
+        """Count an answer."""
+        CUT.inc()
 
     def renewed(self, error: Exception | None) -> None:
         """One line about the credentials."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_cluster import Cluster
+from scavenger_kube.nesting import shallow
 
 from scavenger_testing.waiting import TIMEOUT, TRY_AGAIN, wait
 
@@ -110,14 +111,15 @@ class Server:
         groups: tuple[str, ...] = (),
         content_type: str = "application/json",
     ) -> Answer:
-        """One request. user: "" for the administrator; anybody else has the rights of that account and groups."""
+        """One request. body: JSON, or what is sent as JSON. user: "" for the administrator; anybody else has the rights
+        of that account and groups."""
         head = [("Content-Type", content_type), ("Accept", "application/json")]
         if user:
             head += [("Impersonate-User", user)]
             if user.startswith("system:serviceaccount:"):
                 groups = (*groups, "system:serviceaccounts", "system:authenticated")
             head += [("Impersonate-Group", group) for group in groups]
-        data = b"" if body is None else json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         for attempt in (1, 2):
             try:
                 self._connection.putrequest(method, path)
@@ -125,7 +127,7 @@ class Server:
                     self._connection.putheader(name, value)
                 self._connection.endheaders(data)
                 response = self._connection.getresponse()
-                text = response.read().decode()
+                text = shallow(response.read()).decode()
                 break
             except (http.client.HTTPException, OSError):
                 self._connection.close()  # the API server was restarted since
