@@ -68,10 +68,10 @@ test: verify test-unit test-simulation test-clusters ## All of it
 # is, are in the first, where no two of them run at a time; those that mostly wait are in the second. More lanes would
 # run out of cores, and of the inotify instances that kubelets need.
 LANE = failed=0; for folder in tests/e2e tests/integration; do \
-	  $(PYTEST) $$folder -m "$(1)" $(CLUSTER_TESTS) || failed=1; done; exit $$failed
+	  SCAVENGER_TEST_LANE=$(2)-$$(basename $$folder) $(PYTEST) $$folder -m "$(1)" $(CLUSTER_TESTS) || failed=1; done; exit $$failed
 .PHONY: test-clusters
 test-clusters: programs ## What test-integration and test-e2e run, in two lanes beside each other
-	$(RUN) python tools/side_by_side.py 'cpu=$(call LANE,cpu)' 'others=$(call LANE,not cpu)'
+	$(RUN) python tools/side_by_side.py 'cpu=$(call LANE,cpu,cpu)' 'others=$(call LANE,not cpu,others)'
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`

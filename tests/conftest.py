@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.results import pytest_configure, pytest_fixture_setup, pytest_runtest_makereport
 from tests.unit.effort import register_profiles
+
+__all__ = ["pytest_configure", "pytest_fixture_setup", "pytest_runtest_makereport"]
 
 register_profiles()
 
