@@ -61,8 +61,16 @@ cluster-down: sync ## End the embedded cluster; leaves no process, mount or inte
 ##@ Test it
 
 .PHONY: test
-test: EXAMPLES = thorough
-test: verify test-unit test-simulation test-clusters ## All of it
+test: sync ## The gate: everything that a change must pass, every real component once; RECORD=1 keeps the times
+	$(RUN) python -m tools.gate $(if $(RECORD),--record)
+
+.PHONY: test-all
+test-all: sync ## What the gate leaves out, the slices that have waited longest: MINUTES=60; SLICE=name; LIST=1
+	$(RUN) python -m tools.test_all --minutes $(or $(MINUTES),60) $(if $(LIST),--list) $(SLICE)
+
+.PHONY: test-times
+test-times: sync ## What each test, file and fixture cost in the last run; LANES="unit others-e2e" MOST=30
+	$(RUN) python -m tools.test_times $(LANES) $(if $(MOST),--most $(MOST))
 
 # Two lanes beside each other, each on clusters of its own: tests that measure what is used of the CPU, or use all there
 # is, are in the first, where no two of them run at a time; those that mostly wait are in the second. More lanes would
@@ -75,11 +83,11 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`
-	$(PYTEST) tests/unit tests/contract -q -n 3 --dist=worksteal $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
+	SCAVENGER_TEST_LANE=unit $(PYTEST) tests/unit tests/contract -q -n 3 --dist=worksteal $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
 test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all services
-	HISTORIES=200 $(PYTEST) tests/simulation -q -rs -n 2
+	SCAVENGER_TEST_LANE=simulation HISTORIES=200 $(PYTEST) tests/simulation -q -rs -n 2
 
 .PHONY: simulate-faults
 simulate-faults: sync ## Histories with faults, 15 minutes; again: it goes on. SEEDS=10000 in all; FIRST_SEED=0 begins anew
@@ -132,7 +140,10 @@ lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, n
 	$(RUN) lint-imports --no-cache
 
 .PHONY: verify
-verify: lint ## lint, and generated files, charts and manifests, Go
+verify: lint generated test-charts test-go ## lint, and generated files, charts and manifests, Go
+
+.PHONY: generated
+generated: sync ## Whether every generated file is up to date, and the documentation builds
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
 	$(RUN) python -m docs.pictures --check
@@ -141,7 +152,13 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m tools.version --check
 	$(RUN) python -m tools.rights --check
 	$(MAKE) docs
-	$(PYTEST) tests/charts -q -n 2
+
+.PHONY: test-charts
+test-charts: sync ## What helm makes of the charts
+	SCAVENGER_TEST_LANE=charts $(PYTEST) tests/charts -q -n 2
+
+.PHONY: test-go
+test-go: sync ## The scheduler plugin and the snapshot keeper
 	services/scheduler/verify.sh
 	snapshot/verify.sh
 

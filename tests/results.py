@@ -81,10 +81,11 @@ class Results:
         if report.failed:
             self._write({"test": report.nodeid, "outcome": "failed", "seconds": {}, "fixtures": [], "collected": False})
 
-    def pytest_unconfigure(self) -> None:
-        """Write what did not come to its end, as its process died."""
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Write how it ended, and what did not come to its end, as its process died."""
         for test in self._begun.values():
             self._write({**test, "outcome": "failed"})
+        self._write({"exit": int(exitstatus)})
         self._file.close()
 
     def _write(self, test: dict[str, Any]) -> None:

@@ -64,23 +64,29 @@ class Cost:
         self.lanes.add(lane)
 
 
-def read(folder: Path = FOLDER, *, since: float = 0.0) -> list[Result]:
-    """All results. since: of files that were written after this time (seconds since the epoch)."""
-    files = sorted(file for file in folder.glob("*.jsonl") if file.stat().st_mtime >= since)
-    return [_result(file.stem, json.loads(line)) for file in files for line in file.read_text().splitlines()]
+@dataclass(frozen=True)
+class Lane:
+    """A run of pytest. exit: its exit code; None where it did not come to its end."""
+
+    name: str
+    results: tuple[Result, ...]
+    exit: int | None
+
+
+def read(folder: Path = FOLDER, *, since: float = 0.0) -> list[Lane]:
+    """All lanes. since: those that were written after this time (seconds since the epoch)."""
+    return [_lane(file) for file in sorted(folder.glob("*.jsonl")) if file.stat().st_mtime >= since]
+
+
+def _lane(file: Path) -> Lane:
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    results = tuple(_result(file.stem, line) for line in lines if "test" in line)
+    return Lane(file.stem, results, lines[-1].get("exit") if lines else None)
 
 
 def _result(lane: str, found: dict[str, Any]) -> Result:
-    fixtures = tuple(Fixture(*one) for one in found["fixtures"])
-    return Result(
-        lane,
-        found["test"],
-        found["outcome"],
-        found["seconds"],
-        fixtures,
-        found.get("why", ""),
-        found.get("collected", True),
-    )
+    fixtures = tuple(Fixture(*one) for one in found.pop("fixtures"))
+    return Result(lane=lane, fixtures=fixtures, **found)
 
 
 def by_file(results: Iterable[Result]) -> dict[str, Cost]:

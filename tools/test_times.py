@@ -21,7 +21,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("lanes", nargs="*", metavar="LANE", help="of dist/tests; all without")
     parser.add_argument("--most", type=int, default=MOST, help="rows of a table")
     chosen = parser.parse_args(words)
-    results = [one for one in read() if not chosen.lanes or one.lane in chosen.lanes]
+    results = [one for lane in read() if not chosen.lanes or lane.name in chosen.lanes for one in lane.results]
     if not results:
         sys.stderr.write(f"no results in {FOLDER}: run some tests first\n")
         return 1
