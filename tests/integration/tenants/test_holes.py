@@ -134,10 +134,10 @@ def queue(place: Place, name: str) -> Object:
 # --- objects that are nested deeply ---
 
 
-def deeply(obj: Object) -> bytes:
-    """The JSON of an object with managedFields as the API server stores them for anybody."""
+def deeply(obj: Object, version: str = "v1") -> bytes:
+    """The JSON of an object with managedFields as the API server stores them for anybody. version: of its kind."""
     deep = '{"f:a":' * DEEP + "{}" + "}" * DEEP
-    entry = f'{{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{deep}}}'
+    entry = f'{{"manager":"m","operation":"Update","apiVersion":"{version}","fieldsType":"FieldsV1","fieldsV1":{deep}}}'
     return json.dumps(obj).replace('"metadata": {', f'"metadata": {{"managedFields": [{entry}], ', 1).encode()
 
 
@@ -151,7 +151,7 @@ def test_one_deep_object_of_each_kind_blinds_nobody(tenant: Tenant, neighbour: P
         "reason": "Deep",
         "type": "Normal",
     }
-    labels = deeply({"metadata": {"labels": {"deep": "yes"}}})
+    labels = deeply({"metadata": {"labels": {"deep": "yes"}}}, API_VERSION)
     for answer in (
         ask("POST", place.path("pods"), deeply(pod("deep"))),
         ask("POST", place.path("events"), deeply(event)),
