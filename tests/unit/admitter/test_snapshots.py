@@ -86,6 +86,13 @@ def test_each_task_has_a_folder_of_its_own() -> None:
     assert {"name": "SCAVENGER_TASK", "value": "2"} in main["env"]
 
 
+@pytest.mark.parametrize("every", ["99999999999999999999h", "31m"])
+def test_interruption_after_bounds_the_time_between_snapshots(every: str) -> None:
+    """The webhook refuses such a time, and is optional."""
+    (main,) = pod(job(snapshot={"volume": "work", "every": every}, interruptionAfter="30m"))["containers"]
+    assert "--every=1800s" in main["command"]
+
+
 def test_jobs_without_snapshots_change_in_nothing() -> None:
     made = job(snapshot=None)
     plain = job_manifest(made, restarts=0, run="r", max_grace_seconds=20)

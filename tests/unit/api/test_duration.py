@@ -33,6 +33,12 @@ def test_what_is_no_duration_says_so(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["99999999999999999999h", "9" * 400 + "d", "1h" + "9" * 30 + "s"])
+def test_what_no_clock_can_hold_is_no_duration(text: str) -> None:
+    with pytest.raises(DurationError, match="longer than any duration"):
+        parse_duration(text)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0s"), (45, "45s"), (90, "1m30s"), (5400, "1h30m"), (-60, "-1m"), (90000, "25h")],

@@ -41,7 +41,10 @@ def parse_duration(text: str) -> timedelta:
         position = part.end()
     if not text or position != len(text):
         raise DurationError(f"{text!r} is not a duration: write numbers with a unit, as 90s, 30m, 1h30m or 7d")
-    return timedelta(seconds=seconds)
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise DurationError(f"{text!r} is longer than any duration: write {timedelta.max.days}d at most") from None
 
 
 def format_duration(value: timedelta) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cached_property
@@ -11,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from scavenger_api import names
 from scavenger_api.array import ArraySpec, ArrayStatus, array_rules
-from scavenger_api.duration import DURATION_PATTERN, parse_duration
+from scavenger_api.duration import DURATION_PATTERN, DurationError, parse_duration
 from scavenger_api.failure_policy import PodFailurePolicy
 from scavenger_api.model import (
     Condition,
@@ -428,8 +429,12 @@ class ScavengerJobSpec(Model):
 
     @cached_property
     def checkpoint_interval(self) -> timedelta:
-        """The time in which a checkpoint or a snapshot is due. Raises DurationError."""
-        return parse_duration((self.snapshot and self.snapshot.every) or self.interruption_after)
+        """The time in which a checkpoint or a snapshot is due. Where no webhook has refused a longer or an impossible
+        time between snapshots, `interruptionAfter` bounds it."""
+        most = parse_duration(self.interruption_after)
+        with contextlib.suppress(DurationError):
+            return min(most, parse_duration((self.snapshot and self.snapshot.every) or self.interruption_after))
+        return most
 
     @property
     def has_command(self) -> bool:
