@@ -24,7 +24,7 @@ from tests.e2e.test_restricted import label
 from tests.e2e.test_snapshots import processes
 from tests.unit.counter.test_counter import counter
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400), pytest.mark.long]
 
 TASKS = 20
 AT_ONCE = 10

@@ -31,7 +31,7 @@ from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 
 TIMES = 6
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

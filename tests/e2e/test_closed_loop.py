@@ -24,7 +24,7 @@ from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.world import IMAGE, SETTINGS, World
 
-pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.timeout(600), pytest.mark.long]
 
 BURN = ["python3", "-c", "while True: pass"]
 HOLD = """

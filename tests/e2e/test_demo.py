@@ -15,6 +15,7 @@ import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.cluster_names import cluster_name
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "demo-apps" / "demo.py"
 EXCERPT = re.compile(r"^```\n( +\d+\.\d s  .*?)^```\n", re.MULTILINE | re.DOTALL)

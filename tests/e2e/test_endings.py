@@ -14,6 +14,7 @@ from scavenger_cluster import Cluster
 from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
 
 pytestmark = pytest.mark.real
+LONG = pytest.mark.long
 
 FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10")
 VOLUME: dict[str, Any] = {"persistentVolumeClaims": [{"name": "state", "mountPath": "/data"}]}
@@ -104,6 +105,7 @@ def test_gang_is_cancelled_as_one_and_a_member_that_had_succeeded_runs_again(wor
     assert sorted(indexes) == ["0", "1", "2"]
 
 
+@LONG
 def test_gang_member_that_fails_by_itself_fails_the_gang(world: World) -> None:
     text = (
         "import os, sys, time\n"
@@ -117,7 +119,7 @@ def test_gang_member_that_fails_by_itself_fails_the_gang(world: World) -> None:
     world.wait("siblings gone", lambda: all(p["status"]["phase"] != "Running" for p in world.pods("gang")))
 
 
-@pytest.mark.parametrize("how", ["deleted", "evicted", "preempted"])
+@pytest.mark.parametrize("how", [pytest.param("deleted", marks=LONG), "evicted", pytest.param("preempted", marks=LONG)])
 def test_removed_while_the_admitter_is_down_is_counted_once(
     world: World, cluster: Cluster, admitter_down: None, how: str
 ) -> None:
@@ -150,6 +152,7 @@ def test_removed_while_the_admitter_is_down_is_counted_once(
     assert interrupted["status"] == "False"
 
 
+@LONG
 def test_a_pod_over_its_own_storage_limit_fails_its_job(world: World) -> None:
     text = "import os, time\ntime.sleep(2)\nopen('/tmp/big', 'wb').write(os.urandom(24 << 20))\ntime.sleep(3600)\n"
     job = scavenger_job("greedy", **script(text))
@@ -160,6 +163,7 @@ def test_a_pod_over_its_own_storage_limit_fails_its_job(world: World) -> None:
     assert status["interruptedCount"] == 0
 
 
+@LONG
 def test_job_deleted_by_hand(world: World) -> None:
     world.apply(scavenger_job("orphan", *FOREVER))
     world.wait_phase("orphan", "Running")
@@ -198,6 +202,7 @@ def test_deleted_job_leaves_nothing(world: World) -> None:
     )
 
 
+@LONG
 def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
     job = scavenger_job("brief", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5", ttlSecondsAfterFinished=4)
     world.apply(job)
@@ -232,6 +237,7 @@ def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) 
     assert "every step counted exactly once" in world.kubectl("logs", "-l", "scavenger.dev/job=check", "--tail=-1")
 
 
+@LONG
 @pytest.mark.parametrize("reaction", ["checkpoint-exit-0", "checkpoint-exit-1", "exit-1"])
 def test_what_an_interrupted_program_saved_is_not_booked_as_lost(world: World, reaction: str) -> None:
     """It has computed for seconds since its last checkpoint: the one before is the one at its start."""

@@ -19,7 +19,7 @@ from scavenger_checkpoint import Store, write_atomically
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.world import World
 
-pytestmark = [pytest.mark.real, pytest.mark.cpu]
+pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.long]
 
 DEMOS = Path(__file__).resolve().parents[2] / "demo-apps"
 ENDLESS = 1_000_000_000

@@ -28,7 +28,7 @@ from bench.reclaimed import bench_memory
 from bench.reclaimed.groups import PodGroup, watch
 from bench.reclaimed.harness import QUICK, Ordinary, Place, up, whole_node
 
-pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.timeout(600), pytest.mark.long]
 
 SHORT = "sum(range(60_000_000))"
 """A job of a few CPU seconds that ends by itself."""

@@ -11,7 +11,7 @@ import pytest
 from scavenger_api.times import parse_time
 from scavenger_testing.world import World, scavenger_job
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 LATER = """
 import os, sys, time

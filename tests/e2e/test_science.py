@@ -25,7 +25,7 @@ from scavenger_tuner.database.tables import AttemptRow, ConfigurationRow
 
 from tests.integration.tuner.database import Database
 
-pytestmark = [pytest.mark.real, pytest.mark.cpu]
+pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.long]
 
 SEED = 18
 STEPS = 16_000

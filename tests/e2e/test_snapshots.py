@@ -15,7 +15,7 @@ from scavenger_testing.world import World, ordinary_pod, scavenger_job
 
 from tests.e2e.test_restricted import label
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 STEPS = 320
 KILLED_STEPS = 450

@@ -19,7 +19,7 @@ DEMOS = Path(__file__).resolve().parents[2] / "demo-apps"
     ("demo", "job", "build", "saved"),
     [
         ("counter", "counter", stack.build_images, "event=checkpoint"),
-        ("gromacs", "water", stack.build_gromacs_image, " started "),
+        pytest.param("gromacs", "water", stack.build_gromacs_image, " started ", marks=pytest.mark.long),
     ],
 )
 def test_a_demo_runs_as_it_is_and_goes_on_from_what_it_saved(
