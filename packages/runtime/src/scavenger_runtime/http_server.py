@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from scavenger_runtime.connections import Peers
+from scavenger_runtime.listening import listen
 
 HEADER_SECONDS: Final = 20.0
 """From the start of a connection, or of a further request on it, to the end of its headers."""
@@ -132,14 +133,3 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave them alone: `run_service` handles them."""
         yield
-
-
-def listen(address: str, port: int) -> socket.socket:
-    """A socket that listens there, port 0 for a free one. Raises OSError where the address is taken."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    listener = socket.create_server((address, port), family=family, backlog=2048, dualstack_ipv6=both)
-    # asyncio sets it on connections whose socket says that it is TCP; those accepted here do not say. Without it the
-    # body of an answer waits until the client has acknowledged the head, which it puts off for 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener

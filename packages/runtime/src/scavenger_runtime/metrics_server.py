@@ -39,7 +39,7 @@ class MetricsServer:
         self._listener = await listen(app, self._host, self.port, self._certificates.context)
         self.port = self._listener.port
         self._polling = asyncio.create_task(self._certificates.keep(), name="metrics-certificate")
-        log.info("metrics listen", address=f"{self._host}:{self.port}")
+        log.info("metrics listen", address=self._host, port=self.port)
 
     def reached(self, client: ApiClient) -> None:
         """The API server answers: with this client it is asked who may read."""

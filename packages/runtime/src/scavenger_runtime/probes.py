@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import orjson
 from aiohttp import web
 
-from scavenger_runtime import metrics
+from scavenger_runtime import listening, metrics
 from scavenger_runtime.connections import HANDSHAKE_SECONDS, PER_PEER, Door, Peers
+from scavenger_runtime.listening import EVERYWHERE
 from scavenger_runtime.logging import get_logger
 
 Check = Callable[[], bool | str | None]
@@ -45,7 +46,7 @@ class ProbeServer:
     /metrics is here, for everybody who reaches it.
     """
 
-    def __init__(self, host: str = "0.0.0.0", port: int = 8080, *, metrics: bool = True) -> None:
+    def __init__(self, host: str = EVERYWHERE, port: int = 8080, *, metrics: bool = True) -> None:
         self.host = host
         self.port = port
         self._metrics = metrics
@@ -70,7 +71,7 @@ class ProbeServer:
             app.router.add_get("/metrics", answer_metrics)
         self._listener = await listen(app, self.host, self.port)
         self.port = self._listener.port
-        log.info("probes listen", address=f"{self.host}:{self.port}")
+        log.info("probes listen", address=self.host, port=self.port)
 
     async def close(self) -> None:
         """Stop to answer."""
@@ -123,7 +124,10 @@ async def listen(app: web.Application, host: str, port: int, context: ssl.SSLCon
     timeout = None if context is None else HANDSHAKE_SECONDS
     try:
         made = await asyncio.get_running_loop().create_server(
-            lambda: Door(server, peers), host, port, ssl=context, ssl_handshake_timeout=timeout
+            lambda: Door(server, peers),
+            sock=listening.listen(host, port),
+            ssl=context,
+            ssl_handshake_timeout=timeout,
         )
     except OSError:
         await runner.cleanup()

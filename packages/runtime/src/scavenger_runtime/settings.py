@@ -27,6 +27,8 @@ from scavenger_api.names import (
 )
 from scavenger_api.weights import parse_weights
 
+from scavenger_runtime.listening import EVERYWHERE
+
 ENV_PREFIX = "SCAVENGER_"
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -124,7 +126,9 @@ class ServiceSettings(BaseSettings):
     namespace: str = option("scavenger-system", "namespace of the system: its Lease and its ConfigMaps", min_length=1)
     kubeconfig: str | None = option(None, "kubeconfig file; without one, the pod's service account or ~/.kube/config")
     context: str | None = option(None, "context in the kubeconfig; without one, the current one")
-    health_address: str = option("0.0.0.0", "address for /healthz, /readyz and /metrics")
+    health_address: str = option(
+        EVERYWHERE, "address for /healthz, /readyz and /metrics: all by default, of IPv6 and of IPv4"
+    )
     health_port: int = option(8080, "port for /healthz, /readyz and /metrics; 0 takes a free one", ge=0, le=65535)
     metrics_tls_folder: str = option(
         "", "folder of tls.crt and tls.key: /metrics is served with them, on metrics-port and no longer on health-port"

@@ -106,7 +106,7 @@ async def main(context: ServiceContext[BoardSettings]) -> None:
     server = http_server(app, address=settings.address, port=settings.port, tls=tls)
     context.probes.add_readiness("server", lambda: server.serving or "not serving")
     server.listen()
-    log.info("the page is served", url=f"{'http' if tls is None else 'https'}://{settings.address}:{server.port}/")
+    log.info("the page is served", address=settings.address, port=server.port, tls=tls is not None)
 
     async def end_streams() -> None:
         hub.close()  # they would not end by themselves

@@ -7,6 +7,7 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 from scavenger_api import names
+from scavenger_runtime.listening import EVERYWHERE
 from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
 
 from scavenger_webhook.core.certificates import CertificateRules
@@ -19,7 +20,7 @@ ALL: Final = "*"
 class WebhookSettings(ServiceSettings):
     """Gives regular pods their rank, and refuses ScavengerJobs that could never run. All replicas serve."""
 
-    address: str = option("0.0.0.0", "address for admission requests")
+    address: str = option(EVERYWHERE, "address for admission requests: all by default, of IPv6 and of IPv4")
     port: int = option(9443, "port for admission requests; 0 takes a free one", ge=0, le=65535)
     service: str = option(f"{names.WEBHOOK}-admission", "Service by which the API server finds this one", min_length=1)
 
