@@ -121,6 +121,23 @@ CASES = [
         labels={"lease": "scavenger-admitter"},
     ),
     Case(
+        "ScavengerComponentAbsent",
+        {
+            'scavenger_build_info{component="regulator",version="1",instance="a"}': "1x20 _x60",
+            'scavenger_build_info{component="regulator",version="2",instance="b"}': "_x15 1x15 _x60",
+            'scavenger_build_info{component="webhook",version="1",instance="c"}': "1x90",
+        },
+        quiet=(10, 25, 40),  # an upgrade; what is scraped no more counts for five minutes
+        firing=(50, 80),
+        labels={"component": "regulator"},
+    ),
+    Case(  # it has been away since long before
+        "ScavengerComponentAbsent",
+        {'scavenger_build_info{component="regulator",version="1"}': "1x10 _x500"},
+        quiet=(450,),
+        labels={"component": "regulator"},
+    ),
+    Case(
         "ScavengerNoLeader",
         {
             'scavenger_leader{lease="scavenger-admitter",instance="a"}': "1x10 0x20",
@@ -241,6 +258,19 @@ def test_says_of_which_cluster(case: Case, promtool: Path, tmp_path: Path) -> No
     test_fires_when_it_should_and_only_then(
         replace(case, series=series, labels={**case.labels, "cluster": "a"}), promtool, tmp_path
     )
+
+
+def test_a_component_is_missed_in_the_cluster_that_it_is_missing_in(promtool: Path, tmp_path: Path) -> None:
+    """One Prometheus that sees two clusters."""
+    info = 'scavenger_build_info{{cluster="{}",component="admitter"}}'
+    gone = Case(
+        "ScavengerComponentAbsent",
+        {info.format("a"): "1x10 _x60", info.format("b"): "1x70"},
+        quiet=(10,),
+        firing=(40,),
+        labels={"cluster": "a", "component": "admitter"},
+    )
+    test_fires_when_it_should_and_only_then(gone, promtool, tmp_path)
 
 
 def test_each_alert_is_seen_to_fire_and_to_be_quiet() -> None:
