@@ -123,19 +123,19 @@ CASES = [
     Case(
         "ScavengerComponentAbsent",
         {
-            'scavenger_build_info{component="regulator",version="1",instance="a"}': "1x20 _x60",
-            'scavenger_build_info{component="regulator",version="2",instance="b"}': "_x15 1x15 _x60",
-            'scavenger_build_info{component="webhook",version="1",instance="c"}': "1x90",
+            'scavenger_build_info{component="scavenger-regulator",version="1",instance="a"}': "1x20 _x60",
+            'scavenger_build_info{component="scavenger-regulator",version="2",instance="b"}': "_x15 1x15 _x60",
+            'scavenger_build_info{component="scavenger-webhook",version="1",instance="c"}': "1x90",
         },
         quiet=(10, 25, 40),  # an upgrade; what is scraped no more counts for five minutes
         firing=(50, 80),
-        labels={"component": "regulator"},
+        labels={"component": "scavenger-regulator"},
     ),
     Case(  # it has been away since long before
         "ScavengerComponentAbsent",
-        {'scavenger_build_info{component="regulator",version="1"}': "1x10 _x500"},
+        {'scavenger_build_info{component="scavenger-regulator",version="1"}': "1x10 _x500"},
         quiet=(450,),
-        labels={"component": "regulator"},
+        labels={"component": "scavenger-regulator"},
     ),
     Case(
         "ScavengerNoLeader",
@@ -262,13 +262,13 @@ def test_says_of_which_cluster(case: Case, promtool: Path, tmp_path: Path) -> No
 
 def test_a_component_is_missed_in_the_cluster_that_it_is_missing_in(promtool: Path, tmp_path: Path) -> None:
     """One Prometheus that sees two clusters."""
-    info = 'scavenger_build_info{{cluster="{}",component="admitter"}}'
+    info = 'scavenger_build_info{{cluster="{}",component="scavenger-admitter"}}'
     gone = Case(
         "ScavengerComponentAbsent",
         {info.format("a"): "1x10 _x60", info.format("b"): "1x70"},
         quiet=(10,),
         firing=(40,),
-        labels={"cluster": "a", "component": "admitter"},
+        labels={"cluster": "a", "component": "scavenger-admitter"},
     )
     test_fires_when_it_should_and_only_then(gone, promtool, tmp_path)
 
