@@ -58,6 +58,7 @@ def tolerating(place: Place) -> Iterator[None]:
         client.delete(f"{POLICIES}/{plural}/{name}")
 
 
+@pytest.mark.long
 def test_the_first_job_of_a_kind_takes_the_node_that_a_policy_opens_for_it(
     place: Place, set_apart: str, tolerating: None
 ) -> None:

@@ -150,6 +150,7 @@ def test_the_leader_is_killed_in_the_middle_of_an_admission(
 # --- the API server is away -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_api_server_is_away_for_a_while(cluster: Cluster, place: Place) -> None:
     pid = start_admitter(cluster)
     jobs = [f"j{number}" for number in range(6)]

@@ -68,6 +68,7 @@ def without_a_node(cluster: Cluster, other_place: Place) -> Iterator[None]:
 
 @pytest.mark.cpu
 @pytest.mark.usefixtures("without_a_node")
+@pytest.mark.long
 def test_hundreds_of_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """None of them is interrupted or forgotten, none is overtaken, and nothing is left on their pods. There is room for
     a third of them at a time. While starts are under way the API server is silent twice, which on a busy machine

@@ -151,6 +151,7 @@ def test_a_quota_takes_the_whole_run_back(place: Place) -> None:
     assert place.status("gang")["interruptedCount"] == 0
 
 
+@pytest.mark.long
 def test_a_namespace_that_is_deleted(cluster: Cluster, recorder: Recorder, place: Place) -> None:
     del place  # for the admitter
     with namespace(cluster, recorder) as doomed:

@@ -16,7 +16,7 @@ from scavenger_kube.resources import MERGE_PATCH
 
 from .conftest import CPUS, Place, bring_up, start_admitter
 
-pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900), pytest.mark.long]
 
 QUEUES = "/apis/scavenger.dev/v1alpha1/scavengerqueues"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/scavenger-system/leases/scavenger-admitter"

@@ -74,7 +74,13 @@ async def opened(browser: Browser, board: Board, shot: Shot) -> Page:
     return page
 
 
-@pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
+IN_THE_GATE = ("evicting", "filling-phone-dark")
+
+
+@pytest.mark.parametrize(
+    "shot",
+    [pytest.param(shot, id=shot.name, marks=() if shot.name in IN_THE_GATE else pytest.mark.long) for shot in SHOTS],
+)
 async def test_state(browser: Browser, tmp_path: Path, shot: Shot) -> None:
     expect.set_options(timeout=PATIENCE)
     async with at_work(tmp_path, shot.scene) as board:

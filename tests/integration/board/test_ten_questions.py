@@ -257,6 +257,7 @@ async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: B
     await page.close()
 
 
+@pytest.mark.long
 async def test_a_part_of_the_page_that_did_not_arrive_is_loaded_again(browser: Browser, board: Board) -> None:
     """As when the machine of the browser gets another network meanwhile."""
     expect.set_options(timeout=PATIENCE)

@@ -11,7 +11,7 @@ from scavenger_cluster import Cluster
 
 from .conftest import SYSTEM, Helm, get
 
-pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # images are built and unpacked
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900), pytest.mark.long]  # images are built and unpacked
 
 AUTHORITY = "scavenger-webhook-authority"
 NOBODY = ("--set=replicas=0", "--set=admission.quotas=true", "--set=pods.defaulting=webhook")

@@ -184,6 +184,7 @@ def test_the_scheduler_has_the_plugin_unless_it_is_to_be_as_it_comes(fakes: Clus
     assert program() == "scavenger-scheduler"
 
 
+@pytest.mark.long
 def test_a_fake_node_can_die_and_come_back(fakes: Cluster) -> None:
     fakes.node_stop("fake-002")
     fakes.kubectl("wait", "--for=condition=Ready=Unknown", "node/fake-002", "--timeout=110s")
@@ -191,6 +192,7 @@ def test_a_fake_node_can_die_and_come_back(fakes: Cluster) -> None:
     assert "NotReady" not in fakes.kubectl("get", "node", "fake-002")
 
 
+@pytest.mark.long
 def test_fewer_nodes_and_more(fakes: Cluster) -> None:
     fakes.up("fake:60")
     assert len(fakes.kubectl("get", "nodes", "-o", "name").split()) == 60
@@ -275,6 +277,7 @@ def test_a_service_that_is_killed_comes_back_and_one_that_is_stopped_stays_away(
     assert process not in pids(fakes)
 
 
+@pytest.mark.long
 def test_two_clusters_live_side_by_side(fakes: Cluster, tmp_path: Path) -> None:
     other = Cluster("it-other", tmp_path / "other")
     try:
@@ -303,6 +306,7 @@ def test_a_busy_port_is_named_with_its_holder_and_the_option(tmp_path: Path) -> 
     assert not any(traces(cluster).values())
 
 
+@pytest.mark.long
 def test_a_component_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
     cluster = Cluster("it-broken", tmp_path / "broken")
     try:
@@ -312,6 +316,7 @@ def test_a_component_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) 
         cluster.down()
 
 
+@pytest.mark.long
 def test_down_after_a_crash_with_half_of_it_missing(tmp_path: Path) -> None:
     before = untouched()
     cluster = Cluster("it-crash", tmp_path / "crash")
@@ -327,6 +332,7 @@ def test_down_after_a_crash_with_half_of_it_missing(tmp_path: Path) -> None:
     assert untouched() == before
 
 
+@pytest.mark.long
 def test_kept_data_is_there_after_the_next_up(tmp_path: Path) -> None:
     cluster = Cluster("it-kept", tmp_path / "kept")
     try:
