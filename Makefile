@@ -127,7 +127,7 @@ test-e2e: sync ## Against real kubelets and containers, or kwok nodes where thos
 lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, no helm
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
-	$(RUN) mypy $(TYPED)
+	$(RUN) python -m tools.seeded .mypy_cache mypy $(TYPED)
 	$(RUN) python -m tools.prose --check
 	$(RUN) lint-imports --no-cache
 
