@@ -117,7 +117,7 @@ scheduler-matrix: ## Build the scheduler for older versions of Kubernetes, and r
 
 .PHONY: test-snapshots
 test-snapshots: ## Programs on snapshots, each interrupted 20 times at random moments: minutes, no cluster
-	snapshot/verify.sh long
+	snapshot/verify.sh long --again
 
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
