@@ -125,7 +125,7 @@ scheduler-matrix: ## Build the scheduler for older versions of Kubernetes, and r
 
 .PHONY: test-snapshots
 test-snapshots: ## Programs on snapshots, each interrupted 20 times at random moments: minutes, no cluster
-	snapshot/verify.sh long
+	snapshot/verify.sh long --again
 
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
@@ -135,7 +135,7 @@ test-e2e: sync ## Against real kubelets and containers, or kwok nodes where thos
 lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, no helm
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
-	$(RUN) mypy $(TYPED)
+	$(RUN) python -m tools.seeded .mypy_cache mypy $(TYPED)
 	$(RUN) python -m tools.prose --check
 	$(RUN) lint-imports --no-cache
 

@@ -7,14 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from scavenger_cluster.build import COMPILER_FLAGS, Go
+from scavenger_cluster.build import GO_SETTINGS, Go
 from scavenger_cluster.errors import MissingRequirementError
 
 from bench import Skipped
 
 MODULE: Final = Path(__file__).resolve().parents[2] / "services" / "scheduler"
-SETTINGS: Final = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
-"""As the programs are built: then the same compiled packages serve."""
 
 
 def measure(benchmark: str) -> dict[str, dict[str, float]]:
@@ -29,7 +27,7 @@ def measure(benchmark: str) -> dict[str, dict[str, float]]:
     argv = [go.program, "test", "-vet=off", "-run=^$", f"-bench=^Benchmark{benchmark}$", "-benchtime=1x"]
     argv += ["-timeout=20m", "./pkg/preemption"]
     done = subprocess.run(
-        argv, cwd=MODULE, env={**os.environ, **SETTINGS}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        argv, cwd=MODULE, env={**os.environ, **GO_SETTINGS}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     found = parse(done.stdout)
     if done.returncode or not found:

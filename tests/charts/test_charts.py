@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import email.message
+import functools
 import json
 import runpy
 import subprocess
@@ -24,6 +25,7 @@ from scavenger_regulator.core.level_policies import parse_policies
 from scavenger_regulator.core.metrics.added import parse_added
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.settings import ServiceSettings
+from scavenger_testing.manifests import documents
 from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
@@ -96,13 +98,8 @@ class Chart:
         if self.name in USERS_OF_THE_LIBRARY:
             values = {"image": {"registry": REGISTRY}, **values}
         release = ["scavenger"] if command == "template" else []
-        return subprocess.run(
-            [self.helm, command, *release, self.folder, "--values=-", *words],
-            input=json.dumps(values),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = _known if self.folder.parent == ROOT / "charts" else _run
+        return run((self.helm, command, *release, self.folder, "--values=-", *words), json.dumps(values))
 
     def objects(
         self, values: dict[str, Any] | None = None, namespace: str = "elsewhere", more: tuple[str, ...] = ()
@@ -111,9 +108,7 @@ class Chart:
         done = self.run("template", values or {}, f"--namespace={namespace}", *more)
         assert done.returncode == 0, done.stderr
         found: dict[str, dict[str, Any]] = {}
-        for document in yaml.safe_load_all(done.stdout):
-            if document is None:
-                continue
+        for document in documents(done.stdout):
             kind, name = document["kind"], document["metadata"]["name"]
             found[kind if kind not in found else f"{kind}/{name}"] = document
         return found
@@ -122,6 +117,14 @@ class Chart:
         done = self.run("template", values)
         assert done.returncode != 0, done.stdout
         return done.stderr
+
+
+def _run(command: tuple[str | Path, ...], values: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, input=values, capture_output=True, text=True, check=False)
+
+
+_known = functools.cache(_run)
+"""For the charts of the repository, which no test changes: many tests ask for the same objects."""
 
 
 def container(deployment: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from scavenger_testing.manifests import documents
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
@@ -117,7 +118,7 @@ def test_the_charts_take_the_values_that_they_are_given_here(script: str, helm: 
         command = [str(helm), "template", chart, str(ROOT / "charts" / f"scavenger-{chart}"), *given, *offline]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        for document in yaml.safe_load_all(done.stdout):
+        for document in documents(done.stdout):
             kinds.setdefault(document["kind"], []).append(document)
     dashboards = [o for o in kinds["ConfigMap"] if o["metadata"]["labels"].get("grafana_dashboard") == "1"]
     files = {file.name for file in (ROOT / "charts/scavenger-base/files/dashboards").glob("*.json")}

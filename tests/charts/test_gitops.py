@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from scavenger_api.job import Phase
+from scavenger_testing.manifests import documents
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/gitops.md").read_text()
@@ -26,7 +27,7 @@ def rendered(helm: Path, values: dict[str, Any], *words: str) -> list[dict[str, 
         [*command, "--values=-", *words], input=yaml.safe_dump(values), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return documents(done.stdout)
 
 
 def test_argo_cd_renders_the_same_objects_again_and_no_key(helm: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from scavenger_testing import pages
+from scavenger_testing.manifests import documents
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
@@ -87,7 +88,7 @@ def test_every_chart_renders_with_the_words_of_the_page_and_pulls_from_the_regis
         command = [str(helm), "template", release, str(ROOT / chart), *(word for word in words if word != "--wait")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        pulled[release] = set(images(list(yaml.safe_load_all(done.stdout))))
+        pulled[release] = set(images(documents(done.stdout)))
 
     assert not pulled.pop("scavenger-crds") | pulled.pop("scavenger-base")
     for release, names in pulled.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import yaml
 from scavenger_api.job import ScavengerJob
 from scavenger_api.rules.job import problems_of_its_own
 from scavenger_testing import pages
+from scavenger_testing.manifests import documents
 
 from .test_charts import AUTHORITY, ROOT, UMBRELLA, Chart
 from .test_install_commands import PAGE, README, images, recorded
@@ -25,6 +28,7 @@ ALL = (*BY_DEFAULT, "scheduler")
 REGISTRY = "registry.example.com"
 
 
+@functools.cache
 def rendered(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(helm), "template", "scavenger", str(UMBRELLA), "--namespace=scavenger-system", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -39,11 +43,11 @@ def objects(helm: Path, *words: str) -> dict[tuple[str, str, str], dict[str, Any
     )
     done = rendered(helm, *words)
     assert done.returncode == 0, done.stderr
-    return keyed(yaml.safe_load_all(done.stdout))
+    return keyed(documents(done.stdout))
 
 
-def keyed(documents: Any) -> dict[tuple[str, str, str], dict[str, Any]]:
-    found = [one for one in documents if one is not None]
+def keyed(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    found = list(objects)
     names = [(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in found]
     assert len(set(names)) == len(names), "each object once"
     return dict(zip(names, found, strict=True))
@@ -93,8 +97,8 @@ def test_it_has_the_definitions_of_the_chart_of_the_definitions(helm: Path) -> N
     command = [str(helm), "show", "crds", str(UMBRELLA)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     files = sorted((ROOT / "charts/scavenger-crds/files").glob("*.yaml"))
-    expected = keyed(document for file in files for document in yaml.safe_load_all(file.read_text()))
-    assert keyed(yaml.safe_load_all(shown)) == expected
+    expected = keyed(document for file in files for document in documents(file.read_text()))
+    assert keyed(documents(shown)) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
     words = [word for word in install[4:] if word not in ("--create-namespace", "--wait")]
     done = rendered(helm, *words, f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
     assert done.returncode == 0, done.stderr
-    pulled = {name.rpartition("/")[0] for name in images(list(yaml.safe_load_all(done.stdout)))}
+    pulled = {name.rpartition("/")[0] for name in images(documents(done.stdout))}
     assert pulled == {f"{REGISTRY}/scavenger"}
     where = install[install.index("--namespace") + 1]
     assert leave[leave.index("--namespace") + 1] == where
@@ -156,4 +160,4 @@ def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
 
 def shown_definitions() -> set[tuple[str, str, str]]:
     files = (ROOT / "charts/scavenger-crds/files").glob("*.yaml")
-    return set(keyed(document for file in files for document in yaml.safe_load_all(file.read_text())))
+    return set(keyed(document for file in files for document in documents(file.read_text())))

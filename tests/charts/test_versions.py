@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from scavenger_cluster.build import PINNED_KUBERNETES
+from scavenger_testing.manifests import documents
 
 from tests.charts.test_charts import CHARTS, EVERYTHING, USERS_OF_THE_LIBRARY, Chart
 
@@ -84,13 +84,10 @@ def test_all_services_and_definitions_are_for_the_same_clusters() -> None:
     "folder", sorted(path.parent.name for path in (ROOT / "manifests").glob("*/kustomization.yaml"))
 )
 def test_manifests_have_nothing_newer(folder: str) -> None:
-    documents = (
-        document
-        for file in (ROOT / "manifests" / folder).glob("*.yaml")
-        for document in yaml.safe_load_all(file.read_text())
-        if document
+    found = (
+        document for file in (ROOT / "manifests" / folder).glob("*.yaml") for document in documents(file.read_text())
     )
-    assert {kind: SINCE[kind] for kind in kinds(documents) if SINCE[kind] > 33} == {}
+    assert {kind: SINCE[kind] for kind in kinds(found) if SINCE[kind] > 33} == {}
 
 
 def test_the_scheduler_is_not_newer_than_the_cluster(helm: Path) -> None:

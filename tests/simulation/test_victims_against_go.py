@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scavenger_cluster.build import COMPILER_FLAGS, Go
+from scavenger_cluster.build import GO_SETTINGS, Go
 from scavenger_cluster.errors import MissingRequirementError
 from scavenger_simulator.scheduler import NodeOutlook, choose_node, wait_for
 from scavenger_simulator.victims import Share
 
 MODULE = Path(__file__).resolve().parents[2] / "services" / "scheduler"
-SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
 CASES = 1000
 LONGEST_WAIT, FULL_WAIT_FROM = 300, 18_000
 """Seconds: nonPreemptibleWait and fullWaitFrom."""
@@ -114,7 +113,7 @@ def test_the_plugin_chooses_the_same_victims(tmp_path: Path) -> None:
     done = subprocess.run(
         [go.program, "test", "-vet=off", "-count=1", "-run=^TestCasesOfSimulator$", "./pkg/preemption"],
         cwd=MODULE,
-        env={**os.environ, **SETTINGS, "SCAVENGER_CASES": str(asked), "SCAVENGER_ANSWERS": str(told)},
+        env={**os.environ, **GO_SETTINGS, "SCAVENGER_CASES": str(asked), "SCAVENGER_ANSWERS": str(told)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

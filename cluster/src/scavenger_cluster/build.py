@@ -37,9 +37,11 @@ PROGRESS_SECONDS = 15.0
 """Between two lines on how far a build is."""
 
 COMPILER_FLAGS: Final = ("-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false")
-"""Of everything that is to share compiled packages, as services/scheduler/*.sh say them too. The linker leaves
+"""Of everything that is to share compiled packages, as services/scheduler/build.sh says them too. The linker leaves
 debugging information out: to make none saves a seventh of the time that compiling takes.
 """
+GO_SETTINGS: Final[Mapping[str, str]] = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
+"""Variables of the environment of a Go command that is to share the compiled packages of the programs."""
 
 OTHER_VERSION: Final = "kubernetes"
 """The module of Kubernetes' programs where another version is asked for than the pinned one."""

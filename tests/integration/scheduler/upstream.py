@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from scavenger_cluster.build import COMPILER_FLAGS, Go, ensure_tools
+from scavenger_cluster.build import GO_SETTINGS, Go, ensure_tools
 
 MODULE: Final = Path(__file__).resolve().parents[3] / "services" / "scheduler"
-SETTINGS: Final = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
 TESTS: Final = "k8s.io/kubernetes/test/integration/scheduler/preemption"
 PACKAGES: Final = ("", "/misc", "/nominatednodename", "/podgroup")
 ROOT: Final = "preemption"
@@ -184,7 +183,7 @@ def parse(lines: Iterable[str]) -> Outcome:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, **SETTINGS}
+    return {**os.environ, **GO_SETTINGS}
 
 
 def _go(*words: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from scavenger_api import names
+from scavenger_testing import manifests
 from scavenger_testing.pod_security import violations
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
@@ -26,7 +26,7 @@ FILES = sorted(MANIFESTS.rglob("*.yaml"))
 
 @cache
 def documents(file: Path) -> list[dict[str, Any]]:
-    return list(yaml.load_all(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return manifests.documents(file.read_text())
 
 
 def objects(kind: str | None = None) -> list[dict[str, Any]]:
