@@ -17,6 +17,7 @@ import pytest
 
 from tools.test_results import FOLDER
 
+LANE: Final = "SCAVENGER_TEST_LANE"
 FIXTURES: Final = "fixtures"
 """The property of a report with the fixtures that were set up for its test: name, scope and seconds of each."""
 WORTH_A_LINE: Final = 0.05
@@ -49,7 +50,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_configure(config: pytest.Config) -> None:
     """Write results where tests are run, and only in the process that gets all reports."""
     if not hasattr(config, "workerinput") and not config.option.collectonly:
-        config.pluginmanager.register(Results(FOLDER / f"{os.environ.get('SCAVENGER_TEST_LANE', 'last')}.jsonl"))
+        lane = os.environ.get(LANE, "last")
+        os.environ[LANE] = f"{lane}-inside"  # tests that run pytest themselves are not to write to the same file
+        config.pluginmanager.register(Results(FOLDER / f"{lane}.jsonl"))
 
 
 class Results:
