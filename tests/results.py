@@ -49,9 +49,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_configure(config: pytest.Config) -> None:
     """Write results where tests are run, and only in the process that gets all reports."""
-    if not hasattr(config, "workerinput") and not config.option.collectonly:
-        lane = os.environ.get(LANE, "last")
-        os.environ[LANE] = f"{lane}-inside"  # tests that run pytest themselves are not to write to the same file
+    lane = os.environ.get(LANE, "last")
+    if lane and not hasattr(config, "workerinput") and not config.option.collectonly:
+        os.environ[LANE] = ""  # a pytest that a test runs writes nothing
         config.pluginmanager.register(Results(FOLDER / f"{lane}.jsonl"))
 
 
