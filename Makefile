@@ -72,14 +72,16 @@ test-all: sync ## What the gate leaves out, the slices that have waited longest:
 test-times: sync ## What each test, file and fixture cost in the last run; LANES="unit others-e2e" MOST=30
 	$(RUN) python -m tools.test_times $(LANES) $(if $(MOST),--most $(MOST))
 
-# Two lanes beside each other, each on clusters of its own: tests that measure what is used of the CPU, or use all there
-# is, are in the first, where no two of them run at a time; those that mostly wait are in the second. More lanes would
-# run out of cores, and of the inotify instances that kubelets need.
-LANE = failed=0; for folder in tests/e2e tests/integration; do \
-	  SCAVENGER_TEST_LANE=$(2)-$$(basename $$folder) $(PYTEST) $$folder -m "$(1)" $(CLUSTER_TESTS) || failed=1; done; exit $$failed
+# Two lanes beside each other, each on clusters of its own. The first has real containers, and the tests that measure what
+# is used of the CPU or use all there is: no two of them run at a time. More lanes would run out of cores, and of the
+# inotify instances that kubelets need.
+LANE = SCAVENGER_TEST_LANE=$(1) $(PYTEST) $(2) $(CLUSTER_TESTS)
+CONTAINERS = failed=0; $(call LANE,containers,tests/e2e -m "not long") || failed=1; \
+	$(call LANE,containers-cpu,tests/integration -m "cpu and not long") || failed=1; exit $$failed
 .PHONY: test-clusters
-test-clusters: programs ## What test-integration and test-e2e run, in two lanes beside each other
-	$(RUN) python tools/side_by_side.py 'cpu=$(call LANE,cpu,cpu)' 'others=$(call LANE,not cpu,others)'
+test-clusters: programs ## What `make test` runs on real clusters, in two lanes beside each other
+	$(RUN) python tools/side_by_side.py 'containers=$(CONTAINERS)' \
+		'servers=$(call LANE,servers,tests/integration -m "not cpu and not long")'
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`

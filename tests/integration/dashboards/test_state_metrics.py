@@ -7,7 +7,7 @@ from scavenger_testing.waiting import wait
 
 from .conftest import Played
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 def of_jobs(played: Played, expression: str) -> dict[str, float]:

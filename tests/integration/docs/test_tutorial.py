@@ -13,6 +13,8 @@ from scavenger_testing import pages
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.printed import as_shown
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "tutorial.md"
 REAL = "## With real containers"

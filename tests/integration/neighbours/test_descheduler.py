@@ -21,7 +21,7 @@ from scavenger_cluster.shell import run
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 
-pytestmark = pytest.mark.timeout(1800)  # the first time the descheduler has to be built
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]  # the first time the descheduler has to be built
 
 NODES: Final = 3
 CPUS: Final = 8

@@ -19,7 +19,7 @@ from scavenger_cluster.shell import find_program
 
 from .conftest import REPOSITORY, WorkFolder, needs
 
-pytestmark = pytest.mark.cpu
+pytestmark = [pytest.mark.cpu, pytest.mark.long]
 
 CONFIGURATION = {
     "model": "spce",

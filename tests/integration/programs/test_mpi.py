@@ -17,7 +17,7 @@ from scavenger_cluster.shell import find_program
 
 from .conftest import PYTHON, REPOSITORY, Member, codes_of, has_modules, last_step, needs, placed
 
-pytestmark = pytest.mark.cpu
+pytestmark = [pytest.mark.cpu, pytest.mark.long]
 
 HEAT = (PYTHON, str(REPOSITORY / "demo-apps" / "mpi" / "heat.py"), "--grid=256")
 ENDLESS = "--steps=1000000000"

@@ -17,7 +17,7 @@ from scavenger_cluster import stack
 
 from .conftest import REPOSITORY, WorkFolder, passed, wheels
 
-pytestmark = pytest.mark.cpu
+pytestmark = [pytest.mark.cpu, pytest.mark.long]
 
 CONFIGURATION = {
     "model": "spce",

@@ -17,7 +17,7 @@ from scavenger_cluster.ports import any_free_port
 
 from .conftest import PYTHON, REPOSITORY, Member, codes_of, has_modules, last_step, needs, passed, placed
 
-pytestmark = pytest.mark.cpu
+pytestmark = [pytest.mark.cpu, pytest.mark.long]
 
 COMMAND = [PYTHON, "-m", "scavenger_pytorch", f"--text={REPOSITORY / 'LICENSE'}", "--batch=4", "--say=1"]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": stack.python_path("pytorch")}

@@ -18,7 +18,7 @@ from scavenger_cluster import requirements
 from scavenger_cluster.build import ensure_tools
 from scavenger_testing import registry
 
-pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900), pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_IMAGES = "wheels charts cli sbom"

@@ -18,7 +18,7 @@ else:
     Pool = Any
 
 STOP_SECONDS = "kwok.scavenger.dev/stop-seconds"
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 def full(pool: Pool, count: int) -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.integration.scheduler import upstream
 
+pytestmark = pytest.mark.long
+
 DIFFERENCES: Final[dict[str, str]] = {}
 """What ends otherwise with the plugin, as `package/Test/case`, and why. docs/scheduler.md has the same list."""
 

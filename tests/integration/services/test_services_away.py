@@ -21,7 +21,7 @@ from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 NODES: Final = 3

@@ -11,6 +11,8 @@ from scavenger_testing.cluster_names import cluster_name
 from bench.simulator.replay import replay_cluster, replaying
 from bench.simulator.scripts import YIELD, mismatches, simulated
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from functools import partial
 
+import pytest
 from scavenger_testing.place import Object, Place, job, pod, pod_spec
 from scavenger_testing.waiting import wait
 
 from .conftest import Tenant, elsewhere, phase, pods_of
+
+pytestmark = pytest.mark.long
 
 GANG = 8
 ORDINARY = 14

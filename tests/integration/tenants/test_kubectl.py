@@ -10,6 +10,8 @@ from scavenger_testing.waiting import wait
 
 from .conftest import Tenant, phase, pods_of
 
+pytestmark = pytest.mark.long
+
 COMMANDS = [
     ("delete pod {pod} --grace-period=2592000 --wait=false", "grace"),
     ('patch job mine --type=merge -p {{"spec":{{"suspend":true}}}}', "Job"),

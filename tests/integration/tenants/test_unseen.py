@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from scavenger_testing.place import job
 from scavenger_testing.waiting import wait
 
 from .conftest import LAST_NODE, UNSEEN, Tenant, cores, elsewhere, phase
+
+pytestmark = pytest.mark.long
 
 
 def test_a_pod_that_no_scheduler_looks_at_keeps_a_node_from_nobody(tenant: Tenant) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import Resource
 from scavenger_runtime.clock import SystemClock
@@ -27,6 +28,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from .programs import HOPELESS_SEED, LARGE_SEED, outcome
+
+pytestmark = pytest.mark.long
 
 T = TypeVar("T")
 

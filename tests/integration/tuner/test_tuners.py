@@ -33,6 +33,8 @@ from tests.integration.conftest import Kubectl
 from .database import Database, Rows
 from .programs import HOPELESS_SEED, HUNGRY_SEED, LARGE_SEED, UNSTABLE_SEED, Object, outcome
 
+pytestmark = pytest.mark.long
+
 ADMITTER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.ADMITTER}"
 TIMEOUT = 240.0
 

@@ -10,6 +10,8 @@ from scavenger_testing.place import Object, Place, job, pod, pod_spec
 
 from .conftest import start_webhook
 
+pytestmark = pytest.mark.long
+
 REFUSED = 'failed calling webhook "scavengerjobs.scavenger.dev"'
 CLASS = "ordinary-workload"
 ORDINARY = {"priorityClassName": CLASS, "priority": 0}

@@ -19,6 +19,8 @@ from scavenger_webhook.core.certificates import KeyPair
 
 from .conftest import start_webhook
 
+pytestmark = pytest.mark.long
+
 REQUESTS = 1000
 THREADS = 4
 SECRET = "scavenger-webhook-authority"
