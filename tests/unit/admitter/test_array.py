@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -15,7 +16,14 @@ from scavenger_admitter.core.lifecycle.actions import (
     StartTasks,
 )
 from scavenger_admitter.core.lifecycle.array.plan import KEPT_PODS, plan_array
-from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Observation, Outcome
+from scavenger_admitter.core.lifecycle.confirmed import confirm
+from scavenger_admitter.core.lifecycle.observation import (
+    Asked,
+    InterruptDecision,
+    LifecycleSettings,
+    Observation,
+    Outcome,
+)
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_api import names
 from scavenger_api.array import ArrayStatus
@@ -503,3 +511,93 @@ def test_a_newcomer_says_nothing_for_a_while() -> None:
     assert outcome.candidate
     assert outcome.startable == 3
     assert outcome.quiet_until is not None
+
+
+# --- what a task has in common with a job ---
+
+
+def with_snapshots(**more: Any) -> dict[str, Any]:
+    claims = [{"name": "work", "mountPath": "/data"}]
+    return {"command": ["a"], "persistentVolumeClaims": claims, "snapshot": {"volume": "work"}, **more}
+
+
+def test_a_task_that_saved_its_state_and_left_goes_on_later() -> None:
+    limits = LifecycleSettings(snapshots=True)
+    outcome = decide(see(array(spec=with_snapshots()), task(5, ended=200, code=85), now=201, settings=limits))
+    assert (sets(outcome).failed, sets(outcome).retries_used) == (0, "")
+    assert outcome.status.interrupted_count == 0
+    assert outcome.status.lost_cpu_seconds == 0
+    assert outcome.status.useful_cpu_seconds == 380.0  # 2 CPUs for 190 s
+    assert outcome.startable == 9  # its pod is in the way until it is gone
+    assert actions(outcome, DeletePod) == [DeletePod("job-5", "0005cafe-0000")]
+
+
+def test_tasks_that_save_and_leave_at_once_wait_longer_and_longer() -> None:
+    job = array(spec=with_snapshots(), short_runs=2)
+    outcome = decide(see(job, task(5, ended=20, code=85), now=21))
+    assert outcome.status.short_runs == 3
+
+
+def test_an_eviction_before_a_suspension_is_counted() -> None:
+    job = array(spec={"suspend": True})
+    evicted = [b.disrupted("EvictionByEvictionAPI", 990)]
+    outcome = decide(see(job, task(1, ended=1005, code=143, deleted=990, conditions=evicted), now=1006))
+    assert outcome.status.interrupted_count == 1
+    assert sets(outcome).interrupted_indexes == "", "its own user may evict pods"
+
+
+def test_an_eviction_after_a_suspension_is_not_counted() -> None:
+    """The pod stops already: whoever evicts it now changes nothing."""
+    job = array(spec={"suspend": True})
+    late = [b.disrupted("EvictionByEvictionAPI", 1000)]
+    outcome = decide(see(job, task(1, ended=1005, code=143, deleted=990, conditions=late), now=1006))
+    assert outcome.status.interrupted_count == 0
+
+
+@pytest.mark.parametrize(("cost", "first"), [(0, "job-1"), (200, "job-2")])
+def test_who_stops_first_follows_from_the_startup_cost(cost: float, first: str) -> None:
+    """Task 1 runs since 100 s and has saved nothing; task 2 has saved, 150 s ago."""
+    job = array(spec={"maxRunning": 1})
+    pods = (task(1, started=900), task(2, started=10, checkpoint=b.stamp(850)))
+    limits = LifecycleSettings(startup_cost=timedelta(seconds=cost))
+    (stopped,) = actions(decide(see(job, *pods, settings=limits)), DeletePod)
+    assert stopped.name == first
+
+
+def test_what_one_task_lacks_for_good_stops_no_other_task() -> None:
+    """A ConfigMap was deleted after most tasks had started."""
+    spec = {"configMaps": [{"name": "table", "mountPath": "/t"}]}
+    lacks = task(2, started=None, waiting=("CreateContainerConfigError", 'configmap "table" not found'))
+    outcome = plan_array(see(array(spec=spec), task(1), lacks))
+    assert outcome.status.phase is Phase.RUNNING
+    assert [one.name for one in actions(outcome, DeletePod)] == ["job-2"]
+    assert outcome.start_failed, "the next start waits"
+    assert any('"table"' in note.message for note in outcome.events)
+    alone = plan_array(see(array(spec=spec), lacks))
+    assert alone.status.phase is Phase.FAILED
+    assert '"table"' in (alone.status.message or "")
+
+
+def test_a_task_on_a_silent_node_gives_up_its_place_after_five_minutes() -> None:
+    job, silent = array(spec={"maxRunning": 1}), {"node-1": b.node(ready=False)}
+    stuck = task(1, deleted=600)  # until 630
+    assert decide(see(job, stuck, nodes=silent, now=900)).startable == 0
+    outcome = decide(see(job, stuck, nodes=silent, now=931))
+    assert outcome.startable == 1
+    assert "job-1" in (outcome.status.message or "")
+
+
+def test_pods_of_a_job_that_caches_do_not_show_yet_are_let_be() -> None:
+    """Somebody deleted the Job, the admitter made another one, and the watch still shows the first."""
+    newer = task(1)
+    newer = msgspec.structs.replace(
+        newer,
+        metadata=msgspec.structs.replace(
+            newer.metadata, owner_references=(kinds.OwnerReference("Job", "job", "newer", controller=True),)
+        ),
+    )
+    seen = see(array(), newer)
+    assert confirm(seen) is None, "the API server is asked for the Job"
+    asked = confirm(replace(seen, asked=Asked.RUN))
+    assert asked is not None
+    assert actions(asked.value, DeletePod), "the API server says that its Job is gone"

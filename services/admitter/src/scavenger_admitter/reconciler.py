@@ -135,6 +135,7 @@ class Reconciler:
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
             reclaim_period=timedelta(seconds=settings.reclaim_period),
             trusted_interval=timedelta(seconds=settings.trusted_interval),
+            startup_cost=timedelta(seconds=settings.startup_cost),
             snapshots=bool(settings.snapshot_image),
             turns=settings.interrupted_first == "short-runs",
             quiet_for=timedelta(seconds=settings.explain_after),

@@ -89,7 +89,8 @@ def _doubtful(seen: Observation) -> bool:
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
         return True
     if seen.job.spec.array is not None:  # pods say what became of tasks; that their Job is gone, it has to say itself
-        return seen.batch is None and any(not pod.ended for pod in seen.pods)
+        uid = seen.batch.metadata.uid if seen.batch is not None else ""
+        return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
     if seen.batch is None and refused is not None and refused.server_trouble:
         return True  # the Job may have been created all the same, and its informer be behind
     if seen.batch is None:
@@ -100,6 +101,12 @@ def _doubtful(seen: Observation) -> bool:
     uid = seen.batch.metadata.uid
     members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
     return members < seen.job.spec.parallelism
+
+
+def _of_another_job(pod: Pod, run: str, uid: str) -> bool:
+    """Whether a pod of this run belongs to another Job than the one that is shown, which may be older or newer."""
+    owner = pod.metadata.controller
+    return pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and owner is not None and owner.uid != uid
 
 
 def _final(seen: Observation, outcome: Outcome) -> bool:

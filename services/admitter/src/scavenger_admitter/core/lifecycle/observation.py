@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
-from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.pod_security import Level
 from scavenger_kube import kinds
@@ -29,6 +29,8 @@ class LifecycleSettings(StartLimits):
     """An interruption gives a place in line when the job has computed for so long since the last one that did."""
     trusted_interval: timedelta = timedelta(seconds=DEFAULT_TRUSTED_INTERVAL_SECONDS)
     """No longer interval between checkpoints is believed."""
+    startup_cost: timedelta = timedelta(seconds=DEFAULT_STARTUP_COST_SECONDS)
+    """What a restart costs each core, when it comes to who stops first."""
     snapshots: bool = False
     """Whether there is an image for snapshots."""
     turns: bool = False

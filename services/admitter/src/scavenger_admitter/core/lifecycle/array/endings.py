@@ -20,9 +20,10 @@ from scavenger_admitter.core.lifecycle import accounting, finished, interrupted,
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.pods import Exit, Removal, moment, started_at
+from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deletion_requested, moment, started_at
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import (
+    Checkpointed,
     Completed,
     Failed,
     Removed,
@@ -44,6 +45,7 @@ class Endings:
         removals: interruptions, with what each lost in core-seconds.
         failures: exits after which a task does not start again.
         retried: exits after which it does.
+        saved: exits of tasks that saved their state and are not done.
         short: whether a run failed within a minute of its start.
         long: whether a run completed, or took longer.
         problem: why a start failed.
@@ -55,6 +57,7 @@ class Endings:
     removals: list[tuple[Removal, float]] = field(default_factory=list)
     failures: list[Exit] = field(default_factory=list)
     retried: list[Exit] = field(default_factory=list)
+    saved: list[Exit] = field(default_factory=list)
     short: bool = False
     long: bool = False
     problem: Problem | None = None
@@ -68,7 +71,7 @@ class Endings:
             return False
         self.counted.add(mark(index, pod))
         match found:
-            case Completed() | Failed() | Removed() if self.tasks.over >> index & 1:
+            case Completed() | Failed() | Checkpointed() | Removed() if self.tasks.over >> index & 1:
                 self._book(pod, found.at, kept=False)  # another life, of a former leader: its task was done before
             case Completed():
                 self._book(pod, found.at, kept=True)
@@ -76,6 +79,10 @@ class Endings:
                 self.long = True
             case Failed():
                 self._failed(index, pod, found.exit)
+            case Checkpointed():  # the task waits as before, with all its retries
+                self._book(pod, found.at, kept=False)
+                self._note_length(pod, found.at)
+                self.saved.append(found.exit)
             case Removed() if started is not None:
                 self._interrupted(index, pod, found)
             case _:  # it never ran: the task waits as before
@@ -94,12 +101,8 @@ class Endings:
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
         used, limit = self.tasks.retries.get(index, 0), self.draft.seen.job.spec.backoff_limit or 0
-        started = started_at(pod)
         self._book(pod, ended.at, kept=False)
-        if started is None or ended.at - started < accounting.LEAST_CYCLE:
-            self.short = True
-        else:
-            self.long = True
+        self._note_length(pod, ended.at)
         untouched = finished.snapshots_untouched(self.draft.seen.job.spec, ended)
         if untouched:
             self.draft.unfit_node = pod.spec.node_name
@@ -109,14 +112,20 @@ class Endings:
         (self.retried if again else self.failures).append(ended)
         self.tasks.end(index, failed=not again)
 
+    def _note_length(self, pod: kinds.Pod, end: datetime) -> None:
+        started = started_at(pod)
+        if started is None or end - started < accounting.LEAST_CYCLE:
+            self.short = True
+        else:
+            self.long = True
+
     def _interrupted(self, index: int, pod: kinds.Pod, found: Removed) -> None:
         draft, removal = self.draft, found.removal
         decided = draft.seen.stopped_tasks.get(pod.metadata.uid)
         if decided is not None and removal.cause is InterruptionReason.DELETED:  # by the admitter itself
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost = self._book(pod, found.at, kept=False)
-        if draft.seen.job.spec.suspend or draft.phase is Phase.SUSPENDED or draft.phase.finished:
-            # its own user, or its array, took it off
+        if self._stopped(pod, removal):
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
         before, at = draft.status, second(min(found.at, draft.seen.now))
@@ -124,6 +133,13 @@ class Endings:
         draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
         self.removals.append((removal, lost))
         self.tasks.end(index, interrupted=interrupted.by_others(draft.seen, removal))
+
+    def _stopped(self, pod: kinds.Pod, removal: Removal) -> bool:
+        """Whether its own user, or its array, took it off, and not somebody else before that."""
+        draft, asked = self.draft, deletion_requested(pod)
+        by_others = removal.disruption and (asked is None or removal.at <= asked)
+        stops = draft.seen.job.spec.suspend or draft.phase is Phase.SUSPENDED or draft.phase.finished
+        return stops and not by_others
 
     def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
         """What the run computed, kept and lost; returns what it lost in core-seconds."""
@@ -164,7 +180,8 @@ def run_of_task(draft: Draft, pod: kinds.Pod) -> Run:
     batch, owner = draft.own_job, pod.metadata.controller
     mine = batch is not None and owner is not None and owner.uid == batch.metadata.uid
     created = moment(pod.metadata.creation_timestamp)
-    return Run(batch if mine else None, (pod,), 1, complete=True, created=created)
+    saved = draft.seen.job.spec.saved_exit_code
+    return Run(batch if mine else None, (pod,), 1, complete=True, checkpoint_exit_code=saved, created=created)
 
 
 def _tell(removals: list[tuple[Removal, float]]) -> str:

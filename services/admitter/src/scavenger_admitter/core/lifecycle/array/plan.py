@@ -178,7 +178,7 @@ class _Plan:
         draft, found = self.draft, self.endings
         if found.long:
             draft.set(short_runs=None)
-        elif found.short and found.retried:
+        elif found.short and (found.retried or found.saved):
             draft.set(short_runs=(draft.status.short_runs or 0) + 1, ended_timestamp=second(draft.seen.now))
 
     def clear(self) -> None:
@@ -253,13 +253,29 @@ class _Plan:
         reported = accounting.reported_checkpoint((pod,), spec, self.draft.seen.now)
         since = gang.safe_until(start, interval, (micros(reported) if reported else None,), now)
         trusted = self.draft.seen.settings.trusted_interval // timedelta(microseconds=1)
-        lost = gang.time_at_risk(start, since, now, gang.STARTUP_COST, interval, trusted)
+        cost = self.draft.seen.settings.startup_cost // timedelta(microseconds=1)
+        lost = gang.time_at_risk(start, since, now, cost, interval, trusted)
         return lost, pod.metadata.name
 
     @property
     def running(self) -> dict[int, kinds.Pod]:
         """The tasks whose container runs."""
         return {task: pod for task, pod in self.pods.alive.items() if started_at(pod) is not None and not over(pod)}
+
+    @property
+    def computing(self) -> bool:
+        """Whether a task runs that nobody has told to stop."""
+        return any(not deleting(pod) for pod in self.running.values())
+
+    @property
+    def abandoned(self) -> dict[int, kinds.Pod]:
+        """The tasks that were told to stop, on nodes that do not answer, and are waited for no longer."""
+        seen = self.draft.seen
+        told = {task: pod for task, pod in self.pods.alive.items() if deleting(pod)}
+        left = leftover_pods.find_leftover_pods(told.values(), seen.nodes, seen.now, harmless=True)
+        self.draft.wakeups += [(one.until - seen.now).total_seconds() for one in left if one.until is not None]
+        waited = {one.pod.metadata.uid for one in left}
+        return {task: pod for task, pod in told.items() if pod.metadata.uid not in waited}
 
     # --- the array ---
 
@@ -274,7 +290,7 @@ class _Plan:
             pass
         elif failures and self.spec.fail_fast:
             self._fail(FailureReason.FAILED, f"{finished.words_of(failures[0])}; failFast stops the other tasks")
-        elif problem is not None and problem.final and problem.exit is None:
+        elif problem is not None and problem.final and problem.exit is None and not self.computing:
             self._fail(problem.reason, problem.message)
         elif self.tasks.all_over and not self.pods.alive and not self.pods.ended:
             self._end()
@@ -301,8 +317,9 @@ class _Plan:
         told = phase.queued and draft.phase is phase and same  # why it waits stands there already
         if problem is not None:
             starting.record_failure(draft, problem)
-        if problem is not None and phase.queued:
-            draft.enter(phase, problem.reason, f"{self.summary}; the start failed: {problem.message}")
+        if problem is not None and (phase.queued or problem.final):
+            reason = problem.reason if phase.queued else StateReason.STARTED
+            draft.enter(phase, reason, f"{self.summary}; the start failed: {problem.message}")
         elif not told:
             reason = {Phase.SUSPENDED: WaitReason.SUSPENDED}.get(phase, WaitReason.QUEUED)
             draft.enter(phase, StateReason.STARTED if phase.active else reason, self.summary)
@@ -327,7 +344,9 @@ class _Plan:
         tasks, running = self.tasks, len(self.running)
         failed = f", {tasks.failed.bit_count()} failed" if tasks.failed else ""
         runs = f", {running} running" if running else ""
-        return f"{tasks.completed.bit_count()} of {tasks.size} tasks completed{failed}{runs}"
+        silent = [pod.metadata.name for _, pod in sorted(self.abandoned.items())]
+        lost = f", {len(silent)} on nodes that do not answer ({silent[0]})" if silent else ""
+        return f"{tasks.completed.bit_count()} of {tasks.size} tasks completed{failed}{runs}{lost}"
 
     def _end(self) -> None:
         draft, tasks = self.draft, self.tasks
@@ -379,7 +398,8 @@ class _Plan:
             batch is not None and batch.metadata.deletion_timestamp is None and not managed.has_ended(batch)
         )
         taken = self.pods.present | seen.posted_tasks | seen.held_tasks
-        busy = set_of((*self.pods.alive, *self.pods.ended)) | seen.posted_tasks
+        # A task keeps its name on a node that does not answer, but not its place in maxRunning.
+        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended)) | seen.posted_tasks
         room = (self.spec.max_running or self.spec.tasks) - busy.bit_count()
         waits = self.tasks.waiting(taken)
         most = max(0, min(room, waits.bit_count()))
