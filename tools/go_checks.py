@@ -34,14 +34,13 @@ Command = tuple[str, ...]
 GO_VERSION: Final[Command] = ("go", "version")
 """It names the platform and GOEXPERIMENT as well."""
 C_COMPILER: Final[Command] = ("cc", "--version")
-MACHINE: Final[Sequence[Command]] = (
-    ("uname", "-srm"),
-    ("id", "-u"),
-    C_COMPILER,
+MACHINE: Final[Sequence[Command]] = (("uname", "-srm"), ("id", "-u"), C_COMPILER)
+"""What tests of snapshots find: they run programs on gVisor's kernel, and skip those that cannot be made here."""
+MORE_PROGRAMS: Final[Sequence[Command]] = (
     ("/usr/bin/python3", "-c", "import sys, numpy; print(sys.version, numpy.__version__)"),
+    ("javac", "-version"),
+    ("sh", "-c", "gmx -version | grep version:"),
 )
-"""What tests of snapshots find. They run programs in C and Python on gVisor's kernel, and skip absent ones."""
-MORE_PROGRAMS: Final[Sequence[Command]] = (("javac", "-version"), ("sh", "-c", "gmx -version | grep version:"))
 OWN_VARIABLES: Final = ("SCAVENGER_", "SNAPSHOT_")
 """What tests and the plugin read; a check sets its own, so that an environment changes no verdict that is kept."""
 
