@@ -34,14 +34,13 @@ Command = tuple[str, ...]
 GO_VERSION: Final[Command] = ("go", "version")
 """It names the platform and GOEXPERIMENT as well."""
 C_COMPILER: Final[Command] = ("cc", "--version")
-MACHINE: Final[Sequence[Command]] = (
-    ("uname", "-srm"),
-    ("id", "-u"),
-    C_COMPILER,
+MACHINE: Final[Sequence[Command]] = (("uname", "-srm"), ("id", "-u"), C_COMPILER)
+"""What tests of snapshots find: they run programs on gVisor's kernel, and skip those that cannot be made here."""
+MORE_PROGRAMS: Final[Sequence[Command]] = (
     ("/usr/bin/python3", "-c", "import sys, numpy; print(sys.version, numpy.__version__)"),
+    ("javac", "-version"),
+    ("sh", "-c", "gmx -version | grep version:"),
 )
-"""What tests of snapshots find. They run programs in C and Python on gVisor's kernel, and skip absent ones."""
-MORE_PROGRAMS: Final[Sequence[Command]] = (("javac", "-version"), ("sh", "-c", "gmx -version | grep version:"))
 OWN_VARIABLES: Final = ("SCAVENGER_", "SNAPSHOT_")
 """What tests and the plugin read; a check sets its own, so that an environment changes no verdict that is kept."""
 
@@ -83,7 +82,8 @@ FOR_ALL: Final = (
     Check("gofmt", ("gofmt", "-l", "."), silent=True),
     Check("tidy", ("go", "mod", "tidy", "-diff")),
     Check("vet", ("go", "vet", "-p=2", "./...")),
-    Check("staticcheck", ("go", "tool", "staticcheck", "./...")),
+    # `go tool staticcheck` takes no flags of the compiler from GOFLAGS, and compiles the standard library once more.
+    Check("staticcheck", ("go", "run", "honnef.co/go/tools/cmd/staticcheck", "./...")),
 )
 _TEST: Final[Command] = ("go", "test", "-p=2", "-vet=off")
 _INSTRUMENTED: Final = (("CGO_ENABLED", "1"),)
@@ -116,7 +116,7 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[Check]]]] = {
 
 
 def environment(go: Go) -> dict[str, str]:
-    """The environment of all checks: that of the build, with the same Go in front for gofmt and `go tool`."""
+    """The environment of all checks: that of the build, with the same Go in front for gofmt."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
     path = os.pathsep.join([str(Path(go.program).parent), os.environ.get("PATH", "")])
     return {**kept, **GO_SETTINGS, "PATH": path}

@@ -155,8 +155,8 @@ var programs = []program{
 	{"go", false, func(_ *testing.T, tools string) []string { return []string{tools + "/snap", "chains", "200"} }},
 	{"c-threads", false, func(t *testing.T, tools string) []string { return compiled(t, tools) }},
 	{"c-static", true, func(t *testing.T, tools string) []string { return compiled(t, tools, "-static") }},
-	{"numpy-threads", false, func(t *testing.T, _ string) []string { return inPython(t, numpyThreads) }},
-	{"parent-and-child", false, func(t *testing.T, _ string) []string { return inPython(t, parentAndChild) }},
+	{"numpy-threads", true, func(t *testing.T, _ string) []string { return inPython(t, numpyThreads) }},
+	{"parent-and-child", true, func(t *testing.T, _ string) []string { return inPython(t, parentAndChild) }},
 	{"jvm", true, inJava},
 	{"gromacs", true, inGromacs},
 }

@@ -80,6 +80,10 @@ def test_they_are_compiled_as_the_programs_are(checkout: Path) -> None:
     assert found["GOFLAGS"].split() == list(COMPILER_FLAGS)
     assert (found["CGO_ENABLED"], found["GOWORK"]) == ("0", "off")
     assert found["PATH"].split(os.pathsep)[0] == "/opt/go/bin"
+    commands = [check.command for parts in PARTS.values() for checks in parts.values() for check in checks]
+    assert {words[:2] for words in commands if words[0] == "go"} == {
+        ("go", name) for name in ("mod", "vet", "run", "test")
+    }
 
 
 def test_no_module_reads_what_is_outside_its_folder() -> None:
