@@ -75,7 +75,7 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`
-	$(PYTEST) tests/unit tests/contract -q -n 3 --dist=worksteal $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
+	$(PYTEST) tests/unit tests/contract -q --forks 3 $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
 test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all services
@@ -141,7 +141,7 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m tools.version --check
 	$(RUN) python -m tools.rights --check
 	$(MAKE) docs
-	$(PYTEST) tests/charts -q -n 2
+	$(PYTEST) tests/charts -q --forks 2
 	services/scheduler/verify.sh
 	snapshot/verify.sh
 

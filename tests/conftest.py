@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
 from tests.unit.effort import register_profiles
 
 register_profiles()
@@ -15,6 +16,19 @@ register_profiles()
 HERE = Path(__file__).parent
 CLUSTER_SECONDS = 900
 """For a test on a cluster, with the bringing up of the cluster; a unit test has the default of pyproject.toml."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of tests/forks.py."""
+    parser.addoption(
+        "--forks", type=int, default=0, metavar="N", help="run tests in N processes, forked once collected"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have tests run in forks where that is asked for."""
+    if config.option.forks:
+        config.pluginmanager.register(Forks(config.option.forks))
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
