@@ -27,6 +27,7 @@ from scavenger_runtime.settings import ServiceSettings
 from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
+from tests.charts import renders
 from tools.generate_charts import GIVEN_BY_THE_CHART
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
@@ -83,7 +84,7 @@ class Chart:
 
     def package(self, into: Path) -> Path:
         """The chart as one file, in this folder."""
-        subprocess.run([self.helm, "package", self.folder, f"--destination={into}"], check=True, capture_output=True)
+        renders.run_again(self.helm, "package", self.folder, f"--destination={into}").check_returncode()
         (made,) = into.glob(f"{self.folder.name}-*.tgz")
         return made
 
@@ -96,13 +97,7 @@ class Chart:
         if self.name in USERS_OF_THE_LIBRARY:
             values = {"image": {"registry": REGISTRY}, **values}
         release = ["scavenger"] if command == "template" else []
-        return subprocess.run(
-            [self.helm, command, *release, self.folder, "--values=-", *words],
-            input=json.dumps(values),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return renders.run(self.helm, command, *release, self.folder, "--values=-", *words, stdin=json.dumps(values))
 
     def objects(
         self, values: dict[str, Any] | None = None, namespace: str = "elsewhere", more: tuple[str, ...] = ()
@@ -111,9 +106,7 @@ class Chart:
         done = self.run("template", values or {}, f"--namespace={namespace}", *more)
         assert done.returncode == 0, done.stderr
         found: dict[str, dict[str, Any]] = {}
-        for document in yaml.safe_load_all(done.stdout):
-            if document is None:
-                continue
+        for document in renders.documents(done.stdout):
             kind, name = document["kind"], document["metadata"]["name"]
             found[kind if kind not in found else f"{kind}/{name}"] = document
         return found

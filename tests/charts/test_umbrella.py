@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.rules.job import problems_of_its_own
 from scavenger_testing import pages
 
+from . import renders
 from .test_charts import AUTHORITY, ROOT, UMBRELLA, Chart
 from .test_install_commands import PAGE, README, images, recorded
 
@@ -26,8 +28,7 @@ REGISTRY = "registry.example.com"
 
 
 def rendered(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(helm), "template", "scavenger", str(UMBRELLA), "--namespace=scavenger-system", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return renders.run(helm, "template", "scavenger", UMBRELLA, "--namespace=scavenger-system", *words)
 
 
 def objects(helm: Path, *words: str) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -39,11 +40,11 @@ def objects(helm: Path, *words: str) -> dict[tuple[str, str, str], dict[str, Any
     )
     done = rendered(helm, *words)
     assert done.returncode == 0, done.stderr
-    return keyed(yaml.safe_load_all(done.stdout))
+    return keyed(renders.documents(done.stdout))
 
 
-def keyed(documents: Any) -> dict[tuple[str, str, str], dict[str, Any]]:
-    found = [one for one in documents if one is not None]
+def keyed(documents: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    found = list(documents)
     names = [(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in found]
     assert len(set(names)) == len(names), "each object once"
     return dict(zip(names, found, strict=True))
@@ -70,8 +71,7 @@ def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
     helm: Path, values: tuple[str, ...], asked: bool
 ) -> None:
     given = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
-    command = [str(helm), "install", "scavenger", str(UMBRELLA), "--dry-run=client", *given, *values]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = renders.run(helm, "install", "scavenger", UMBRELLA, "--dry-run=client", *given, *values)
     assert done.returncode == 0, done.stderr
     notes = done.stdout.partition("NOTES:")[2]
     assert "The board: " in notes
@@ -90,11 +90,9 @@ def test_a_component_can_be_left_out(helm: Path, off: str) -> None:
 
 
 def test_it_has_the_definitions_of_the_chart_of_the_definitions(helm: Path) -> None:
-    command = [str(helm), "show", "crds", str(UMBRELLA)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    files = sorted((ROOT / "charts/scavenger-crds/files").glob("*.yaml"))
-    expected = keyed(document for file in files for document in yaml.safe_load_all(file.read_text()))
-    assert keyed(yaml.safe_load_all(shown)) == expected
+    shown = renders.run(helm, "show", "crds", UMBRELLA)
+    assert shown.returncode == 0, shown.stderr
+    assert keyed(renders.documents(shown.stdout)) == definitions()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +126,7 @@ def test_its_values_and_its_schema_name_every_component() -> None:
 
 def test_lint(helm: Path) -> None:
     words = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
-    done = subprocess.run([helm, "lint", UMBRELLA, "--strict", *words], capture_output=True, text=True, check=False)
+    done = renders.run(helm, "lint", UMBRELLA, "--strict", *words)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -138,22 +136,22 @@ def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
 ) -> None:
     to_install, *_ = pages.blocks(page, heading)
     to_leave = (block for heading in ("### One release", "### The CRDs, too") for block in pages.blocks(PAGE, heading))
-    install, leave, definitions, namespace = recorded((to_install, *to_leave), tmp_path)
+    install, leave, without, namespace = recorded((to_install, *to_leave), tmp_path)
     assert install[:4] == ["helm", "install", "scavenger", "charts/scavenger"]
     assert "--create-namespace" in install
     assert leave[:3] == ["helm", "uninstall", "scavenger"]
     words = [word for word in install[4:] if word not in ("--create-namespace", "--wait")]
     done = rendered(helm, *words, f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
     assert done.returncode == 0, done.stderr
-    pulled = {name.rpartition("/")[0] for name in images(list(yaml.safe_load_all(done.stdout)))}
+    pulled = {name.rpartition("/")[0] for name in images(renders.documents(done.stdout))}
     assert pulled == {f"{REGISTRY}/scavenger"}
     where = install[install.index("--namespace") + 1]
     assert leave[leave.index("--namespace") + 1] == where
-    assert definitions[:3] == ["kubectl", "delete", "crd"]
-    assert set(definitions[3:]) == {name for _, _, name in shown_definitions()}
+    assert without[:3] == ["kubectl", "delete", "crd"]
+    assert set(without[3:]) == {name for _, _, name in definitions()}
     assert namespace == ["kubectl", "delete", "namespace", where]
 
 
-def shown_definitions() -> set[tuple[str, str, str]]:
+def definitions() -> dict[tuple[str, str, str], dict[str, Any]]:
     files = (ROOT / "charts/scavenger-crds/files").glob("*.yaml")
-    return set(keyed(document for file in files for document in yaml.safe_load_all(file.read_text())))
+    return keyed(document for file in files for document in renders.documents(file.read_text()))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from scavenger_cluster.build import PINNED_KUBERNETES
 
+from tests.charts import renders
 from tests.charts.test_charts import CHARTS, EVERYTHING, USERS_OF_THE_LIBRARY, Chart
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,8 +87,7 @@ def test_manifests_have_nothing_newer(folder: str) -> None:
     documents = (
         document
         for file in (ROOT / "manifests" / folder).glob("*.yaml")
-        for document in yaml.safe_load_all(file.read_text())
-        if document
+        for document in renders.documents(file.read_text())
     )
     assert {kind: SINCE[kind] for kind in kinds(documents) if SINCE[kind] > 33} == {}
 
