@@ -85,7 +85,8 @@ test-clusters: programs ## What `make test` runs on real clusters, in two lanes 
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`
-	SCAVENGER_TEST_LANE=unit $(PYTEST) tests/unit tests/contract -q -n 3 --dist=worksteal $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
+	SCAVENGER_TEST_LANE=unit $(PYTEST) tests/unit tests/contract -q --forks 3 $(if $(QUICK),-m "not slow") \
+		--hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
 test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all services
@@ -157,7 +158,7 @@ generated: sync ## Whether every generated file is up to date, and the documenta
 
 .PHONY: test-charts
 test-charts: sync ## What helm makes of the charts
-	SCAVENGER_TEST_LANE=charts $(PYTEST) tests/charts -q -n 2
+	SCAVENGER_TEST_LANE=charts $(PYTEST) tests/charts -q --forks 2
 
 .PHONY: test-go
 test-go: sync ## The scheduler plugin and the snapshot keeper

@@ -8,16 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.results import pytest_configure, pytest_fixture_setup, pytest_runtest_makereport
+from tests import results
+from tests.forks import Forks
+from tests.results import pytest_fixture_setup, pytest_runtest_makereport
 from tests.unit.effort import register_profiles
 
-__all__ = ["pytest_configure", "pytest_fixture_setup", "pytest_runtest_makereport"]
+__all__ = ["pytest_fixture_setup", "pytest_runtest_makereport"]
 
 register_profiles()
 
 HERE = Path(__file__).parent
 CLUSTER_SECONDS = 900
 """For a test on a cluster, with the bringing up of the cluster; a unit test has the default of pyproject.toml."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of tests/forks.py."""
+    parser.addoption(
+        "--forks", type=int, default=0, metavar="N", help="run tests in N processes, forked once collected"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Write results down, and have tests run in forks where that is asked for."""
+    results.write(config)
+    if config.option.forks:
+        config.pluginmanager.register(Forks(config.option.forks))
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

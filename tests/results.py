@@ -18,6 +18,7 @@ import pytest
 from tools.test_results import FOLDER
 
 LANE: Final = "SCAVENGER_TEST_LANE"
+PLUGIN: Final = "results"
 FIXTURES: Final = "fixtures"
 """The property of a report with the fixtures that were set up for its test: name, scope and seconds of each."""
 WORTH_A_LINE: Final = 0.05
@@ -47,12 +48,12 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def write(config: pytest.Config) -> None:
     """Write results where tests are run, and only in the process that gets all reports."""
     lane = os.environ.get(LANE, "last")
     if lane and not hasattr(config, "workerinput") and not config.option.collectonly:
         os.environ[LANE] = ""  # a pytest that a test runs writes nothing
-        config.pluginmanager.register(Results(FOLDER / f"{lane}.jsonl"))
+        config.pluginmanager.register(Results(FOLDER / f"{lane}.jsonl"), PLUGIN)
 
 
 class Results:

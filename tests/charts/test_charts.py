@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import email.message
-import functools
 import json
 import runpy
 import subprocess
@@ -29,6 +28,7 @@ from scavenger_testing.manifests import documents
 from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
+from tests.charts import renders
 from tools.generate_charts import GIVEN_BY_THE_CHART
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
@@ -85,7 +85,7 @@ class Chart:
 
     def package(self, into: Path) -> Path:
         """The chart as one file, in this folder."""
-        subprocess.run([self.helm, "package", self.folder, f"--destination={into}"], check=True, capture_output=True)
+        renders.run_again(self.helm, "package", self.folder, f"--destination={into}").check_returncode()
         (made,) = into.glob(f"{self.folder.name}-*.tgz")
         return made
 
@@ -98,8 +98,7 @@ class Chart:
         if self.name in USERS_OF_THE_LIBRARY:
             values = {"image": {"registry": REGISTRY}, **values}
         release = ["scavenger"] if command == "template" else []
-        run = _known if self.folder.parent == ROOT / "charts" else _run
-        return run((self.helm, command, *release, self.folder, "--values=-", *words), json.dumps(values))
+        return renders.run(self.helm, command, *release, self.folder, "--values=-", *words, stdin=json.dumps(values))
 
     def objects(
         self, values: dict[str, Any] | None = None, namespace: str = "elsewhere", more: tuple[str, ...] = ()
@@ -117,14 +116,6 @@ class Chart:
         done = self.run("template", values)
         assert done.returncode != 0, done.stdout
         return done.stderr
-
-
-def _run(command: tuple[str | Path, ...], values: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, input=values, capture_output=True, text=True, check=False)
-
-
-_known = functools.cache(_run)
-"""For the charts of the repository, which no test changes: many tests ask for the same objects."""
 
 
 def container(deployment: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import pytest
 import yaml
 from scavenger_testing.manifests import documents
 
+from . import renders
+
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,8 +117,7 @@ def test_the_charts_take_the_values_that_they_are_given_here(script: str, helm: 
     for chart, words in re.findall(r"^install ([a-z]+)(.*)$", script, re.MULTILINE):
         given = words.replace("$here", here).split()
         offline = ["--set=admission.caBundle=none"] if chart == "webhook" else []
-        command = [str(helm), "template", chart, str(ROOT / "charts" / f"scavenger-{chart}"), *given, *offline]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = renders.run(helm, "template", chart, ROOT / "charts" / f"scavenger-{chart}", *given, *offline)
         assert done.returncode == 0, done.stderr
         for document in documents(done.stdout):
             kinds.setdefault(document["kind"], []).append(document)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,20 @@ import yaml
 from scavenger_testing import pages
 from scavenger_testing.manifests import documents
 
+from . import renders
+
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "install.md"
-RECORD = """\
-#!/usr/bin/env python3
+RECORD = (
+    f"#!{sys.executable} -IS"
+    + """
 import json, os, sys
 with open(os.environ["RECORD"], "a") as record:
     record.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
 """
+)
 Words = list[str]
 
 
@@ -39,11 +44,12 @@ def recorded(blocks: Iterable[str], folder: Path) -> list[Words]:
     return [json.loads(line) for line in record.read_text().splitlines()]
 
 
-@pytest.fixture
-def pasted(tmp_path: Path) -> list[Words]:
+@pytest.fixture(scope="module")
+def pasted(tmp_path_factory: pytest.TempPathFactory) -> list[Words]:
     """The commands of docs/install.md: install, leave, and for good."""
+    folder = tmp_path_factory.mktemp("pasted")
     headings = ("## One chart per component", "### A release for each chart", "### The CRDs, too")
-    return recorded((block for heading in headings for block in pages.blocks(PAGE, heading)), tmp_path)
+    return recorded((block for heading in headings for block in pages.blocks(PAGE, heading)), folder)
 
 
 def with_words(pasted: list[Words], *words: str) -> list[Words]:
@@ -85,8 +91,8 @@ def test_every_chart_renders_with_the_words_of_the_page_and_pulls_from_the_regis
     for _, _, _, release, chart, *words in with_words(pasted, "helm", "upgrade", "--install"):
         assert Path(chart).name == release
         assert "--wait" in words
-        command = [str(helm), "template", release, str(ROOT / chart), *(word for word in words if word != "--wait")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        given = (word for word in words if word != "--wait")
+        done = renders.run(helm, "template", release, ROOT / chart, *given)
         assert done.returncode == 0, done.stderr
         pulled[release] = set(images(documents(done.stdout)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from scavenger_api.rules.job import problems_of_its_own
 from scavenger_testing import pages
 from scavenger_testing.manifests import documents
 
+from . import renders
 from .test_charts import AUTHORITY, ROOT, UMBRELLA, Chart
 from .test_install_commands import PAGE, README, images, recorded
 
@@ -28,10 +28,8 @@ ALL = (*BY_DEFAULT, "scheduler")
 REGISTRY = "registry.example.com"
 
 
-@functools.cache
 def rendered(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(helm), "template", "scavenger", str(UMBRELLA), "--namespace=scavenger-system", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return renders.run(helm, "template", "scavenger", UMBRELLA, "--namespace=scavenger-system", *words)
 
 
 def objects(helm: Path, *words: str) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -74,8 +72,7 @@ def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
     helm: Path, values: tuple[str, ...], asked: bool
 ) -> None:
     given = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
-    command = [str(helm), "install", "scavenger", str(UMBRELLA), "--dry-run=client", *given, *values]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = renders.run(helm, "install", "scavenger", UMBRELLA, "--dry-run=client", *given, *values)
     assert done.returncode == 0, done.stderr
     notes = done.stdout.partition("NOTES:")[2]
     assert "The board: " in notes
@@ -94,11 +91,9 @@ def test_a_component_can_be_left_out(helm: Path, off: str) -> None:
 
 
 def test_it_has_the_definitions_of_the_chart_of_the_definitions(helm: Path) -> None:
-    command = [str(helm), "show", "crds", str(UMBRELLA)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    files = sorted((ROOT / "charts/scavenger-crds/files").glob("*.yaml"))
-    expected = keyed(document for file in files for document in documents(file.read_text()))
-    assert keyed(documents(shown)) == expected
+    shown = renders.run(helm, "show", "crds", UMBRELLA)
+    assert shown.returncode == 0, shown.stderr
+    assert keyed(documents(shown.stdout)) == definitions()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +127,7 @@ def test_its_values_and_its_schema_name_every_component() -> None:
 
 def test_lint(helm: Path) -> None:
     words = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
-    done = subprocess.run([helm, "lint", UMBRELLA, "--strict", *words], capture_output=True, text=True, check=False)
+    done = renders.run(helm, "lint", UMBRELLA, "--strict", *words)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -142,7 +137,7 @@ def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
 ) -> None:
     to_install, *_ = pages.blocks(page, heading)
     to_leave = (block for heading in ("### One release", "### The CRDs, too") for block in pages.blocks(PAGE, heading))
-    install, leave, definitions, namespace = recorded((to_install, *to_leave), tmp_path)
+    install, leave, without, namespace = recorded((to_install, *to_leave), tmp_path)
     assert install[:4] == ["helm", "install", "scavenger", "charts/scavenger"]
     assert "--create-namespace" in install
     assert leave[:3] == ["helm", "uninstall", "scavenger"]
@@ -153,11 +148,11 @@ def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
     assert pulled == {f"{REGISTRY}/scavenger"}
     where = install[install.index("--namespace") + 1]
     assert leave[leave.index("--namespace") + 1] == where
-    assert definitions[:3] == ["kubectl", "delete", "crd"]
-    assert set(definitions[3:]) == {name for _, _, name in shown_definitions()}
+    assert without[:3] == ["kubectl", "delete", "crd"]
+    assert set(without[3:]) == {name for _, _, name in definitions()}
     assert namespace == ["kubectl", "delete", "namespace", where]
 
 
-def shown_definitions() -> set[tuple[str, str, str]]:
+def definitions() -> dict[tuple[str, str, str], dict[str, Any]]:
     files = (ROOT / "charts/scavenger-crds/files").glob("*.yaml")
-    return set(keyed(document for file in files for document in documents(file.read_text())))
+    return keyed(document for file in files for document in documents(file.read_text()))

@@ -204,7 +204,9 @@ CONFTEST = """
 from pathlib import Path
 from tests import results
 results.FOLDER = Path(__file__).parent / "results"
-from tests.results import pytest_configure, pytest_fixture_setup, pytest_runtest_makereport
+from tests.results import pytest_fixture_setup, pytest_runtest_makereport
+
+pytest_configure = results.write
 """
 
 
