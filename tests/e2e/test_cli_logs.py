@@ -38,6 +38,7 @@ def start(world: World, folder: Path, *words: str) -> tuple[subprocess.Popen[byt
     return process, file.read_text
 
 
+@pytest.mark.long
 def test_logs_follow_a_gang_across_an_interruption(world: World, tmp_path: Path) -> None:
     world.apply(scavenger_job("talk", cpu="100m", parallelism=2, command=["python3", "-u", "-c", PROGRAM]))
     process, printed = start(world, tmp_path, "logs", "-f", "talk")

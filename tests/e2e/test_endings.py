@@ -78,6 +78,7 @@ def test_own_failure_is_final(world: World) -> None:
     assert not finalizers(world)
 
 
+@LONG
 def test_out_of_memory_is_its_own_failure(world: World) -> None:
     hungry = "import time\nblock = []\nwhile True:\n    block.append(bytearray(8 << 20))\n    time.sleep(0.05)\n"
     world.apply(scavenger_job("hungry", **script(hungry)))

@@ -91,6 +91,7 @@ def test_a_job_ends_with_its_program_beside_a_container_that_admission_adds(worl
     world.wait("what ran beside them is stopped", lambda: not world.staying("good") and not world.staying("bad"))
 
 
+@pytest.mark.long
 def test_jobs_of_a_node_that_is_switched_off_run_again_elsewhere(
     world: World, cluster: Cluster, quick_verdicts: None
 ) -> None:
