@@ -7,10 +7,12 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
+from scavenger_domain.soundness import CHECKS
 
 from tests.unit.effort import register_profiles
 
 register_profiles()
+CHECKS.on = True
 
 HERE = Path(__file__).parent
 CLUSTER_SECONDS = 900
