@@ -11,7 +11,7 @@ import hashlib
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, cast
@@ -25,6 +25,8 @@ from scavenger_api import names
 from scavenger_api.indexes import indexes_of, parse_counts, parse_indexes
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import parse_time
+from scavenger_domain.soundness import CHECKS
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import JOBS, NODES, PODS
 from scavenger_testing import FakeApi, scavengerjob_dict, terminated
 from scavenger_testing.clock import START
@@ -165,6 +167,9 @@ class History(Harness):
         self.loop = cast(VirtualLoop, asyncio.get_running_loop())
         self.paused: dict[str, float] = {}
         self.happened: list[str] = []
+        self.said: Sequence[MutableMapping[str, Any]] = ()
+        """What services have logged."""
+        self._heard = 0
         queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": OTHER}}
         self.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1}})
 
@@ -218,7 +223,13 @@ class History(Harness):
         return [one.clock for one in self.replicas]
 
     def hold_now(self) -> None:
-        """What holds at every moment: a job is Failed only if its program failed, and a service has one leader."""
+        """What holds at every moment: a job is Failed only if its program failed, a service has one leader, and none
+        has met what it does not expect, such as a decision that is not sound."""
+        for entry in self.said[self._heard :]:
+            error = entry.get("exc_info")
+            fault = isinstance(error, Exception) and not isinstance(error, ApiError)
+            assert not fault, f"a service fails: {entry['event']}: {type(error).__name__}: {error}"
+        self._heard = len(self.said)
         for job in self.api.stored(SCAVENGERJOBS):
             fails = (job.get("status") or {}).get("phase") == "Failed"
             assert not fails or job["metadata"]["uid"] in self.trouble.crashed, f"a job is Failed: {job}"
@@ -980,13 +991,17 @@ def simulate(seed: int, kind: type[H], skip: Set[int] = frozenset()) -> H:
         AssertionError: something does not hold.
         TimeoutError: it does not come to its end.
     """
-    with structlog.testing.capture_logs():
-        return run_virtually(seed, lambda clock, _: _simulated(seed, clock, kind, skip))
+    CHECKS.on = True
+    with structlog.testing.capture_logs() as said:
+        return run_virtually(seed, lambda clock, _: _simulated(seed, clock, kind, skip, said))
 
 
-async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int]) -> H:
+async def _simulated(
+    seed: int, clock: LoopClock, kind: type[H], skip: Set[int], said: Sequence[MutableMapping[str, Any]]
+) -> H:
     async with FakeApi(clock, listens=False) as api:
         c = kind(api, clock, seed)
+        c.said = said
         try:
             await play(c, skip)
         finally:
