@@ -160,7 +160,7 @@ BUGS: Final = (
     Bug(
         "a Job that a watch does not show is gone",
         situations.UnseenJob,
-        "interrupted by nobody",
+        "interrupted more often than it ran",
         {f"{LIFECYCLE}.confirmed._doubtful": always(False)},
     ),
     Bug(
@@ -178,7 +178,7 @@ BUGS: Final = (
     Bug(
         "who has asked goes back to what a watch shows",
         situations.ShownTooLong,
-        "5 ends of 4 pods",
+        "interrupted more often than it ran",
         {f"{ADMITTER}.heard.Heard.newer_than": always(False)},
     ),
     Bug(
