@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
+from scavenger_domain.soundness import CHECKS
 
 from tests import results
 from tests.forks import Forks
@@ -16,6 +17,7 @@ from tests.unit.effort import register_profiles
 __all__ = ["pytest_fixture_setup", "pytest_runtest_makereport"]
 
 register_profiles()
+CHECKS.on = True
 
 HERE = Path(__file__).parent
 CLUSTER_SECONDS = 900

@@ -12,17 +12,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest import mock
 
-from scavenger_admitter.core.lifecycle import leftover_pods, start_failures
+from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.core.lifecycle import accounting, leftover_pods, start_failures
 from scavenger_admitter.core.lifecycle.array import plan
+from scavenger_admitter.core.lifecycle.array.endings import Endings
+from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
-from scavenger_admitter.core.lifecycle.pods import deleting
-from scavenger_api.reasons import WaitReason
+from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deleting
+from scavenger_admitter.core.lifecycle.termination import Removed, find_termination
+from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
 from scavenger_regulator.core.eviction import plan as plan_of_evictions
+from scavenger_regulator.core.eviction.candidates import candidates
 from scavenger_runtime.reconcile import Result
 from scavenger_webhook.core.verdict import ACCEPTED
 
@@ -156,11 +161,65 @@ def blamed(refusal_problem: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
+def failed_from_outside(endings: Endings, index: int, pod: kinds.Pod, ended: Exit) -> None:
+    """Take the failure of a task for an interruption."""
+    removal = Removal(ended.at, ended.at, InterruptionReason.DELETED, ended.pod, disruption=False)
+    endings._interrupted(index, pod, Removed(removal))
+
+
+def seen_when_back(find: Callable[..., Any]) -> Callable[..., Any]:
+    """Say nothing of a run that ends on a node that is not ready."""
+
+    def wrong(run: Any, nodes: Mapping[str, kinds.Node | None], *more: Any) -> Any:
+        found = find(run, nodes, *more)
+        there = [nodes.get(pod.spec.node_name) for pod in run.pods]
+        away = any(node is not None and not node.ready for node in there)
+        return None if away and isinstance(found, Removed) else found
+
+    return wrong
+
+
+def longer(span: Callable[..., float]) -> Callable[..., float]:
+    """Book some seconds more of all that is booked."""
+
+    def wrong(*between: Any) -> float:
+        seconds = span(*between)
+        return seconds + 20.0 if seconds else seconds
+
+    return wrong
+
+
+def still_interrupted(end: Callable[..., None]) -> Callable[..., None]:
+    """Leave a task that ended among those that were interrupted."""
+
+    def wrong(tasks: Tasks, index: int, **how: bool) -> None:
+        before = tasks.interrupted
+        end(tasks, index, **how)
+        tasks.interrupted |= before
+
+    return wrong
+
+
+def twice_given_back(allocate: Callable[..., None]) -> Callable[..., None]:
+    """Give a queue back twice what a pod of it had."""
+    return lambda state, queue, each, times: allocate(state, queue, each, 2 * times if times < 0 else times)
+
+
+def all_may_go(find: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Take all jobs for preemptible."""
+    return lambda *words, **more: [replace(one, preemptible=True) for one in find(*words, **more)]
+
+
+def rounded_down(jobs: int, percentage: float) -> int:
+    """Expose one job fewer than the share asks for."""
+    return int(jobs * percentage / 100)
+
+
 BUGS: Final = (
     Bug(
         "a Job that a watch does not show is gone",
         situations.UnseenJob,
-        "interrupted by nobody",
+        "interrupted more often than it ran",
         {f"{LIFECYCLE}.confirmed._doubtful": always(False)},
     ),
     Bug(
@@ -178,7 +237,7 @@ BUGS: Final = (
     Bug(
         "who has asked goes back to what a watch shows",
         situations.ShownTooLong,
-        "5 ends of 4 pods",
+        "interrupted more often than it ran",
         {f"{ADMITTER}.heard.Heard.newer_than": always(False)},
     ),
     Bug(
@@ -361,6 +420,49 @@ BUGS: Final = (
         situations.DeletedNamespace,
         "TimeoutError: not within 120.0 s",
         {f"{LIFECYCLE}.leftover_pods.held": always(False)},
+    ),
+    # What only the ledger of containers, or an assertion inside a core, tells.
+    Bug(
+        "the failure of a task is an interruption",
+        situations.TaskAgain,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.array.endings.Endings._failed": failed_from_outside},
+    ),
+    Bug(
+        "an interruption is not counted while its node is away",
+        situations.AwayForLong,
+        "interrupted 1 times, of which 0 are counted",
+        {f"{LIFECYCLE}.lifecycle.find_termination": seen_when_back(find_termination)},
+    ),
+    Bug(
+        "more is booked than pods existed",
+        situations.LongRun,
+        "core-seconds are booked of",
+        {f"{LIFECYCLE}.accounting._span": longer(accounting._span)},
+    ),
+    Bug(
+        "a task that completed is interrupted as well",
+        situations.TaskAgain,
+        "interruptedIndexes: tasks",
+        {f"{LIFECYCLE}.array.tasks.Tasks.end": still_interrupted(Tasks.end)},
+    ),
+    Bug(
+        "capacity is given back twice",
+        situations.LongRun,
+        "scavenged: ",
+        {f"{ADMITTER}.core.admission.view.state.ClusterState._allocate": twice_given_back(ClusterState._allocate)},
+    ),
+    Bug(
+        "a victim is not preemptible",
+        situations.OverloadAtOnce,
+        "is not preemptible",
+        {f"{REGULATOR}.core.scope.candidates": all_may_go(candidates)},
+    ),
+    Bug(
+        "fewer jobs are preemptible than the share asks for",
+        situations.LongRun,
+        "is protected at",
+        {"scavenger_prioritizer.core.plan.preemptible_count": rounded_down},
     ),
 )
 

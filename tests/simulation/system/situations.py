@@ -501,3 +501,33 @@ class DeletedNamespace(WorldSituation):
         await self.computes("c")
         self.submit("d", cpu="100")
         await self.pass_time(10)
+
+
+class OverloadAtOnce(Overload):
+    """The same, and the first sample evicts: before anybody has heard that jobs are preemptible now."""
+
+    regulator_settings = MappingProxyType({"cpu_samples": 1})
+
+
+class AwayForLong(SystemSituation):
+    """A node is not ready for minutes, and the pod of a job on it was told to stop."""
+
+    async def comes(self) -> None:
+        self.fall_silent(self.node_of("a"))
+        await self.pass_time(10)
+        self.take_away(self.pods("a")[0])
+        await self.pass_time(5 * LATE, step=5)
+
+
+class TaskAgain(WorldSituation):
+    """The program of one task fails and is tried again. The scheduler takes the node of another one."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 3}, backoffLimit=1)
+        await self.until(lambda: self.phase("c") == "Running" and len(self.pods("c")) == 3)
+        await self.pass_time(10)
+        fails, goes, _ = self.pods("c")
+        self.fail(fails)
+        self.disrupt(goes, BY_SCHEDULER)
+        await self.until(lambda: self.status("c").get("interruptedCount") == 1, limit=2 * LATE)
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)

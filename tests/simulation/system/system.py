@@ -296,6 +296,7 @@ class System(History):
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""}
         self._status(pod, conditions=[{**condition, "lastTransitionTime": self.stamp()}])
         now = self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        self.ledger.order(pod, self.clock.now())
         if now is not None and not _deleting(now):
             self.delete_pod(now)
 
@@ -512,6 +513,7 @@ class System(History):
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
         for pod in self.working_on(name):
             self.aim(pod)
+            self.end_by_machine(pod)
             state = {"exitCode": LOST, "reason": "Unknown", "startedAt": UNSEEN, "finishedAt": UNSEEN}
             statuses = pod["status"]["containerStatuses"]
             ended = [

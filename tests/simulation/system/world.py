@@ -124,11 +124,12 @@ class World(System):
         main = statuses[0]
         if not _deleting(pod):
             if not _main_over(pod):
-                self.trouble.succeeded.add(pod["metadata"]["uid"])
+                self.ledger.end(pod, self.clock.now(), 0)
                 self._status(pod, containerStatuses=[self._ended_now(main, 0), *statuses[1:]])
             return
         stop = self.trouble.stops.setdefault(pod["metadata"]["uid"], self._stop())
         if self.clock.monotonic() >= stop.at:
+            self.ledger.end(pod, self.clock.now())
             ended = self._ended_now(main, stop.code)
             others = [self._ended_now(one, 0) for one in statuses[1:]]
             failed = ended["state"]["terminated"]["exitCode"] != 0
@@ -147,13 +148,15 @@ class World(System):
         array may try again."""
         found = [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]
         if found:
-            pod = self.pick(found)
-            self.aim(pod)
-            self.trouble.failed.add(_uid(pod))
-            self.trouble.crashed |= {_owner(batch) for batch in self.api.stored(JOBS) if _uid(batch) == _owner(pod)}
-            main, *others = pod["status"]["containerStatuses"]
-            phase = {} if others else {"phase": "Failed"}
-            self._status(pod, containerStatuses=[self._ended_now(main, FAILS_WITH), *others], **phase)
+            self.fail(self.pick(found))
+
+    def fail(self, pod: Object) -> None:
+        """The program of this pod does."""
+        self.aim(pod)
+        self.ledger.end(pod, self.clock.now(), FAILS_WITH)
+        main, *others = pod["status"]["containerStatuses"]
+        phase = {} if others else {"phase": "Failed"}
+        self._status(pod, containerStatuses=[self._ended_now(main, FAILS_WITH), *others], **phase)
 
     def _may_crash(self, pod: Object) -> bool:
         """Whether its program runs, and nobody has told it to stop."""

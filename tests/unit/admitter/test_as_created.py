@@ -103,6 +103,18 @@ async def test_a_dry_run_that_is_refused_changes_nothing() -> None:
         assert admitted(c, "first")[1] == "TaintNotTolerated"
 
 
+@pytest.mark.slow
+async def test_an_array_finds_the_node_that_an_injected_toleration_opens() -> None:
+    """Its Job is for no pods: they are created one by one."""
+    async with empty_harness() as c:
+        two_pools(c)
+        c.injected = {"tolerations": [BORNE, EVERYBODYS]}
+        c.submit("first", nodeSelector=POOL, array={"tasks": 2})
+        c.admitter()
+        await runs(c, "first")
+        assert len(dry_runs(c)) == 1
+
+
 def test_kinds_are_asked_about_in_turn_and_rarely() -> None:
     clock = VirtualClock()
     turns = DryRuns(clock)

@@ -76,6 +76,11 @@ def test_where_the_clock_is_set_back_no_more_time_is_left_than_before() -> None:
     )
 
 
+def test_a_clock_is_set_back_after_a_state_that_does_not_say_when_it_was_read() -> None:
+    restored = load_states(dump_states({CLUSTER: ScopeState()}), NOW, 300)[CLUSTER]
+    assert restored.set_back(timedelta(hours=1), ago(3600)).read_at == restored.read_at, "as long ago as can be"
+
+
 def test_what_goes_on_is_kept_where_not_all_has_room() -> None:
     rest = ScopeState(levels={r: WaterLevels(61.2345, 70.2345, 80.2345) for r in ("cpu", "memory")}, read_at=ago(30))
     evicting = replace(rest, evicting=frozenset({"cpu"}), evicting_since=ago(60), closed=True)

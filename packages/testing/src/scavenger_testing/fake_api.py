@@ -254,6 +254,11 @@ class FakeApi:
         self._watches.lag(seconds)
 
     @property
+    def hampered(self) -> bool:
+        """Whether watches are behind, or requests are still to fail."""
+        return self._watches.behind or any(fault.times > 0 for fault in self.faults)
+
+    @property
     def watches(self) -> int:
         """How many watches are open."""
         return len(self._watches)

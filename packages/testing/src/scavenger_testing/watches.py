@@ -34,6 +34,11 @@ class Watches:
     def __len__(self) -> int:
         return len(self._watchers)
 
+    @property
+    def behind(self) -> bool:
+        """Whether any is held back, or lags."""
+        return bool(self._held) or any(watcher.lag for watcher in self._watchers)
+
     def notify(self) -> None:
         """Have the watches of what was written since the last time look for it."""
         written = {entry.kind.plural for entry in self._store.history[self._told :]}

@@ -253,11 +253,14 @@ class Writer:
             raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", said) from error
 
     async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:
-        """The first pod of a run as the API server would have it, by a dry run: admission changes it, and nothing is
-        stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
+        """The first pod of a run, or of an array, as the API server would have it, by a dry run: admission changes it,
+        and nothing is stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
         batch = self._manifest(await self._whole(job), action, ANYWHERE, managed=True)
         batch["metadata"]["uid"] = job.metadata.uid
-        pod, *_ = pods_of_job(batch)
+        if job.spec.array is None:
+            pod, *_ = pods_of_job(batch)
+        else:
+            pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
         return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
 
     async def missing(self, job: ScavengerJob) -> str:

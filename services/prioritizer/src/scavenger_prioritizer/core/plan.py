@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_domain.gang import at_risk, cpu_seconds, estimated_at_risk, start_over
+from scavenger_domain.soundness import CHECKS
 
 from scavenger_prioritizer.core.snapshot import (
     Gang,
@@ -122,7 +123,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
     verdicts = tuple(_judge(ranked, snapshot))
     cover, protect, unprotect, refresh = _pod_writes(verdicts, snapshot)
     needed, surplus, idle = _budgets(verdicts, snapshot)
-    return ClassPlan(
+    plan = ClassPlan(
         verdicts=verdicts,
         share=snapshot.share,
         now=snapshot.now,
@@ -136,6 +137,9 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
         budgets_surplus=surplus,
         idle_budgets=idle,
     )
+    if CHECKS.on:
+        assert_sound(plan, snapshot)
+    return plan
 
 
 # --- order ---
@@ -388,3 +392,78 @@ def _budgets(
     idle = {ns: min(snapshot.idle_budgets.get(ns, now), now) for ns in present if ns not in wanted}
     surplus = sorted(namespace for namespace, since in idle.items() if not present[namespace] or now - since >= stay)
     return tuple(needed), tuple(surplus), idle
+
+
+# --- what holds of every plan -------------------------------------------------------------------------------
+
+
+def assert_sound(plan: ClassPlan, snapshot: Snapshot) -> None:
+    """Raise AssertionError where a plan exposes a job too little, protects one without a budget, or writes twice.
+
+    Args:
+        plan: what was decided.
+        snapshot: on what.
+    """
+    keys = [verdict.gang.job.key for verdict in plan.verdicts]
+    assert len(keys) == len(set(keys)), f"verdicts: a job twice: {sorted(keys)}"
+    _assert_order(plan.verdicts)
+    _assert_share(plan.verdicts, snapshot)
+    _assert_writes(plan, snapshot)
+    _assert_budgets(plan, snapshot)
+
+
+def _assert_order(verdicts: Sequence[Verdict]) -> None:
+    """Who loses least goes first."""
+    for verdict in verdicts:
+        assert verdict.risk >= 0, f"risk: {verdict.gang.job.key} has {verdict.risk} at risk"
+        assert takes_part(verdict.gang), f"verdicts: {verdict.gang.job.key} does not run, or is on its way out"
+    risks = [verdict.risk for verdict in verdicts]
+    assert risks == sorted(risks), f"verdicts: not by what is at risk: {risks}"
+
+
+def _assert_share(verdicts: Sequence[Verdict], snapshot: Snapshot) -> None:
+    """At least ⌈jobs · percentage⌉ of the running jobs are preemptible, and these are the first; jobs that will be back
+    in a moment are some of them."""
+    percentage = snapshot.share.percentage
+    if percentage is None:
+        moved_ = [v.gang.job.key for v in verdicts if v.class_ != v.current and not v.cordoned]
+        assert not moved_, f"class_: of {moved_} changes, and the percentage is not known"
+        return
+    gone = sum(returns(g, snapshot.now, snapshot.rules.returning) and not takes_part(g) for g in snapshot.gangs)
+    exact = (len(verdicts) + gone) * min(100.0, max(0.0, percentage)) / 100
+    for position, verdict in enumerate(verdicts):
+        first = position + gone < exact - 1e-6
+        assert verdict.class_ == PREEMPTIBLE or not (first or verdict.cordoned), (
+            f"class_: {verdict.gang.job.key}, {position} of {len(verdicts)}, is protected at {percentage} %"
+        )
+
+
+def _assert_writes(plan: ClassPlan, snapshot: Snapshot) -> None:
+    """One write a pod at most, to a pod that stays, with the class of its list."""
+    wanted = {"cover": None, "protect": NON_PREEMPTIBLE, "unprotect": PREEMPTIBLE, "refresh": None}
+    uids: set[str] = set()
+    for name, class_ in wanted.items():
+        for write in getattr(plan, name):
+            assert write.class_ == class_, f"{name}: {write.pod.name} becomes {write.class_}"
+            assert write.pod.live, f"{name}: {write.pod.name} has ended, or is being deleted"
+            assert write.pod.uid not in uids, f"{name}: {write.pod.name} is written twice"
+            assert write.priority is None or write.priority >= 0, f"{name}: priority {write.priority}"
+            uids.add(write.pod.uid)
+    protected = {v.gang.job.key for v in plan.verdicts if v.class_ == NON_PREEMPTIBLE}
+    jobs = [write.job.key for write in plan.statuses]
+    assert len(jobs) == len(set(jobs)), f"statuses: a job twice: {sorted(jobs)}"
+    for write in plan.statuses:
+        assert (write.class_ == NON_PREEMPTIBLE) <= (write.job.key in protected), f"statuses: {write.job.key}"
+    assert plan.due is None or snapshot.share.percentage is not None, "due: nobody is protected by a percentage"
+
+
+def _assert_budgets(plan: ClassPlan, snapshot: Snapshot) -> None:
+    """Each namespace with a protected job has its budget, or gets it in this plan, and loses none."""
+    protected = {v.gang.job.namespace for v in plan.verdicts if v.class_ == NON_PREEMPTIBLE}
+    lost = protected & set(plan.budgets_surplus)
+    assert not lost or not snapshot.rules.budgets, f"budgets_surplus: protected jobs are in {sorted(lost)}"
+    if snapshot.rules.budgets:
+        there = {namespace for namespace, right in snapshot.budgets.items() if right is not False}
+        bare = protected - there - set(plan.budgets_needed)
+        assert not bare, f"budgets_needed: protected jobs without a budget in {sorted(bare)}"
+    assert not set(plan.budgets_needed) & set(plan.budgets_surplus), "budgets_needed: written and deleted in one plan"

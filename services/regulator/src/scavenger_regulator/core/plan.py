@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from scavenger_api.evictions import EvictionReason
-from scavenger_api.levels import PublishedLevels
+from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_domain.soundness import CHECKS
 
 from scavenger_regulator.core.eviction.candidates import leaving
-from scavenger_regulator.core.eviction.plan import Candidate, sorter_for
+from scavenger_regulator.core.eviction.plan import Candidate, EvictionPlan, Outcome, sorter_for
 from scavenger_regulator.core.eviction.risk import at_risk
 from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.load import Fresh
@@ -78,7 +79,10 @@ def regulate(
     else:
         decision = _with_reclaimed(decision, snapshot, reclaimed, rules)
     prolonged = tuple(pod for gang in snapshot.gangs for pod in gang.pods if pod.prolonged)
-    return replace(decision, resizes=_resizes(decision, snapshot, rules), prolonged=prolonged)
+    decision = replace(decision, resizes=_resizes(decision, snapshot, rules), prolonged=prolonged)
+    if CHECKS.on:
+        assert_sound(decision, snapshot, rules)
+    return decision
 
 
 # --- load ---------------------------------------------------------------------------------------------------
@@ -194,3 +198,78 @@ def _resizes(decision: Decision, snapshot: Snapshot, rules: Rules) -> tuple[Resi
     victims = {victim.candidate.gang.uid for victim in decision.victims}
     found = decision.scopes[CLUSTER].throttle.resizes if rules.throttle.enabled else restored(snapshot.gangs)
     return tuple(one for one in found if one.gang.uid not in victims)[: rules.throttle.max_resizes]
+
+
+# --- what holds of every period -----------------------------------------------------------------------------
+
+
+def assert_sound(decision: Decision, snapshot: Snapshot, rules: Rules) -> None:
+    """Raise AssertionError where levels are out of order, or somebody is evicted who must not be.
+
+    Args:
+        decision: of one period.
+        snapshot: on what.
+        rules: of the administrator.
+    """
+    for decided in decision.scopes.values():
+        _assert_scope(decided)
+        if decided.plan is not None:
+            _assert_plan(decided.plan, rules)
+    _assert_victims(decision, snapshot, rules)
+    shown, cluster = decision.published, decision.scopes[CLUSTER]
+    assert shown.state is cluster.state, f"published: {shown.state} of a cluster that is {cluster.state}"
+    assert shown.preemptible_percentage == cluster.percentage, "published: another percentage than was decided"
+    assert not (shown.admit and not cluster.admit), "published: admit, though the cluster is closed"
+    for offer in decision.offers.values():
+        wrong = {resource: amount for resource, amount in offer.amounts.items() if amount < 0}
+        assert not wrong, f"offers: node {offer.node} offers {wrong}"
+    gone = {victim.candidate.gang.uid for victim in decision.victims}
+    assert not any(one.gang.uid in gone for one in decision.resizes), "resizes: of a job that is evicted"
+
+
+def _assert_scope(decided: ScopeDecision) -> None:
+    """Levels and percentage in percent; nothing is decided of a load that nobody knows."""
+    where, percentage = f"scope {decided.scope}", decided.percentage
+    for resource, one in decided.levels.items():
+        ordered = 0.0 <= one.lower <= one.admission <= one.upper <= 100.0
+        assert ordered, f"levels: {where}: not 0 <= lower <= admission <= upper <= 100: {resource}: {one}"
+    if decided.reading is None:
+        assert decided.state is LevelsState.BLIND, f"state: {where}: {decided.state} without a load"
+        assert not decided.admit, f"admit: {where}: without a load"
+        assert percentage is None, f"percentage: {where}: {percentage} without a load"
+        assert decided.plan is None and not decided.yields, f"plan: {where}: evicts without a load"  # noqa: PT018
+        return
+    assert percentage is not None and 0.0 <= percentage <= 100.0, f"percentage: {where}: {percentage}"  # noqa: PT018
+    evicts = decided.state is LevelsState.EVICTING
+    assert evicts == bool(decided.next_state.evicting), f"state: {where}: {decided.state}"
+    assert not (evicts and decided.admit), f"admit: {where}: though jobs are evicted"
+
+
+def _assert_plan(plan: EvictionPlan, rules: Rules) -> None:
+    """Each of them goes, or is waited for, and not both; a plan that closes all gaps leaves none open."""
+    groups = {"victims": plan.victims, "held": plan.held, "awaited": plan.awaited}
+    uids = [one.gang.uid for group in groups.values() for one in group]
+    assert len(uids) == len(set(uids)), (
+        f"plan: a job twice: { {n: [c.gang.uid for c in g] for n, g in groups.items()} }"
+    )
+    assert all(one.preemptible for one in plan.victims), "plan: a victim that is not preemptible"
+    assert len(plan.victims) <= rules.eviction.max_victims, f"plan: {len(plan.victims)} victims in a period"
+    assert all(gap > 0.0 for gap in plan.gaps.values()), f"gaps: {plan.gaps}"
+    assert plan.gaps or not plan.victims, "plan: victims without a gap"
+    assert plan.outcome is not Outcome.PLANNED or not plan.short, f"short: of a plan that closes all gaps: {plan.short}"
+
+
+def _assert_victims(decision: Decision, snapshot: Snapshot, rules: Rules) -> None:
+    """Each goes once, is preemptible, is there, and was not refused a moment ago, and no more go than may."""
+    uids = [victim.candidate.gang.uid for victim in decision.victims]
+    assert len(uids) == len(set(uids)), f"victims: a job twice: {uids}"
+    there = {gang.uid for gang in snapshot.gangs}
+    for victim in decision.victims:
+        gang = victim.candidate.gang
+        assert gang.preemptible, f"victims: {gang.key} is not preemptible"
+        assert gang.uid in there, f"victims: {gang.key} is not there"
+        assert gang.uid not in snapshot.refused, f"victims: the eviction of {gang.key} was refused"
+        assert not leaving(gang, snapshot.now), f"victims: {gang.key} is on its way out"
+    for_load = sum(victim.reason is not EvictionReason.NODE_MEMORY for victim in decision.victims)
+    assert for_load <= rules.eviction.max_victims, f"victims: {for_load} in a period"
+    assert len(uids) - for_load <= rules.node_memory.max_victims, f"victims: {len(uids) - for_load} for memory"

@@ -24,6 +24,9 @@ FORGET_AFTER: Final = timedelta(minutes=15)
 OWN_TIMES: Final = ("evicting_since", "cooldown_until", "yielded_at", "waiting_since", "restored_at", "read_at")
 """What a state has by the regulator's own clock, and not by that of who measures."""
 
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+"""When the load was last known, where a saved state does not say that."""
+
 MAX_NAME: Final = 63
 """Characters of the name of a metric."""
 
@@ -105,7 +108,8 @@ class ScopeState:
     def set_back(self, by: timedelta, now: datetime) -> ScopeState:
         """The same state by a clock that was set back to `now`: what was to end in a minute ends in a minute. The last
         sample is of another clock, which may have been set back with it."""
-        times: dict[str, Any] = {name: at - by for name in OWN_TIMES if (at := getattr(self, name)) is not None}
+        known = {name: at for name in OWN_TIMES if (at := getattr(self, name)) is not None}
+        times: dict[str, Any] = {name: max(at, LONG_AGO + by) - by for name, at in known.items()}
         high_at = None if self.high_at is None else min(self.high_at, now)
         return replace(self, **times, pending=self.pending and self.pending.set_back(by), high_at=high_at)
 
@@ -237,7 +241,7 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
         yielded_at=_past(dumped.get("yieldedAt"), now),
         waiting_since=_past(dumped.get("waitingSince"), now),
         # what does not say how old it is may be of any age
-        read_at=_past(dumped.get("readAt"), now) or datetime.min.replace(tzinfo=UTC),
+        read_at=_past(dumped.get("readAt"), now) or LONG_AGO,
         learned=_names(dumped.get("learned")),
     )
 

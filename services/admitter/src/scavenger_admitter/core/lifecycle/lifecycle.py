@@ -14,6 +14,7 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, InterruptionReason, WaitReason
+from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.lifecycle import (
@@ -33,6 +34,7 @@ from scavenger_admitter.core.lifecycle.actions import DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
+from scavenger_admitter.core.lifecycle.soundness import assert_sound
 from scavenger_admitter.core.lifecycle.termination import (
     Checkpointed,
     Removed,
@@ -224,7 +226,7 @@ def outcome_of(
     verdict = draft.phase if draft.phase.finished and draft.phase is not before.phase else None
     known = before.condition(ConditionType.STALLED)
     stalled = draft.stalled is not None and (known is None or known.status != "True")
-    return Outcome(
+    outcome = Outcome(
         status=draft.status,
         changed=draft.status != before,
         quiet_until=_quiet_until(draft) if not counted else None,
@@ -246,3 +248,6 @@ def outcome_of(
             draft.cause, draft.short_run, stalled, verdict, draft.waited, draft.spent.useful, draft.spent.lost
         ),
     )
+    if CHECKS.on:
+        assert_sound(outcome, draft.seen)
+    return outcome

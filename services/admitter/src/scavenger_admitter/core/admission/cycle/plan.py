@@ -42,6 +42,7 @@ from typing import Final
 
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
+from scavenger_domain.soundness import CHECKS
 
 from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.cycle.fair_share_preemption import (
@@ -51,6 +52,7 @@ from scavenger_admitter.core.admission.cycle.fair_share_preemption import (
 )
 from scavenger_admitter.core.admission.cycle.lines import Lines
 from scavenger_admitter.core.admission.cycle.share_waits import beyond_share, promised_room
+from scavenger_admitter.core.admission.cycle.soundness import assert_sound
 from scavenger_admitter.core.admission.cycle.starvation import (
     MeasuredJob,
     StarvationPlan,
@@ -161,7 +163,10 @@ def plan_admissions(
     cycle.preempt(rules or PreemptionRules())
     cycle.backfill()
     cycle.find_starved(measurement)
-    return cycle.plan()
+    plan = cycle.plan()
+    if CHECKS.on:
+        assert_sound(plan, snapshot, max_starts_per_cycle)
+    return plan
 
 
 @dataclass(slots=True)

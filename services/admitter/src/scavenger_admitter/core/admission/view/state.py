@@ -21,6 +21,7 @@ from scavenger_api.reclaimed import counted_as
 from scavenger_domain.gang import by_priority
 from scavenger_domain.nodes import autoscaled
 from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.admission.departures import DepartedPod
@@ -41,6 +42,7 @@ from scavenger_admitter.core.admission.view.load_overlap import overlap
 from scavenger_admitter.core.admission.view.node_sums import NodeSums
 from scavenger_admitter.core.admission.view.object_facts import PodFacts, pod_facts
 from scavenger_admitter.core.admission.view.refused import RefusedStarts
+from scavenger_admitter.core.admission.view.soundness import assert_sound
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
 
@@ -247,7 +249,7 @@ class ClusterState:
         nodes = _honest(self._nodes.views(), rule.crowded_nodes)
         departed = self._nodes.departures.since(rule.measured_since, now)
         said = self.running.recently_terminated(rule.measured_since, now)
-        return Snapshot(
+        snapshot = Snapshot(
             now=now,
             nodes=nodes,
             index=None if rule.crowded_nodes else self._nodes.index(nodes),
@@ -275,6 +277,9 @@ class ClusterState:
             turn=self._turn(),
             returning=tuple(by_priority(sorted(returning, key=lambda one: one.order), lambda one: one.rank)),
         )
+        if CHECKS.on:
+            assert_sound(snapshot, self._pods.values())
+        return snapshot
 
     def _turn(self) -> Turn | None:
         waits = self.turn and self._waiting.get(self.turn.candidate.key)

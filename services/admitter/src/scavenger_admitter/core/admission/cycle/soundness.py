@@ -1,0 +1,113 @@
+"""What holds of every plan of admission, whatever the snapshot (`scavenger_domain.soundness`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from scavenger_admitter.core.admission.placement.inputs import NodeView
+from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.sums import add
+
+if TYPE_CHECKING:  # the module that is checked imports this one
+    from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
+
+
+def assert_sound(plan: AdmissionPlan, snapshot: Snapshot, max_starts_per_cycle: int | None) -> None:
+    """Raise AssertionError where a plan gives what there is not, or to jobs that may not start.
+
+    Args:
+        plan: what was decided.
+        snapshot: on what.
+        max_starts_per_cycle: most jobs that one cycle starts, tasks of arrays each for itself; None for no limit.
+    """
+    waiting = {candidate.key: candidate for candidate in chain.from_iterable(snapshot.candidates.values())}
+    started = [start.key for start in plan.starts]
+    assert len(started) == len(set(started)), f"starts: a job twice: {started}"
+    assert set(started) <= waiting.keys(), f"starts: of nobody who waits: {sorted(set(started) - waiting.keys())}"
+    forgotten = waiting.keys() - plan.held.keys() - set(started)
+    assert not forgotten, f"held: neither started nor told why they wait: {sorted(forgotten)}"
+    granted = sum(len(start.nodes) if start.candidate.tasks else 1 for start in plan.starts)
+    assert max_starts_per_cycle is None or granted <= max_starts_per_cycle, f"starts: {granted} in one cycle"
+    assert not (plan.starts and snapshot.shut), f"starts: though nothing may start: {snapshot.shut}"
+    for start in plan.starts:
+        _assert_start(start, snapshot)
+    _assert_nodes(plan.starts, snapshot)
+    _assert_quotas(plan.starts, snapshot)
+    _assert_load(plan.starts, snapshot)
+    _assert_preemptions(plan, snapshot, waiting.keys() - set(started))
+    assert plan.turn is None or plan.turn.candidate.key in waiting, "turn: of a job that does not wait"
+
+
+def _assert_start(start: Start, snapshot: Snapshot) -> None:
+    """Who starts may, and has a node for each of its pods."""
+    candidate, queue = start.candidate, snapshot.queues.get(start.candidate.queue)
+    assert queue is not None and queue.admits((candidate,)), f"starts: {start.key} from a queue that is not open to it"  # noqa: PT018
+    assert candidate.key not in snapshot.blocked, f"starts: {start.key} is blocked"
+    assert candidate.not_before <= snapshot.now, f"starts: {start.key} before its delay is over"
+    most = candidate.tasks or candidate.parallelism
+    least = 1 if candidate.tasks else candidate.parallelism
+    assert least <= len(start.nodes) <= most, f"nodes: {len(start.nodes)} for {start.key}, not {least} to {most}"
+
+
+def _assert_nodes(starts: Iterable[Start], snapshot: Snapshot) -> None:
+    """Nodes take new pods, and have what is requested of them beside what their pods request."""
+    placed: dict[str, dict[str, int]] = {}
+    for start in starts:
+        for name in start.nodes:
+            node = snapshot.nodes.get(name)
+            assert node is not None and node.schedulable, f"nodes: {name} takes no pods, and {start.key} goes there"  # noqa: PT018
+            assert name not in snapshot.closed_nodes, f"nodes: {name} is closed, and {start.key} goes there"
+            add(placed.setdefault(name, {}), start.candidate.shape.requests)
+    for name, requests in placed.items():
+        _assert_fits(snapshot.nodes[name], requests)
+
+
+def _assert_fits(node: NodeView, requests: dict[str, int]) -> None:
+    for resource, value in requests.items():
+        free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
+        assert value <= free, f"nodes: {value} {resource} on {node.name}, where {free} is free"
+
+
+def _assert_quotas(starts: Iterable[Start], snapshot: Snapshot) -> None:
+    """No queue gets beyond its quota by a start."""
+    given: dict[str, dict[str, int]] = {}
+    for start in starts:
+        add(given.setdefault(start.candidate.queue, {}), start.candidate.shape.counted, len(start.nodes))
+    for name, amounts in given.items():
+        queue = snapshot.queues[name]
+        for resource, most in queue.quota.items():
+            extra, held = amounts.get(resource, 0), queue.allocated.get(resource, 0)
+            assert not extra or held + extra <= most, (
+                f"quota: queue {name} gets {extra} {resource} beside {held}, and {most} is its quota"
+            )
+
+
+def _assert_load(starts: Iterable[Start], snapshot: Snapshot) -> None:
+    """The load stays under the admission level: with all that start, or with all but the last one."""
+    given: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for start in starts:
+        add(given, start.candidate.shape.counted, len(start.nodes))
+        for resource, value in start.candidate.shape.counted:
+            largest[resource] = max(largest.get(resource, 0), value * start.candidate.parallelism)
+    for limit in snapshot.limits if given else ():
+        last = 0 if snapshot.counted_with_candidate else largest.get(limit.resource, 0)
+        extra = given.get(limit.resource, 0) - last
+        assert limit.under(extra), f"limits: {limit.resource} gets {extra} more, beyond its admission level: {limit}"
+
+
+def _assert_preemptions(plan: AdmissionPlan, snapshot: Snapshot, waiting: set[str]) -> None:
+    """Each victim runs, goes once, and for a job that waits on.
+
+    Not asserted: that it is of another queue. A queue that holds more than it deserves of one resource, and less of
+    another, gives up jobs of its own for its waiting job today.
+    """
+    running = {gang.job.key for gang in snapshot.gangs}
+    victims = [one.key for one in plan.preemptions]
+    assert len(victims) == len(set(victims)), f"preemptions: a job twice: {victims}"
+    for one in plan.preemptions:
+        assert one.key in running, f"preemptions: {one.key} does not run"
+        assert one.risk >= 0, f"risk: {one.key} has {one.risk} at risk"
+        assert one.waiting in waiting, f"preemptions: {one.key} for {one.waiting}, which does not wait"

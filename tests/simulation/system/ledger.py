@@ -1,0 +1,397 @@
+"""What really happened to the containers of jobs, written down by the world and not by services.
+
+Each pod of a job has a `Life`: when it was created, began, was told to go and by whom, how it ended, and when it was no
+more. From the lives of a run follows what the run may count as (the table in `Ledger.ways`), and from that the least
+and the most that a status may say, at every moment and not only at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from scavenger_api import names
+from scavenger_api.indexes import parse_counts, parse_indexes
+from scavenger_api.quantity import parse_quantity
+from scavenger_api.times import parse_time
+from scavenger_testing.clock import START
+from scavenger_testing.store import Entry, Store
+
+from tests.unit.admitter.harness import Object
+
+NEVER: Final = datetime.max.replace(tzinfo=START.tzinfo)
+SAME_MOMENT: Final = timedelta(seconds=2)
+"""The API has whole seconds: of two moments that are no further apart nobody knows which was first."""
+NODE_IN_DOUBT: Final = timedelta(seconds=150)
+"""Before a node falls silent, or after: a container that ended may have ended with it (docs/designs/0002)."""
+IN_VAIN: Final = 3
+"""Starts of all pods of a job that fail, as where an image cannot be pulled: each waits longer than the last."""
+BOOKED_WITHIN: Final = timedelta(seconds=2)
+"""By which more may be booked of a pod than it existed: starts and ends are whole seconds."""
+
+
+class By(StrEnum):
+    """Who ended a container, or told its pod to go."""
+
+    OTHERS = "by others"
+    """A user, a drain, the scheduler."""
+    MACHINE = "by its machine"
+    """Power, a reboot."""
+    SERVICES = "by services"
+    """The admitter or the regulator, or controllers in consequence of what these did."""
+
+
+class Way(StrEnum):
+    """What the end of a run is counted as."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    NOTHING = "nothing"
+
+
+@dataclass(slots=True)
+class Life:
+    """A pod of a job, from its creation until it is no more.
+
+    Attributes:
+        uid: of the pod.
+        run: of its Job, by uid.
+        task: index of its task; None for a job without tasks.
+        node: where it runs, as soon as it is bound.
+        created: when the API server had it.
+        began: when the container of its program started; None for one that has not.
+        shown: whether anybody who looks at the pod still sees when that was.
+        ended: when that container ended, whether anybody could see it or not; None for one that runs.
+        itself: whether it ended by itself, with `code`.
+        code: exit code.
+        told: when it, or its Job, was told to go, or its machine ended it.
+        by: who did that.
+        ceased: when the API server had it no more.
+        last_told: when others told it to go last: a drain evicts what is being deleted, and is what counts then.
+        seen_told: since when the API server shows that it was told to go, or that it ended.
+        seen_over: since when it shows that it ended, or no longer shows it.
+    """
+
+    uid: str
+    run: str
+    task: int | None
+    created: datetime
+    node: str = ""
+    began: datetime | None = None
+    shown: bool = False
+    ended: datetime | None = None
+    itself: bool = False
+    code: int = 0
+    told: datetime | None = None
+    by: By | None = None
+    ceased: datetime | None = None
+    last_told: datetime | None = None
+    seen_told: datetime = NEVER
+    seen_over: datetime = NEVER
+
+    def until(self, now: datetime) -> datetime:
+        """Until when it computes for its job; where nobody saw the end, until it was no more."""
+        ended = self.ended if self.shown else None
+        told = (self.last_told or self.told) if self.by is not By.MACHINE else None
+        return min(one for one in (told, ended, self.ceased, now) if one is not None)
+
+
+@dataclass(slots=True)
+class Truth:
+    """What is known of a ScavengerJob.
+
+    Attributes:
+        runs: its lives, by the uid of their Job.
+        places: those of its runs, by the uid of their Job.
+        running: places from which a status said that it was Running.
+        suspensions: how often its user suspended it.
+        failed: when it was Failed first.
+    """
+
+    runs: dict[str, dict[str, Life]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    suspensions: int = 0
+    failed: datetime | None = None
+
+    @property
+    def lives(self) -> Iterator[Life]:
+        """Of all runs."""
+        for lives in self.runs.values():
+            yield from lives.values()
+
+
+class End(NamedTuple):
+    """The end of a run.
+
+    Attributes:
+        ways: what it may be counted as.
+        seen: since when the API server shows it.
+    """
+
+    ways: set[Way]
+    seen: datetime
+
+
+class Ledger:
+    """All lives. The world says of each end how it came; the rest is read from what is stored.
+
+    Args:
+        store: of the API server.
+        alone: whether services have no reason to interrupt anybody: nobody is short of capacity.
+
+    Attributes:
+        truths: by the uid of the ScavengerJob.
+        silent: when which node fell silent.
+    """
+
+    def __init__(self, store: Store, *, alone: bool) -> None:
+        self._store = store
+        self._own = {Way.NOTHING} if alone else {Way.INTERRUPTED, Way.NOTHING}
+        self._read = 0
+        self._owners: dict[str, str] = {}
+        self._lives: dict[str, Life] = {}
+        self._ends: dict[str, tuple[datetime, int | None]] = {}
+        self._orders: dict[str, tuple[datetime, By]] = {}
+        self.truths: dict[str, Truth] = {}
+        self.silent: list[tuple[str, datetime]] = []
+
+    # --- what the world writes down -----------------------------------------------------------------
+
+    def end(self, pod: Object, at: datetime, code: int | None = None) -> None:
+        """The container of its program ends: by itself with this code, or as it was told to (None)."""
+        self._ends.setdefault(pod["metadata"]["uid"], (at, code))
+
+    def order(self, pod: Object, at: datetime, by: By = By.OTHERS) -> None:
+        """It, or its Job, is told to go by others than services, or its machine ends it."""
+        uid = pod["metadata"]["uid"]
+        self._orders.setdefault(uid, (at, by))
+        if (life := self._lives.get(uid)) is None:
+            return
+        life.last_told = at
+        if life.told is None:  # a Job may go, and its pods be held
+            life.told, life.by, life.seen_told = at, by, min(life.seen_told, at)
+
+    def read(self, now: datetime) -> None:
+        """Take in what has been stored since."""
+        history = self._store.history
+        for entry in history[self._read :]:
+            take = _READERS.get(entry.kind.plural)
+            if take is not None and entry.kind.api_version in ("v1", "batch/v1", names.API_VERSION):
+                take(self, entry, now)
+        self._read = len(history)
+
+    def _read_job(self, entry: Entry, _: datetime) -> None:
+        if (job := entry.new) is None or (owner := _controller(job)) == "":
+            return
+        uid = job["metadata"]["uid"]
+        self._owners[uid] = owner
+        place = job["metadata"].get("annotations", {}).get(names.ANNOTATION_RUN, "")
+        self.truths.setdefault(owner, Truth()).places[uid] = place
+
+    def _read_scavenger_job(self, entry: Entry, now: datetime) -> None:
+        if (job := entry.new) is None:
+            return
+        uid, status = job["metadata"]["uid"], job.get("status") or {}
+        truth = self.truths.setdefault(uid, Truth())
+        if status.get("phase") == "Running":
+            truth.running.add(status["queuedTimestamp"])
+        if status.get("phase") == "Failed" and truth.failed is None:
+            truth.failed = now
+        truth.suspensions += bool(job["spec"].get("suspend")) > bool((entry.old or job)["spec"].get("suspend"))
+
+    def _read_pod(self, entry: Entry, now: datetime) -> None:
+        pod = entry.new or entry.old
+        if pod is None or names.LABEL_JOB not in pod["metadata"].get("labels", {}):
+            return
+        uid, meta = pod["metadata"]["uid"], pod["metadata"]
+        life = self._lives.get(uid)
+        if life is None:
+            run, task = _controller(pod), meta["labels"].get(names.LABEL_TASK)
+            created = parse_time(meta.get("creationTimestamp")) or now
+            life = Life(uid, run, None if task is None else int(task), created)
+            self._lives[uid] = life
+            self.truths.setdefault(self._owners.get(run, ""), Truth()).runs.setdefault(run, {})[uid] = life
+        self._follow(life, pod, now)
+        if entry.new is None:
+            life.ceased, life.seen_over = now, min(life.seen_over, now)
+
+    def _follow(self, life: Life, pod: Object, now: datetime) -> None:
+        meta, statuses = pod["metadata"], pod["status"].get("containerStatuses", ())
+        life.node = pod["spec"].get("nodeName", "")
+        state: Object = statuses[0]["state"] if statuses else {}
+        if state and "waiting" not in state:
+            at = parse_time((state.get("running") or state["terminated"]).get("startedAt"))
+            life.shown = at is not None and at >= START
+            life.seen_over = min(life.seen_over, now) if "terminated" in state else NEVER
+            life.began = life.began or at
+        if life.told is None and life.uid in self._orders:
+            life.told, life.by = self._orders[life.uid]
+        stamp = parse_time(meta.get("deletionTimestamp"))
+        if life.told is None and stamp is not None and "terminated" not in state:  # else it is cleared away
+            life.told = min(now, stamp - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0))
+            life.by = By.SERVICES
+        if "terminated" in state or "deletionTimestamp" in meta:
+            life.seen_told = min(life.seen_told, now)
+        if life.ended is None and life.uid in self._ends:
+            life.ended, code = self._ends[life.uid]
+            life.itself, life.code = code is not None, code or 0
+
+    # --- what follows ----------------------------------------------------------------------------------
+
+    def begun(self, uid: str) -> dict[str, list[Life]]:
+        """The lives of each run of a ScavengerJob that ever began, by the uid of its Job."""
+        truth = self.truths.get(uid, Truth())
+        found = {run: [one for one in lives.values() if one.began is not None] for run, lives in truth.runs.items()}
+        return {run: lives for run, lives in found.items() if lives}
+
+    def recorded(self, uid: str) -> set[str]:
+        """The runs, by the uid of their Jobs, that a status said were Running."""
+        truth = self.truths.get(uid, Truth())
+        return {run for run, place in truth.places.items() if place in truth.running}
+
+    def ways(self, life: Life) -> set[Way]:
+        """What the end of a pod may be counted as: the one table of what is certain, and of what is not.
+
+        | what happened | counts as |
+        |---|---|
+        | it never began, or nothing has ended it | nothing |
+        | its container ended by itself: with 0, with another code | completed, failed |
+        | others told it to go, or its machine ended it | interrupted |
+        | services told it to go before it had ended | interrupted, or nothing: they had their reasons |
+        | it ended by itself, and was told to go before, or in the same moment | that, or interrupted |
+        | it ended by itself, and its node fell silent about then | that, or interrupted |
+        """
+        if life.began is None and life.ended is None:
+            return {Way.NOTHING}
+        found = {Way.FAILED if life.code else Way.COMPLETED} if life.itself else set[Way]()
+        ended = life.ended or NEVER
+        if life.told is not None and (not life.itself or life.told - ended <= SAME_MOMENT):
+            found |= {Way.INTERRUPTED} if life.by is not By.SERVICES else self._own
+        if life.itself and any(name == life.node and abs(at - ended) <= NODE_IN_DOUBT for name, at in self.silent):
+            found.add(Way.INTERRUPTED)
+        return found or {Way.NOTHING}
+
+    def ways_of_run(self, uid: str, run: str, parallelism: int) -> set[Way]:
+        """The same of a run of a gang: what came first decides, and nothing is counted of one that is not on record."""
+        truth = self.truths[uid]
+        lives = list(truth.runs[run].values())
+        found = set[Way]().union(*map(self.ways, lives))
+        whole = len(lives) >= parallelism and all(life.began is not None for life in lives)
+        if not whole or not all(life.itself and life.code == 0 for life in lives):
+            found.discard(Way.COMPLETED)
+        failed = min((life.ended or NEVER for life in lives if life.itself and life.code), default=NEVER)
+        others = min((life.told or NEVER for life in lives), default=NEVER)
+        if Way.FAILED in found and failed - others > SAME_MOMENT:
+            found.discard(Way.FAILED)
+        doubted = any(Way.INTERRUPTED in self.ways(life) for life in lives if life.itself)
+        if others - failed > SAME_MOMENT and not doubted:
+            found.discard(Way.INTERRUPTED)
+        if truth.places.get(run) not in truth.running or not whole or truth.suspensions > 0:
+            found.add(Way.NOTHING)
+        return found or {Way.NOTHING}
+
+    # --- what a status may say --------------------------------------------------------------------------
+
+    def judge(self, job: Object, counted_until: datetime) -> None:
+        """Hold the status of a job to what happened: it counts each end at most once, and as what it may be; and all
+        that was to be seen by a moment. Raises AssertionError."""
+        status, uid = job.get("status") or {}, job["metadata"]["uid"]
+        if uid not in self.truths or not status:
+            return
+        counts, array = _counts(job), "array" in job["spec"]
+        ends = self._ends_of_tasks(uid) if array else self._ends_of_runs(uid, job["spec"]["parallelism"])
+        where = f"{job['metadata']['name']}: {status}: {ends}"
+        for way, count in counts.items():
+            most = sum(way in one.ways for one in ends)
+            assert count <= most, f"{_beyond(way, status)}, {count} times of {most}: {where}"
+        for way in counts.keys() - {Way.COMPLETED}:
+            least = sum(one.ways == {way} and one.seen <= counted_until for one in ends)
+            assert counts[way] >= least, f"{way} {least} times, of which {counts[way]} are counted: {where}"
+        counted = sum(counts.values())
+        assert counted <= len(ends), f"{counted} ends of {len(ends)} {'pods' if array else 'runs'}: {where}"
+
+    def _ends_of_tasks(self, uid: str) -> list[End]:
+        """A task is judged when its container has surely ended."""
+        truth = self.truths[uid]
+        found = [End(self.ways(life), life.seen_over) for life in truth.lives]
+        if truth.suspensions > 0 or truth.failed is not None:  # then its ends are its own user's doing, or nobody's
+            return [End({*one.ways, Way.NOTHING}, one.seen) for one in found]
+        return found
+
+    def _ends_of_runs(self, uid: str, parallelism: int) -> list[End]:
+        """A gang is judged when its first member is told to go, wherever that is."""
+        runs = self.truths[uid].runs.items()
+        seen = {run: min(life.seen_told for life in lives.values()) for run, lives in runs}
+        return [End(self.ways_of_run(uid, run, parallelism), at) for run, at in seen.items()]
+
+    def judge_starts(self, job: Object) -> None:
+        """No storms of pods: two for each end that services did not bring about, and one for each task or member of the
+        first start and of each after a suspension; and few that come to nothing. Raises AssertionError."""
+        truth, spec = self.truths.get(job["metadata"]["uid"]), job["spec"]
+        if truth is None:
+            return
+        size = spec.get("array", {}).get("tasks", spec["parallelism"])
+        lives = list(truth.lives)
+        ends = sum(life.itself or life.by in (By.OTHERS, By.MACHINE) for life in lives)
+        most = 2 * ends + size * (1 + truth.suspensions + IN_VAIN)
+        assert len(lives) <= most, f"{len(lives)} pods for {ends} ends, more than {most}: {job['metadata']['name']}"
+
+    def judge_books(self, job: Object, now: datetime) -> None:
+        """No more is booked than its pods existed: core-seconds, and seconds of devices. Raises AssertionError."""
+        if job["metadata"]["uid"] not in self.truths:
+            return
+        lives = [life for life in self.truths[job["metadata"]["uid"]].lives if life.began is not None]
+        most = sum(((life.until(now) - life.created) + BOOKED_WITHIN).total_seconds() for life in lives)
+        for what, seconds in booked(job).items():
+            assert seconds <= most, f"{seconds} {what}-seconds are booked of {most}: {job}: {lives}"
+
+
+def _beyond(way: Way, status: Object) -> str:
+    """In words, that a status counts more than there was."""
+    if way is Way.FAILED and status["phase"] == "Failed":
+        return "a job is Failed"
+    return "no run was left alone to its end" if way is Way.COMPLETED else f"{way} more often than it ran"
+
+
+def booked(job: Object) -> dict[str, float]:
+    """Useful and lost seconds of a core, and of each device that it asks for, as its status says."""
+    status, asked = job.get("status") or {}, job["spec"]["resources"]["limits"]
+    cores = float(parse_quantity(asked["cpu"]))
+    found = {"core": (status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)) / cores}
+    for device in asked.keys() - {"cpu", "memory"}:
+        sums = (status.get(one, {}).get(device, 0.0) for one in ("usefulSeconds", "lostSeconds"))
+        found[device] = sum(sums) / float(parse_quantity(asked[device]))
+    return found
+
+
+def _counts(job: Object) -> dict[Way, int]:
+    """The ends that a status counts; what it has given up counting is left out."""
+    status, array = job["status"], job["spec"].get("array")
+    found = {Way.INTERRUPTED: status.get("interruptedCount", 0)}
+    if array is None:
+        failed = status.get("phase") == "Failed"
+        found[Way.FAILED] = status.get("retries", 0) + status.get("ignoredFailures", 0) + failed
+        found[Way.COMPLETED] = int(status.get("phase") == "Completed")
+        return found
+    sets = status.get("array", {})
+    found[Way.COMPLETED] = parse_indexes(sets.get("completedIndexes", "")).bit_count()
+    if not array.get("retry"):  # it clears what has failed
+        retries = sum(parse_counts(sets.get("retriesUsed", "")).values())
+        found[Way.FAILED] = parse_indexes(sets.get("failedIndexes", "")).bit_count() + retries
+    return found
+
+
+_READERS: Final[dict[str, Any]] = {
+    "pods": Ledger._read_pod,
+    "jobs": Ledger._read_job,
+    "scavengerjobs": Ledger._read_scavenger_job,
+}
+
+
+def _controller(obj: Object) -> str:
+    return next((str(owner["uid"]) for owner in obj["metadata"].get("ownerReferences", ())), "")

@@ -1,0 +1,146 @@
+"""What the end of a container may be counted as, and what a status may say of it: the table, row by row."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_api.times import format_time
+from scavenger_kube.resources import JOBS, PODS
+from scavenger_testing import FakeApi, pod_dict, running, scavengerjob_dict, terminated
+from scavenger_testing.clock import START, VirtualClock
+
+from tests.simulation.system.ledger import By, Ledger, Way
+
+NS = "lab"
+PLACE = "2026-01-05T08:00:00.000000Z"
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Case:
+    """A job of one pod, which runs from the first second on."""
+
+    def __init__(self, *, alone: bool = False) -> None:
+        self.api = FakeApi(VirtualClock(), listens=False)
+        self.ledger = Ledger(self.api.store, alone=alone)
+        job = scavengerjob_dict("j", namespace=NS, uid="sj")
+        self.api.put(SCAVENGERJOBS, {**job, "status": {"phase": "Running", "queuedTimestamp": PLACE}})
+        owner = [{"uid": "sj", "controller": True}]
+        meta = {"name": "j", "namespace": NS, "uid": "job", "ownerReferences": owner}
+        self.api.put(JOBS, {"metadata": {**meta, "annotations": {names.ANNOTATION_RUN: PLACE}}, "spec": {}})
+        pod = pod_dict("p", namespace=NS, uid="pod", node="n1", created=format_time(at(0)))
+        pod["metadata"] |= {"labels": {names.LABEL_JOB: "j"}, "ownerReferences": [{"uid": "job", "controller": True}]}
+        pod["status"] = {"phase": "Running", "containerStatuses": [running(started=format_time(at(1)))]}
+        self.api.put(PODS, pod)
+        self.ledger.read(at(1))
+
+    @property
+    def pod(self) -> Any:
+        return self.api.get(PODS, NS, "p")
+
+    def ends(self, seconds: float, code: int | None) -> None:
+        """By itself with a code, or as it was told."""
+        self.ledger.end(self.pod, at(seconds), code)
+        state = terminated(code or 0, finished=format_time(at(seconds)))
+        state["state"]["terminated"]["startedAt"] = format_time(at(1))
+        self.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(containerStatuses=[state]))
+        self.ledger.read(at(seconds))
+
+    def told(self, seconds: float, by: By | None) -> None:
+        """To go: by somebody, or by services."""
+        if by is not None:
+            self.ledger.order(self.pod, at(seconds), by)
+        stamp = format_time(at(seconds))
+        self.api.edit(PODS, NS, "p", lambda pod: pod["metadata"].update(deletionTimestamp=stamp))
+        self.ledger.read(at(seconds))
+
+    @property
+    def ways(self) -> set[Way]:
+        (life,) = self.ledger.truths["sj"].lives
+        assert self.ledger.ways_of_run("sj", "job", 1) == self.ledger.ways(life)
+        return self.ledger.ways(life)
+
+    def judge(self, until: float = 0.0, **status: Any) -> None:
+        job = self.api.get(SCAVENGERJOBS, NS, "j")
+        assert job is not None
+        judged = {**job, "status": {**job["status"], **status}}
+        self.ledger.judge(judged, at(until))
+        self.ledger.judge_books(judged, at(100))
+        self.ledger.judge_starts(judged)
+
+
+def test_what_is_certain() -> None:
+    assert Case().ways == {Way.NOTHING}
+    for code, way in ((0, Way.COMPLETED), (3, Way.FAILED)):
+        ended = Case()
+        ended.ends(50, code)
+        assert ended.ways == {way}
+        ended.told(60, By.OTHERS)
+        assert ended.ways == {way}, "it had ended long before"
+    for by in (By.OTHERS, By.MACHINE):
+        taken = Case()
+        taken.told(50, by)
+        taken.ends(55, None)
+        assert taken.ways == {Way.INTERRUPTED}
+
+
+def test_what_is_not_certain() -> None:
+    same = Case()
+    same.ends(50, 3)
+    same.told(51, By.OTHERS)
+    assert same.ways == {Way.FAILED, Way.INTERRUPTED}
+    silent = Case()
+    silent.ends(50, 0)
+    silent.ledger.silent.append(("n1", at(100)))
+    assert silent.ways == {Way.COMPLETED, Way.INTERRUPTED}
+    for alone, ways in ((False, {Way.INTERRUPTED, Way.NOTHING}), (True, {Way.NOTHING})):
+        stopped = Case(alone=alone)
+        stopped.told(50, None)
+        stopped.ends(55, None)
+        assert stopped.ways == ways
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "says"),
+    [
+        (3, {"interruptedCount": 1}, "interrupted more often than it ran, 1 times of 0"),
+        (3, {"phase": "Completed"}, "no run was left alone to its end"),
+        (0, {"phase": "Failed"}, "a job is Failed"),
+        (3, {"retries": 2}, "failed more often than it ran, 2 times of 1"),
+        (3, {}, "failed 1 times, of which 0 are counted"),
+        (None, {}, "interrupted 1 times, of which 0 are counted"),
+        (3, {"retries": 1, "lostCPUSeconds": 60.0}, "60.0 core-seconds are booked of 5"),
+    ],
+)
+def test_what_a_status_may_not_say(ends: int | None, status: dict[str, Any], says: str) -> None:
+    case = Case()
+    if ends is None:
+        case.told(50, By.OTHERS)
+    case.ends(50, ends)
+    with pytest.raises(AssertionError, match=says):
+        case.judge(60.0, **status)
+
+
+def test_what_a_status_may_say() -> None:
+    case = Case()
+    case.judge(60.0)
+    case.ends(50, 3)
+    case.judge(40.0)  # it was not to be seen by then
+    case.judge(60.0, retries=1, usefulCPUSeconds=20.0, lostCPUSeconds=30.0)
+
+
+def test_storms() -> None:
+    case = Case()
+    for number in range(5):
+        pod = case.pod
+        meta = {**pod["metadata"], "name": f"p{number}", "uid": f"pod-{number}"}
+        case.api.put(PODS, {**pod, "metadata": meta})
+    case.ledger.read(at(5))
+    with pytest.raises(AssertionError, match="6 pods for 0 ends, more than 4"):
+        case.judge()
