@@ -169,6 +169,7 @@ def test_deleted_while_starting_leaves_nothing(world: World, cluster: Cluster) -
 
 
 @pytest.mark.real
+@pytest.mark.long
 def test_pod_stuck_on_a_dead_node_holds_the_job_back(world: World, cluster: Cluster) -> None:
     world.apply(scavenger_job("stuck", *FOREVER, terminationGracePeriodSeconds=1))
     world.wait_phase("stuck", "Running")

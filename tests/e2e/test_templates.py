@@ -103,7 +103,7 @@ def test_members_of_a_gang_go_to_nodes_of_their_own(world: World) -> None:
             REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": HOST, "operator": "Exists"}]}]}
         },
     }
-    main = python("flow", "import time", "time.sleep(20)")
+    main = python("flow", "import time", "time.sleep(8)")
     world.apply(templated("apart", main, pod={"affinity": affinity}, parallelism=2))
 
     world.wait_phase("apart", "Running")

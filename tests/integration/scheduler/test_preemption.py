@@ -40,6 +40,7 @@ def test_the_least_at_risk_of_a_hundred_nodes_go_fifty_of_fifty(pool: Pool) -> N
     assert gone == {pod["metadata"]["name"] for _, pod in least}
 
 
+@pytest.mark.long
 def test_an_interactive_pod_takes_a_non_preemptible_job_at_once_and_an_ordinary_one_waits(pool: Pool) -> None:
     nodes = pool.with_nodes(2, cpu="1")
     pool.pods.grace = 2
