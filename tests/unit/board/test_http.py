@@ -184,7 +184,7 @@ def test_tokens_are_never_sent_in_clear(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         BoardSettings.load(["--access=token"])
     assert "access token needs tls-folder" in capsys.readouterr().err
-    assert BoardSettings.load(["--access=token", "--tls-folder=/tls"]).address == "0.0.0.0"
+    assert BoardSettings.load(["--access=token", "--tls-folder=/tls"]).address == "::"
     assert BoardSettings.load([]).address == "127.0.0.1"
 
 

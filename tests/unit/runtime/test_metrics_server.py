@@ -312,7 +312,7 @@ async def serving(
 
     task = asyncio.create_task(serve("test", made, main, connect=connect, started=contexts.append))
     await eventually(lambda: bool(contexts) or task.done())
-    own = [int(entry["address"].rpartition(":")[2]) for entry in logs if entry["event"] == "metrics listen"]
+    own = [entry["port"] for entry in logs if entry["event"] == "metrics listen"]
     try:
         yield contexts[0].probes.port, own[0] if own else None
     finally:
