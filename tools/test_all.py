@@ -63,7 +63,7 @@ SLICES: Final = (
     ),
     Slice("bugs", "make simulate-bugs SEEDS=100", 30),
     Slice("fuzz", "make fuzz", 30),
-    Slice("studies", f"HISTORIES=0 {PYTEST} tests/simulation -m long -n 2", 10),
+    Slice("studies", f"{PYTEST} tests/simulation -m long && make bench ONLY=scheduler.loss", 10),
 )
 
 
@@ -137,7 +137,7 @@ def run(one: Slice, file: Path, execute: Callable[[Slice], int]) -> bool:
 
 
 def execute(one: Slice) -> int:
-    """Its exit code. That pytest has no test of it is no failure."""
+    """Its exit code."""
     environment = {**os.environ, "SCAVENGER_TEST_LANE": f"all-{one.name}", "TABLE": str(cache_dir() / TABLE)}
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", one.command], cwd=ROOT, env=environment, check=False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import random
 from dataclasses import replace
 
@@ -82,6 +84,7 @@ def disturbed(number: int) -> Scenario:
 @seed(1)
 @settings(max_examples=examples(12))
 @given(st.integers(0, 10**6))
+@pytest.mark.long
 def test_nobody_starves_who_fits(number: int) -> None:
     """Whatever is interrupted how often: nothing waits for four hours, and all that comes in the first half ends."""
     result = simulate(disturbed(number), SETTINGS, Policy.OURS, 1)
