@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from scavenger_simulator.policy import Policy
