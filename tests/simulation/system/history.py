@@ -150,7 +150,7 @@ class History(Harness):
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock)
         self.seed = seed
-        self.api.store.graceful_pods, self.api.store.pod_grace = True, GRACE
+        self.api.store.graceful_pods = True
         self.random = random.Random(seed)
         self.met: Counter[tuple[str, str]] = Counter()
         """In which phases of jobs what has happened: of those that it was about, or of all where it is about none."""
