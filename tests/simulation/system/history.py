@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 import orjson
@@ -41,6 +42,10 @@ HANGS = 0.02
 ALWAYS = 1_000_000
 RENEW_OFTEN_EVERY = 4
 """One history in so many renews its Leases as often as by default, which is most of all requests."""
+OLD_KUBELETS_EVERY = 5
+"""In one history of so many, kubelets are older than Kubernetes 1.34 and do not say which generation they observed."""
+KUBELETS_WRITE: Final = frozenset({"phase", "containerStatuses"})
+"""Fields of the status of a pod that has a node which nobody but its kubelet writes."""
 BOOKED_WITHIN = 30.0
 """Seconds by which what is booked of a run may differ from what its pods had: watches lag, and requests fail."""
 BOOTS = 10.0
@@ -157,6 +162,7 @@ class History(Harness):
         self.aimed: set[str] = set()
         """The jobs that the last step was about."""
         self.always_managed = seed % 2 == 1
+        self.old_kubelets = seed % OLD_KUBELETS_EVERY == 0
         self.retry_period = 2.0 if seed % RENEW_OFTEN_EVERY == 0 else 5.0
         self.trouble = Trouble()
         self.replicas: list[Instance] = []
@@ -284,8 +290,23 @@ class History(Harness):
         if _over(pod) and not _ended(pod):
             codes = [one["state"]["terminated"]["exitCode"] for one in pod["status"]["containerStatuses"]]
             self._status(pod, phase="Failed" if any(codes) else "Succeeded")
-        elif _ended(pod) and _deleting(pod) and not meta.get("finalizers"):
-            self.api.remove(PODS, meta["namespace"], meta["name"])
+        elif _ended(pod) and _deleting(pod):
+            if not meta.get("finalizers"):
+                self.api.remove(PODS, meta["namespace"], meta["name"])
+            elif meta["deletionGracePeriodSeconds"]:  # its last DELETE moves the time of the first one
+                self.api.delete(PODS, meta["namespace"], meta["name"], grace=0)
+
+    def _status(self, pod: Object, **fields: Any) -> None:
+        """A kubelet that writes about containers says which generation of the pod it knew."""
+        meta = pod["metadata"]
+        now = self.api.get(PODS, meta["namespace"], meta["name"])
+        if now is not None and not self.old_kubelets and now["spec"].get("nodeName") and KUBELETS_WRITE & fields.keys():
+            fields["observedGeneration"] = now["metadata"]["generation"]
+        super()._status(pod, **fields)
+
+    def delete_pod(self, pod: Object, grace: int | None = None) -> None:
+        """What `kubectl delete pod` does. grace: seconds; None: as the pod says."""
+        self.api.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], grace=grace)
 
     def _collect_garbage(self) -> None:
         """What the garbage collector does with a Job whose ScavengerJob is gone, and with a pod whose Job is, such as
@@ -805,9 +826,19 @@ class History(Harness):
         """When it ended, was told to, its job was suspended, or its node fell silent, whatever came first."""
         begun, node = _began(pod) or START, pod["spec"].get("nodeName")
         silent = (at for name, at in self.trouble.silent if name == node and at >= begun)
-        told = _told(pod) if _deleting(pod) else NEVER
+        told = self.told.get(pod["metadata"]["uid"], NEVER)
         suspended = self.trouble.suspended.get(_owner(pod), NEVER)
         return min((_finished(pod) or self.clock.now(), told, suspended, *silent))
+
+    @cached_property
+    def told(self) -> Mapping[str, datetime]:
+        """When each pod that was deleted was first told to stop, by uid: the last DELETE of a kubelet moves what is
+        written. To be read at the end of the history."""
+        found: dict[str, datetime] = {}
+        for entry in self.api.store.history:
+            if _is_pod(entry) and entry.new is not None and _deleting(entry.new):
+                found.setdefault(entry.new["metadata"]["uid"], _told(entry.new))
+        return found
 
     def check_statuses(self) -> None:
         """A job that is Completed stays so, and what the scheduler or an eviction took is called so."""

@@ -236,11 +236,7 @@ class System(History):
         if HELD_BY_OTHERS not in job["metadata"].get("finalizers", ()):
             super()._remove_job(job)
         elif "deletionTimestamp" not in job["metadata"]:
-            self._mark(JOBS, job)
-
-    def _mark(self, resource: Resource[Any], obj: Object) -> None:
-        meta = obj["metadata"]
-        self.api.edit(resource, NS, meta["name"], lambda one: one["metadata"].update(deletionTimestamp=self.stamp()))
+            self.api.delete(JOBS, NS, job["metadata"]["name"])
 
     def run(self, pod: Object) -> None:
         node = pod["spec"].get("nodeName") or self._place(pod)
