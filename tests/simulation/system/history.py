@@ -24,19 +24,35 @@ from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.indexes import indexes_of, parse_counts, parse_indexes
-from scavenger_api.quantity import parse_quantity
+from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.times import parse_time
-from scavenger_kube.resources import JOBS, NODES, PODS
-from scavenger_testing import FakeApi, scavengerjob_dict, terminated
+from scavenger_kube.resources import (
+    CONFIGMAPS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    SECRETS,
+    Resource,
+)
+from scavenger_testing import FakeApi, patches, scavengerjob_dict
 from scavenger_testing.clock import START
 from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
+from tests.simulation.system import kubelet
+from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, job_spec
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
 
 JOBS_AT_MOST = 4
 WATCHED = (PODS, JOBS, SCAVENGERJOBS)
-OTHER = "other"
+SETTINGS_OF_ADMITTERS: Final = {"snapshot_image": "example.org/snapshot:1"}
+OFFICE: Final = "office"
+TENANTS: Final = (NS, OFFICE)
+"""The namespaces of jobs."""
+REFERENCES: Final = ((CONFIGMAPS, SETTINGS), (SECRETS, TOKEN), (PERSISTENTVOLUMECLAIMS, CLAIM))
+"""What jobs refer to, in each of them."""
 HANGS = 0.02
 """Of the requests that fail; each takes as long as the client waits."""
 ALWAYS = 1_000_000
@@ -74,6 +90,14 @@ AIMED: Mapping[str, Set[str]] = {
     "edit_array": set(),
     "rewrite_status": {""},
     "forge_event": set(),
+    "edit_priority": set(),
+    "save": NO_POD,
+    "end_beside": NO_POD,
+    "force": NO_POD,
+    "orphan": set(),
+    "suspend_batch": set(),
+    "evict_for_node": NO_POD,
+    "exceed_limit": NO_POD,
 }
 """What happens to some jobs, and not to all there are, and in which phases it can happen to none.
 
@@ -83,6 +107,16 @@ lets no job change its queue once it has a Job. Only jobs that are Running are t
 In all other phases a job may have pods and a Job. New and Waiting: it has started, and its status does not say so yet,
 or an earlier job of its name, or a start that failed, is ending. Interrupted and Suspended: its run is ending.
 """
+DEFAULTS: Final = {
+    "queue",
+    "priority",
+    "parallelism",
+    "interruption_after",
+    "termination_grace_period_seconds",
+    "suspend",
+    "capacity",
+}
+"""Fields of a ScavengerJob's spec with a default in the CRD."""
 NEVER: Final = datetime.max.replace(tzinfo=START.tzinfo)
 ALL = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
@@ -124,7 +158,11 @@ class Trouble:
         failed: pods that ended by themselves, with another code.
         ended: Jobs, by uid, whose runs somebody ended: a pod, the Job or the node was taken away.
         suspended: when a ScavengerJob was first suspended, by the uid of the Job that it had.
-        crashed: ScavengerJobs, by uid, of which a program failed by itself.
+        crashed: the runs, by the uid of their Jobs, of which a container failed by itself, by the uid of the
+            ScavengerJob. A task of an array is a run of its own, by the uid of its pod.
+        left: runs that ended by themselves and not with 0: they failed, or saved their state.
+        deprived: ScavengerJobs, by uid, that were there while something was missing that jobs refer to.
+        removed: ScavengerJobs, by uid, that users or the end of their namespace deleted.
         rewritten: ScavengerJobs, by uid, whose status somebody wrote.
         silent: when which node fell silent.
     """
@@ -134,7 +172,10 @@ class Trouble:
     failed: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     suspended: dict[str, datetime] = field(default_factory=dict)
-    crashed: set[str] = field(default_factory=set)
+    crashed: dict[str, set[str]] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    deprived: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
     rewritten: set[str] = field(default_factory=set)
     silent: list[tuple[str, datetime]] = field(default_factory=list)
 
@@ -171,8 +212,25 @@ class History(Harness):
         self.loop = cast(VirtualLoop, asyncio.get_running_loop())
         self.paused: dict[str, float] = {}
         self.happened: list[str] = []
+        self.jobs_seen = 0
+        """Writes to ScavengerJobs that were looked at."""
+        self.owners: dict[str, str] = {}
+        """The Job that each pod was made for, by uid: the garbage collector takes the references to one away whose pods
+        are orphaned."""
         queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": OTHER}}
         self.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1}})
+        for namespace in TENANTS:
+            self.api.put(NAMESPACES, {"metadata": {"name": namespace, "labels": {"team": namespace}}})
+            for resource, name in REFERENCES:
+                self.put_reference(resource, namespace, name)
+
+    def put_reference(self, resource: Resource[Any], namespace: str, name: str) -> None:
+        """An object that jobs refer to."""
+        self.api.put(resource, {"metadata": {"name": name, "namespace": namespace}})
+
+    def status(self, name: str) -> dict[str, Any]:
+        found = (job for job in self.api.stored(SCAVENGERJOBS) if job["metadata"]["name"] == name)
+        return next((dict(job.get("status") or {}) for job in found), {})
 
     async def quiet(self) -> None:
         """Time passes only when nobody has anything to do."""
@@ -224,12 +282,39 @@ class History(Harness):
         return [one.clock for one in self.replicas]
 
     def hold_now(self) -> None:
-        """What holds at every moment: a job is Failed only if its program failed, and a service has one leader."""
+        """What holds at every moment: a job is Failed only for a reason, goes only when it is time, and a service has
+        one leader."""
         for job in self.api.stored(SCAVENGERJOBS):
             fails = (job.get("status") or {}).get("phase") == "Failed"
-            assert not fails or job["metadata"]["uid"] in self.trouble.crashed, f"a job is Failed: {job}"
+            assert not fails or self.may_have_failed(job), f"a job is Failed: {job}"
+        written = self.api.written(SCAVENGERJOBS)
+        for gone in (entry.old for entry in written[self.jobs_seen :] if entry.new is None and entry.old is not None):
+            assert gone["metadata"]["uid"] in self.trouble.removed or self.is_due(gone), f"a job is gone: {gone}"
+        self.jobs_seen = len(written)
         leading = Counter(name for name, one in self.processes() if _leads(one))
         assert not leading or max(leading.values()) == 1, f"several lead: {leading}"
+
+    def may_have_failed(self, job: Object) -> bool:
+        """Whether its containers have failed more often than it may try again, or its own word makes it fail."""
+        uid, spec = job["metadata"]["uid"], job["spec"]
+        said = {one["reason"] for one in job["status"].get("conditions", ()) if one["type"] == "Succeeded"}
+        if uid in self.trouble.rewritten | self.trouble.deprived:
+            return True
+        if ("DeadlineExceeded" in said and "activeDeadlineSeconds" in spec) or (
+            "NoProgress" in said and "progressDeadlineIntervals" in spec
+        ):
+            return True
+        crashed = self.trouble.crashed.get(uid, set())
+        final = any(rule["action"] == "FailJob" for rule in spec.get("podFailurePolicy", {}).get("rules", ()))
+        return len(crashed) > (0 if final else spec.get("backoffLimit", 0))
+
+    def is_due(self, job: Object) -> bool:
+        """Whether it is time for a finished job to go."""
+        ttl, finished = job["spec"].get("ttlSecondsAfterFinished"), job["status"].get("finishedTimestamp")
+        if ttl is None or finished is None:
+            return False
+        at = parse_time(finished)
+        return self.clocks_stepped or (at is not None and (self.clock.now() - at).total_seconds() >= ttl - 1)
 
     async def restart_what_ended(self) -> None:
         """The kubelet starts a process again that has ended, as one does that has lost its Lease."""
@@ -246,6 +331,8 @@ class History(Harness):
 
     def tick(self) -> None:
         super().tick()
+        for pod in self.api.stored(PODS):
+            self.owners.setdefault(pod["metadata"]["uid"], _controller(pod))
         for job in self.api.stored(JOBS):
             if job["spec"].get("managedBy") != names.MANAGED_BY and not _deleting(job):
                 self._control(job)
@@ -261,6 +348,9 @@ class History(Harness):
         phases = [pod["status"]["phase"] for pod in pods]
         if said & {"Complete", "Failed"} or job["metadata"]["uid"] not in self._made:
             return
+        if job["spec"].get("suspend") and "FailureTarget" not in said:
+            self._pause_job(job, pods, said)
+            return
         if "Failed" in phases or len(pods) < job["spec"]["parallelism"]:
             for pod in pods:
                 if not _ended(pod) and not _deleting(pod):
@@ -272,9 +362,19 @@ class History(Harness):
         elif set(phases) == {"Succeeded"}:
             self._conclude(job, "Complete")
 
+    def _pause_job(self, job: Object, pods: Sequence[Object], said: Set[str]) -> None:
+        """What it does with a Job that somebody suspends: its active pods go (deleteActivePods)."""
+        for pod in pods:
+            if not _ended(pod) and not _deleting(pod):
+                self.delete_pod(pod)
+        if "Suspended" not in said:
+            self._conclude(job, "Suspended")
+
     def _conclude(self, job: Object, *conditions: str) -> None:
+        """A condition that is there keeps its time."""
         meta, said = job["metadata"], {"status": "True", "lastTransitionTime": self.stamp()}
-        status = {"conditions": [{"type": one, **said} for one in conditions]}
+        known = {one["type"]: one for one in job.get("status", {}).get("conditions", ())}
+        status = {"conditions": [known.get(one, {"type": one, **said}) for one in conditions]}
         self.api.edit(JOBS, meta["namespace"], meta["name"], lambda one: one.update(status=status))
 
     def reaches(self, pod: Object) -> bool:
@@ -313,31 +413,53 @@ class History(Harness):
         one that was created late."""
         owners = {job["metadata"]["uid"] for job in self.api.stored(SCAVENGERJOBS)}
         for job in list(self.api.stored(JOBS)):
-            if (owner := _owner(job)) and owner not in owners:
+            if (owner := _controller(job)) and owner not in owners:
                 self._remove_job(job)
         there = {job["metadata"]["uid"] for job in self.api.stored(JOBS)}
         for pod in list(self.api.stored(PODS)):
-            if (owner := _owner(pod)) and owner not in there and not _deleting(pod):
+            if (owner := _controller(pod)) and owner not in there and not _deleting(pod):
                 self.delete_pod(pod)
 
-    def end(self, pod: Object, code: int = 0) -> None:
-        uid = pod["metadata"]["uid"]
-        if _over(pod):
-            return
-        if "deletionTimestamp" in pod["metadata"]:
-            stop = self.trouble.stops.setdefault(uid, self._stop())
-            if self.clock.monotonic() < stop.at:
-                return
-            code = stop.code
-        else:
-            self.trouble.succeeded.add(uid)
-        super().end(pod, code)
+    def run(self, pod: Object) -> None:
+        """The kubelet starts containers, one after the other where it has to."""
+        meta, node = pod["metadata"], pod["spec"].get("nodeName") or self.binds_to
 
-    def _stop(self) -> Stop:
-        return Stop(self.clock.monotonic() + self.random.uniform(0, 30), self.random.choice((0, 143)))
+        def edit(obj: Object) -> None:
+            obj["spec"]["nodeName"] = node
+            obj["status"] = {**obj["status"], **kubelet.progress(obj, self.clock.now())}
+
+        self.api.edit(PODS, meta["namespace"], meta["name"], edit)
+
+    def end(self, pod: Object, code: int = 0) -> None:
+        """A pod that was told to stop stops in its time. Of another one the program comes to its end, if it runs."""
+        uid = pod["metadata"]["uid"]
+        if _over(pod) or _ended(pod):
+            return
+        if _deleting(pod):
+            stop = self.trouble.stops.setdefault(uid, self._stop(pod))
+            if self.clock.monotonic() >= stop.at:
+                self._status(pod, **kubelet.all_ended(pod, stop.code, self.clock.now(), message=self._last_words()))
+        elif "running" in kubelet.main_state(pod):
+            self.trouble.succeeded.add(uid)
+            self._status(pod, **kubelet.program_ended(pod, 0, self.clock.now(), message=self._last_words()))
+
+    def _last_words(self) -> str:
+        return self.last_words.format(now=self.stamp())
+
+    def _stop(self, pod: Object) -> Stop:
+        """How it takes the signal: it may save its state, or not listen until it is killed."""
+        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        seconds = self.random.uniform(0, 1.1 * grace)
+        code = self.random.choice((0, 143, SAVED))
+        killed = seconds >= grace
+        return Stop(self.clock.monotonic() + min(seconds, grace), kubelet.KILLED if killed else code)
 
     def _pods_of(self, job: Object) -> list[Object]:
-        return [pod for pod in self.api.stored(PODS) if _owner(pod) == job["metadata"]["uid"]]
+        return [pod for pod in self.api.stored(PODS) if self.owner(pod) == job["metadata"]["uid"]]
+
+    def owner(self, pod: Object) -> str:
+        """The uid of the Job that a pod was made for."""
+        return _controller(pod) or self.owners.get(pod["metadata"]["uid"], "")
 
     # --- what happens -------------------------------------------------------------------------------
 
@@ -412,20 +534,25 @@ class History(Harness):
 
     def submit_one(self) -> None:
         if self.jobs() < JOBS_AT_MOST:
-            self.submit(f"j{len(self.happened)}", parallelism=self.random.choice((1, 1, 2)))
+            namespace = self.random.choice((NS, NS, OFFICE))
+            self.submit_spec(f"j{len(self.happened)}", job_spec(self.random), namespace)
 
     def jobs(self) -> int:
         """How many there are, or are about to be."""
         return len(self.phases())
 
     def submit(self, name: str, **spec: Any) -> None:
-        uid = str(uuid.uuid4())
-        job = scavengerjob_dict(name, namespace=NS, created=self.stamp(), uid=uid, **spec)
+        self.submit_spec(name, scavengerjob_dict(**spec)["spec"], NS)
+
+    def submit_spec(self, name: str, spec: Object, namespace: str) -> None:
+        """A user submits this one."""
+        spec = patches.copied(spec)
+        job = scavengerjob_dict(name, namespace=namespace, created=self.stamp(), uid=str(uuid.uuid4()))
         self.submitted += 1
         if self.submitted % 2:
-            for amounts in job["spec"]["resources"].values():
+            for amounts in spec.get("resources", {}).values():
                 amounts[DEVICE] = "1"
-        self.create(job)
+        self.create({**job, "spec": defaulted(spec)})
 
     def create(self, job: Object) -> None:
         """A user creates this ScavengerJob."""
@@ -439,7 +566,7 @@ class History(Harness):
     def take_away(self, pod: Object) -> None:
         """Somebody deletes a pod."""
         self.aim(pod)
-        self.trouble.ended.add(_owner(pod))
+        self.trouble.ended.add(self.owner(pod))
         self.delete_pod(pod)
 
     def delete_job(self) -> None:
@@ -454,7 +581,7 @@ class History(Harness):
 
     def _remove_job(self, job: Object) -> None:
         pods = self._pods_of(job)
-        self.api.remove(JOBS, NS, job["metadata"]["name"])
+        self.api.remove(JOBS, job["metadata"]["namespace"], job["metadata"]["name"])
         for pod in pods:
             if not _deleting(pod):
                 self.delete_pod(pod)
@@ -471,17 +598,26 @@ class History(Harness):
         job = self.random.choice(working)
         self.replace_one(job, collected=False)
         for _ in range(10):
-            if self.api.get(SCAVENGERJOBS, NS, _job(job)) is None:
+            if self.api.get(SCAVENGERJOBS, _namespace(job), _job(job)) is None:
                 await self.clock.advance(0.002)
 
     def replace_one(self, job: Object, *, collected: bool = True) -> None:
         """Another job has the name of this one, at once. collected: the Job of the first one is gone by then."""
-        self.aim(job)
-        name = job["metadata"]["name"]
-        self.api.remove(SCAVENGERJOBS, NS, name)
-        if (batch := self.api.get(JOBS, NS, name)) is not None and collected:
+        batch = self.batch_of(job)
+        self.remove_scavengerjob(job)
+        if batch is not None and collected:
             self.remove_job(batch)
-        self.submit(name, parallelism=job["spec"]["parallelism"])
+        self.submit_spec(_job(job), job["spec"], _namespace(job))
+
+    def remove_scavengerjob(self, job: Object) -> None:
+        """A user deletes a job."""
+        self.aim(job)
+        self.trouble.removed.add(job["metadata"]["uid"])
+        self.api.remove(SCAVENGERJOBS, _namespace(job), _job(job))
+
+    def batch_of(self, job: Object) -> Object | None:
+        """The batch/v1 Job with the name of a ScavengerJob."""
+        return self.api.get(JOBS, _namespace(job), _job(job))
 
     def suspend(self) -> None:
         if found := self.api.list(SCAVENGERJOBS):
@@ -498,14 +634,17 @@ class History(Harness):
 
     def with_jobs(self) -> list[Object]:
         """The ScavengerJobs that have a Job."""
-        return [job for job in self.api.list(SCAVENGERJOBS) if self.api.get(JOBS, NS, _job(job)) is not None]
+        return [job for job in self.api.list(SCAVENGERJOBS) if self.batch_of(job) is not None]
 
     def _suspend(self, job: Object, *, suspended: bool) -> None:
         self.aim(job)
-        name = job["metadata"]["name"]
-        if suspended and (batch := self.api.get(JOBS, NS, name)) is not None:
+        if suspended and (batch := self.batch_of(job)) is not None:
             self.trouble.suspended.setdefault(batch["metadata"]["uid"], self.clock.now())
-        self.api.edit(SCAVENGERJOBS, NS, name, lambda obj: obj["spec"].update(suspend=suspended))
+        self.edit_spec(job, suspend=suspended)
+
+    def edit_spec(self, job: Object, **fields: Any) -> None:
+        """A user changes these fields."""
+        self.api.edit(SCAVENGERJOBS, _namespace(job), _job(job), lambda one: one["spec"].update(fields))
 
     def move(self) -> None:
         """A job goes to another queue, as far as the rule of the CRD lets it."""
@@ -516,7 +655,7 @@ class History(Harness):
     def move_to(self, job: Object, queue: str) -> None:
         """This job does."""
         self.aim(job)
-        self.api.edit(SCAVENGERJOBS, NS, job["metadata"]["name"], lambda one: one["spec"].update(queue=queue))
+        self.edit_spec(job, queue=queue)
 
     def finish(self) -> None:
         running = [name for name, phase in self.phases().items() if phase == "Running"]
@@ -563,7 +702,7 @@ class History(Harness):
 
     def working_on(self, node: str) -> list[Object]:
         """The pods of jobs on a node whose containers run."""
-        mine = [pod for pod in self.on(node) if pod["metadata"]["namespace"] == NS]
+        mine = [pod for pod in self.on(node) if pod["metadata"]["namespace"] in TENANTS]
         return [pod for pod in mine if pod["status"]["phase"] == "Running" and not _over(pod)]
 
     def fall_silent(self, node: str) -> None:
@@ -604,21 +743,17 @@ class History(Harness):
         for pod in self.working_on(name):
             self.aim(pod)
             if not _deleting(pod):
-                self.trouble.ended.add(_owner(pod))
+                self.trouble.ended.add(self.owner(pod))
             self._kill(pod, phase="Failed" if reported and self.reaches(pod) else "Running")
 
     def _kill(self, pod: Object, phase: str) -> None:
-        code = self.random.choice((137, 143))
-        ended = [self._ended_now(one, code) for one in pod["status"]["containerStatuses"]]
-        self._status(pod, phase=phase, containerStatuses=ended)
-
-    def _ended_now(self, container: Object, code: int) -> Object:
-        """The status of a container that ends at this moment, if it has not yet."""
-        if "terminated" in container["state"]:
-            return container
-        ended = terminated(code, finished=self.stamp(), name=container["name"])
-        ended["state"]["terminated"]["startedAt"] = container["state"]["running"]["startedAt"]
-        return ended
+        code, now = self.random.choice((137, 143)), self.clock.now()
+        ended = {
+            kind: [kubelet.ended(one, code, now) for one in pod["status"][kind]]
+            for kind in ("containerStatuses", "initContainerStatuses")
+            if kind in pod["status"]
+        }
+        self._status(pod, phase=phase, **ended)
 
     def step_clock(self) -> None:
         if not self.machines_down:
@@ -685,7 +820,12 @@ class History(Harness):
         managed = self.always_managed or self.random.random() < 0.3
         self.born += 1
         identity = f"admitter-{self.born}"
-        common = {"leader_elect": True, "retry_period": self.retry_period, "identity": identity}
+        common = {
+            "leader_elect": True,
+            "retry_period": self.retry_period,
+            "identity": identity,
+            **SETTINGS_OF_ADMITTERS,
+        }
         chosen = {**common, "managed_jobs": managed, **settings}
         self.replicas.append(self.loop.begin(identity, lambda: self.admitter(**chosen)))
 
@@ -738,7 +878,7 @@ class History(Harness):
                 mine = alive.setdefault(name if task is None else f"{name}[{task}]", {})
                 mine.pop(uid, None)
                 if entry.new is not None and _computes(entry.new):
-                    run = _owner(obj) if task is None else uid
+                    run = self.owner(obj) if task is None else uid
                     mine[uid] = Life(run, _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp"))
                 last = max((life.begun for life in mine.values()), default=START)
                 yield name, {life.run for life in mine.values() if not life.abandoned(last)}
@@ -763,8 +903,8 @@ class History(Harness):
         }
         runs: dict[str, list[Object]] = {}
         for pod in last.values():
-            if _owner(pod) in mine and _has_begun(pod):
-                runs.setdefault(_owner(pod), []).append(pod)
+            if self.owner(pod) in mine and _has_begun(pod):
+                runs.setdefault(self.owner(pod), []).append(pod)
         return runs
 
     def check_runs(self, job: Object) -> None:
@@ -774,7 +914,7 @@ class History(Harness):
         where = f"{job['metadata']['name']}: {job['status']}: {sorted(runs)}"
         assert done, f"no run was left alone to its end: {where}"
         assert count <= len(runs) - 1, f"interrupted more often than it ran: {where}"
-        others = runs.keys() - done - self.trouble.suspended.keys()
+        others = runs.keys() - done - self.trouble.suspended.keys() - self.trouble.left
         assert count >= len(others & self._recorded(job)), f"an interruption is not counted: {where}"
         if self.alone:
             ended = (runs.keys() - done) & self.trouble.ended
@@ -807,8 +947,8 @@ class History(Harness):
             if known and len(pods) == parallelism and all(_began(pod) for pod in pods):
                 together = min(map(self._left_alone_until, pods)) - max(_began(pod) or START for pod in pods)
                 least += parallelism * max(0.0, together.total_seconds() - BOOKED_WITHIN)
-        status, asked = job["status"], job["spec"]["resources"]["limits"]
-        cores = float(parse_quantity(asked["cpu"]))
+        status, asked = job["status"], ScavengerJobSpec.model_validate(job["spec"]).requests
+        cores = asked["cpu"] / 1000
         booked = {"core": (status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)) / cores}
         if DEVICE in asked:
             booked["device"] = sum(status.get(one, {}).get(DEVICE, 0.0) for one in ("usefulSeconds", "lostSeconds"))
@@ -827,7 +967,7 @@ class History(Harness):
         begun, node = _began(pod) or START, pod["spec"].get("nodeName")
         silent = (at for name, at in self.trouble.silent if name == node and at >= begun)
         told = self.told.get(pod["metadata"]["uid"], NEVER)
-        suspended = self.trouble.suspended.get(_owner(pod), NEVER)
+        suspended = self.trouble.suspended.get(self.owner(pod), NEVER)
         return min((_finished(pod) or self.clock.now(), told, suspended, *silent))
 
     @cached_property
@@ -898,8 +1038,23 @@ def _final(job: Object) -> Set[str]:
     return {"Completed"} if again else set(OVER)
 
 
-def _owner(pod: Object) -> str:
+def _controller(pod: Object) -> str:
+    """The uid of its owner, as it is written; empty where there is none."""
     return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences", ())), "")
+
+
+def _namespace(obj: Object) -> str:
+    return str(obj["metadata"]["namespace"])
+
+
+def defaulted(spec: Object) -> Object:
+    """The spec of a ScavengerJob with what the API server fills in."""
+    return {
+        **ScavengerJobSpec.model_validate({"image": "x", **spec}).model_dump(
+            by_alias=True, mode="json", include=DEFAULTS
+        ),
+        **spec,
+    }
 
 
 def _time(obj: Object, field: str) -> datetime | None:
@@ -932,14 +1087,14 @@ def _has_begun(pod: Object) -> bool:
 
 
 def _began(pod: Object) -> datetime | None:
-    """When its container started, if anybody knows."""
-    state = pod["status"]["containerStatuses"][0]["state"]
+    """When its program started, if anybody knows."""
+    state = kubelet.main_state(pod)
     return _seen((state.get("terminated") or state.get("running") or {}).get("startedAt"))
 
 
 def _finished(pod: Object) -> datetime | None:
-    """When its container ended, if it has and anybody saw it."""
-    return _seen(pod["status"]["containerStatuses"][0]["state"].get("terminated", {}).get("finishedAt"))
+    """When its program ended, if it has and anybody saw it."""
+    return _seen(kubelet.main_state(pod).get("terminated", {}).get("finishedAt"))
 
 
 def _seen(stamp: str | None) -> datetime | None:
@@ -950,7 +1105,7 @@ def _seen(stamp: str | None) -> datetime | None:
 
 def _cores(pod: Object) -> float:
     """What it requests."""
-    return sum(float(parse_quantity(one["resources"]["requests"]["cpu"])) for one in pod["spec"]["containers"])
+    return kubelet.requested(pod, "cpu")
 
 
 def _job(obj: Object) -> str:
@@ -967,8 +1122,7 @@ def _over(pod: Object) -> bool:
 
 def _main_over(pod: Object) -> bool:
     """Whether the container of the program has ended, whatever others do."""
-    statuses = pod["status"].get("containerStatuses", ())
-    return bool(statuses) and "terminated" in statuses[0]["state"]
+    return "terminated" in kubelet.main_state(pod)
 
 
 def _leads(process: Process) -> bool:
@@ -1030,7 +1184,7 @@ async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int])
             continue
         if "array" in job["spec"]:
             c.check_tasks(job)
-        elif job["status"]["phase"] == "Completed":
+        elif job["status"].get("phase") == "Completed":
             c.check_runs(job)
         if not c.clocks_stepped:
             c.check_books(job)

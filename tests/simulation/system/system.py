@@ -36,7 +36,20 @@ from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
 from scavenger_webhook.facts import PRIORITYCLASSES
 from scavenger_webhook.settings import WebhookSettings
 
-from tests.simulation.system.history import DEVICE, JOBS_AT_MOST, OTHER, History, _cores, _deleting, _job
+from tests.simulation.system import kubelet
+from tests.simulation.system.history import (
+    DEVICE,
+    JOBS_AT_MOST,
+    OFFICE,
+    TENANTS,
+    History,
+    _began,
+    _cores,
+    _deleting,
+    _job,
+    _namespace,
+)
+from tests.simulation.system.specs import FIELDS, OTHER, TOLERATED, consistent, queue_spec
 from tests.simulation.system.webhook import Webhook
 from tests.unit.admitter.harness import NS, Object, Process, Skewed, _context, _ended
 
@@ -44,6 +57,8 @@ NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "node
 POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
 NODE_NAMES: Final = ("n1", "n2", "n3")
 CORES: Final = 4
+LONG: Final = 60.0
+"""Seconds that a job runs in the peace at the end while others wait."""
 SCRAPED_EVERY: Final = 15.0
 REST_LONG_EVERY: Final = 4
 """One history in so many goes on after its end, until nothing may happen any more."""
@@ -72,10 +87,6 @@ HELD_BY_OTHERS: Final = "example.org/held"
 """A finalizer of somebody else's."""
 NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
 """Fields of the status that an older CRD does not have, and drops."""
-LOST: Final = 255
-"""The exit code of a container that was gone when its kubelet came back."""
-UNSEEN: Final = "1970-01-01T00:00:00Z"
-"""When a container started and ended of which the runtime does not know."""
 BUDGET: Final[Object] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
@@ -122,6 +133,8 @@ class System(History):
         self.quota: Object | None = None
         """The ResourceQuota of the namespace of jobs."""
         self.at_peace = False
+        self.busy_until = 0.0
+        """On the monotonic clock: the scheduler places nobody before."""
         self.admission = self._within_quota
         self.pods_of = lambda job: self._left_of_quota("pods") >= job["spec"]["parallelism"]
         self.api.store.prune = self._pruned
@@ -154,7 +167,7 @@ class System(History):
                 self, name, regulator_main, RegulatorSettings(**common, **self.regulator_settings)
             ),
             names.PRIORITIZER: lambda: Replica(self, name, prioritizer_main, PrioritizerSettings(**common)),
-            names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common)),
+            names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common, allowed_tolerations=(TOLERATED,))),
         }
         self.others.append(self.loop.begin(common["identity"], makes[name]))
 
@@ -236,7 +249,7 @@ class System(History):
         if HELD_BY_OTHERS not in job["metadata"].get("finalizers", ()):
             super()._remove_job(job)
         elif "deletionTimestamp" not in job["metadata"]:
-            self.api.delete(JOBS, NS, job["metadata"]["name"])
+            self.api.delete(JOBS, _namespace(job), job["metadata"]["name"])
 
     def run(self, pod: Object) -> None:
         node = pod["spec"].get("nodeName") or self._place(pod)
@@ -254,16 +267,22 @@ class System(History):
 
     def _place(self, pod: Object) -> str | None:
         """The scheduler: the first node with room, or else whoever has to go there."""
+        if self.clock.monotonic() < self.busy_until:
+            return None
         nodes = [node for node in self.api.stored(NODES) if _takes_pods(node) and _may_go_to(pod, node)]
         for node in nodes:
             if self._left(node["metadata"]["name"], pod) >= _cores(pod):
                 return str(node["metadata"]["name"])
-        if not pod["status"].get("conditions"):
-            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
-            self._status(pod, conditions=[{**said, "lastTransitionTime": self.stamp()}])
+        self.cannot_place(pod, "no room")
         if pod["metadata"]["namespace"] == SHOP:
             self._preempt(pod, nodes)
         return None
+
+    def cannot_place(self, pod: Object, message: str) -> None:
+        """It says why a pod has no node."""
+        if not pod["status"].get("conditions"):
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+            self._status(pod, conditions=[{**said, "lastTransitionTime": self.stamp()}])
 
     def _preempt(self, pod: Object, nodes: list[Object]) -> None:
         """Pods that are being deleted leave room as well. Of a node where some are, no more are taken for the pod."""
@@ -320,7 +339,8 @@ class System(History):
                 usage = {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}
                 kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
                 there.add(meta["name"])
-                self.api.put(POD_METRICS, {"metadata": kept, **taken, "containers": [{"name": "main", "usage": usage}]})
+                containers = [{"name": kubelet.program(pod), "usage": usage}]
+                self.api.put(POD_METRICS, {"metadata": kept, **taken, "containers": containers})
             usage = {"cpu": f"{used * 1000:.0f}m", "memory": f"{len(pods) + 1}Gi"}
             self.api.put(NODE_METRICS, {"metadata": {"name": node}, **taken, "usage": usage})
         for old in list(self.api.stored(POD_METRICS)):
@@ -333,11 +353,14 @@ class System(History):
         return not self.users and super().settled(*phases)
 
     def all_run(self) -> bool:
-        """Tasks of arrays end meanwhile: all of them together may leave no room for a job."""
+        """Tasks of arrays end meanwhile, and jobs that have run for a while: all of them together may leave no room for
+        a job, or no quota."""
         if super().all_run():
             return True
         for pod in [one for name in self.machines for one in self.working_on(name)]:
-            if names.LABEL_TASK in pod["metadata"]["labels"]:
+            began = _began(pod)
+            long = began is not None and (self.clock.now() - began).total_seconds() > LONG
+            if names.LABEL_TASK in pod["metadata"]["labels"] or long:
                 self.end(pod)
         return False
 
@@ -358,14 +381,18 @@ class System(History):
 
     async def _create(self, job: Object, *, good: bool) -> None:
         """Without an answer, or over the quota, there is no job, so the user tries again."""
-        while (said := await self.reviewed("scavengerjobs", job)) is None or (
-            said["allowed"] and self._left_of_quota(COUNT_SCAVENGERJOBS) < 1
-        ):
+        while (said := await self.reviewed("scavengerjobs", job)) is None or self._may_try_again(job, said):
             await self.clock.sleep(AGAIN)
         assert said["allowed"] is good, f"{'is refused' if good else 'is let in'}: {job['spec']}: {said}"
-        if good and self.api.get(SCAVENGERJOBS, NS, job["metadata"]["name"]) is None:
+        if good and self.api.get(SCAVENGERJOBS, _namespace(job), job["metadata"]["name"]) is None:
             job["metadata"]["creationTimestamp"] = self.stamp()
             self.api.put(SCAVENGERJOBS, job)
+
+    def _may_try_again(self, job: Object, said: Object) -> bool:
+        """Whether the same job may be let in later: there is a quota, or its queue takes no jobs like it now."""
+        if said["allowed"]:
+            return _namespace(job) == NS and self._left_of_quota(COUNT_SCAVENGERJOBS) < 1
+        return job["spec"]["queue"] == OTHER and f"queue {OTHER}" in said["status"]["message"]
 
     def move_to(self, job: Object, queue: str) -> None:
         self.aim(job)
@@ -377,7 +404,7 @@ class System(History):
         said = await self.reviewed("scavengerjobs", {**job, "spec": {**job["spec"], "queue": queue}}, job)
         assert said is None or not said["allowed"] or queue != NOWHERE, said
         meta = job["metadata"]
-        now = self.api.get(SCAVENGERJOBS, NS, meta["name"])
+        now = self.api.get(SCAVENGERJOBS, meta["namespace"], meta["name"])
         there = now is not None and now["metadata"]["uid"] == meta["uid"] and "jobName" not in now.get("status", {})
         if there and said is not None and said["allowed"]:
             super().move_to(job, queue)
@@ -395,7 +422,7 @@ class System(History):
     # --- what happens -------------------------------------------------------------------------------
 
     def acts(self) -> list[Callable[[], Any]]:
-        asked = [self.submit_bad, self.close_queue, self.ordinary_of_low_class]
+        asked = [self.submit_bad, self.edit_queue, self.ordinary_of_low_class]
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
         changed = [self.reboot, self.submit_array, self.edit_array, self.change_crd, self.change_use]
@@ -427,24 +454,25 @@ class System(History):
         wrong = self.random.choice(({"queue": NOWHERE}, {"terminationGracePeriodSeconds": 3600}))
         self.create(scavengerjob_dict(f"bad-{len(self.happened)}", namespace=NS, **wrong), good=False)
 
-    def close_queue(self) -> None:
-        """A queue takes no new jobs, or does again."""
-        closed = self.random.random() < 0.5
-        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=closed))
+    def edit_queue(self) -> None:
+        """A queue takes no new jobs, or not those of some namespaces, or has another share."""
+        spec = {"weight": 1, "closed": False, **queue_spec(self.random)}
+        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue.update(spec=spec))
 
     def submit_array(self) -> None:
         """An array, where all replicas can start one."""
         if self.always_managed and self.jobs() < JOBS_AT_MOST:
-            at_most = {"maxRunning": 2} if self.random.random() < 0.5 else {}
-            array = {"tasks": self.random.choice((2, 3, 5)), "failFast": self.random.random() < 0.3, **at_most}
-            self.submit(f"j{len(self.happened)}", array=array, backoffLimit=self.random.choice((0, 0, 1)))
+            own = {name: FIELDS[name](self.random) for name in ("array", "backoffLimit")}
+            namespace = self.random.choice((NS, NS, OFFICE))
+            self.submit_spec(f"j{len(self.happened)}", consistent(own, self.random), namespace)
 
     def edit_array(self) -> None:
         """A user lets failed tasks start again, or fewer or more run at a time."""
-        if found := [job for job in self.api.list(SCAVENGERJOBS, NS) if "array" in job["spec"]]:
+        if found := [job for job in self.api.list(SCAVENGERJOBS) if "array" in job["spec"]]:
             job, at_most = self.pick(found), self.random.choice((None, 1, 5))
             self.aim(job)
-            self.api.edit(SCAVENGERJOBS, NS, _job(job), lambda one: _edit_array(one["spec"]["array"], at_most))
+            place = SCAVENGERJOBS, _namespace(job), _job(job)
+            self.api.edit(*place, lambda one: _edit_array(one["spec"]["array"], at_most))
 
     def limit(self) -> None:
         """A tenant has a ResourceQuota of few pods, Jobs or ScavengerJobs, or several of these."""
@@ -472,22 +500,23 @@ class System(History):
     def hold(self) -> None:
         """Somebody puts a finalizer on a pod, or on a Job."""
         resource = self.random.choice((PODS, JOBS))
-        free = [one for one in self.api.list(resource, NS) if "deletionTimestamp" not in one["metadata"]]
+        mine = [one for one in self.api.list(resource) if _namespace(one) in TENANTS]
+        free = [one for one in mine if "deletionTimestamp" not in one["metadata"]]
         if free:
             one = self.pick(free)
             self.aim(one)
-            self.api.edit(resource, NS, one["metadata"]["name"], _held_by_others)
+            self.api.edit(resource, _namespace(one), one["metadata"]["name"], _held_by_others)
 
     def let_go(self) -> None:
         """Whoever put finalizers there takes them away, and what was to be deleted goes."""
         for resource in (PODS, JOBS):
-            for one in self.api.list(resource, NS):
+            for one in self.api.list(resource):
                 meta = one["metadata"]
                 if HELD_BY_OTHERS not in meta.get("finalizers", ()):
                     continue
-                self.api.edit(resource, NS, meta["name"], _let_go)
+                self.api.edit(resource, meta["namespace"], meta["name"], _let_go)
                 if "deletionTimestamp" in meta and meta["finalizers"] == [HELD_BY_OTHERS]:
-                    self.api.remove(resource, NS, meta["name"])
+                    self.api.remove(resource, meta["namespace"], meta["name"])
 
     def forbid_evictions(self) -> None:
         """Somebody's budget covers all pods of the namespace."""
@@ -508,12 +537,7 @@ class System(History):
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
         for pod in self.working_on(name):
             self.aim(pod)
-            state = {"exitCode": LOST, "reason": "Unknown", "startedAt": UNSEEN, "finishedAt": UNSEEN}
-            statuses = pod["status"]["containerStatuses"]
-            ended = [
-                one if "terminated" in one["state"] else {**one, "state": {"terminated": state}} for one in statuses
-            ]
-            self._status(pod, phase="Failed", containerStatuses=ended)
+            self._status(pod, phase="Failed", **kubelet.unseen(pod))
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""
@@ -552,7 +576,7 @@ class System(History):
         """A user suspends a job whose Job somebody holds, so that pods stay for longer."""
         if working := self.with_jobs():
             job = self.random.choice(working)
-            self.api.edit(JOBS, NS, _job(job), _held_by_others)
+            self.api.edit(JOBS, _namespace(job), _job(job), _held_by_others)
             self._suspend(job, suspended=True)
 
     async def kill_other(self) -> None:
@@ -585,7 +609,7 @@ class System(History):
         self.let_go()
         self.allow_evictions()
         self.old_crd = False
-        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=False))
+        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue.update(spec={"weight": 1}))
 
     # --- what holds ---------------------------------------------------------------------------------
 
@@ -629,6 +653,8 @@ def _may_go_to(pod: Object, node: Object) -> bool:
     terms: list[Object] = (
         pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
     )
-    name = node["metadata"]["name"]
+    name, labels = node["metadata"]["name"], node["metadata"]["labels"]
+    if any(labels.get(key) != value for key, value in pod["spec"].get("nodeSelector", {}).items()):
+        return False
     found = [all((name in f["values"]) == (f["operator"] == "In") for f in one.get("matchFields", ())) for one in terms]
     return not found or any(found)
