@@ -62,6 +62,8 @@ OLD_KUBELETS_EVERY = 5
 """In one history of so many, kubelets are older than Kubernetes 1.34 and do not say which generation they observed."""
 KUBELETS_WRITE: Final = frozenset({"phase", "containerStatuses"})
 """Fields of the status of a pod that has a node which nobody but its kubelet writes."""
+LAST_DELETE_AFTER: Final = timedelta(seconds=1)
+"""From the end of the containers of a deleted pod until its kubelet has cleaned up, and sends its last DELETE."""
 BOOKED_WITHIN = 30.0
 """Seconds by which what is booked of a run may differ from what its pods had: watches lag, and requests fail."""
 BOOTS = 10.0
@@ -393,7 +395,8 @@ class History(Harness):
         elif _ended(pod) and _deleting(pod):
             if not meta.get("finalizers"):
                 self.api.remove(PODS, meta["namespace"], meta["name"])
-            elif meta["deletionGracePeriodSeconds"]:  # its last DELETE moves the time of the first one
+            elif meta["deletionGracePeriodSeconds"] and _ended_before(pod, self.clock.now() - LAST_DELETE_AFTER):
+                # Its last DELETE moves the time of the first one.
                 self.api.delete(PODS, meta["namespace"], meta["name"], grace=0)
 
     def _status(self, pod: Object, **fields: Any) -> None:
@@ -1095,6 +1098,11 @@ def _began(pod: Object) -> datetime | None:
 def _finished(pod: Object) -> datetime | None:
     """When its program ended, if it has and anybody saw it."""
     return _seen(kubelet.main_state(pod).get("terminated", {}).get("finishedAt"))
+
+
+def _ended_before(pod: Object, at: datetime) -> bool:
+    finished = _finished(pod)
+    return finished is None or finished <= at
 
 
 def _seen(stamp: str | None) -> datetime | None:
