@@ -25,7 +25,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.indexes import indexes_of, parse_counts, parse_indexes
 from scavenger_api.job import ScavengerJobSpec
-from scavenger_api.times import parse_time
+from scavenger_api.times import format_time, parse_time
 from scavenger_kube.resources import (
     CONFIGMAPS,
     JOBS,
@@ -62,6 +62,7 @@ OLD_KUBELETS_EVERY = 5
 """In one history of so many, kubelets are older than Kubernetes 1.34 and do not say which generation they observed."""
 KUBELETS_WRITE: Final = frozenset({"phase", "containerStatuses"})
 """Fields of the status of a pod that has a node which nobody but its kubelet writes."""
+LONGEST_TURN: Final = timedelta(seconds=10)
 LAST_DELETE_AFTER: Final = timedelta(seconds=1)
 """From the end of the containers of a deleted pod until its kubelet has cleaned up, and sends its last DELETE."""
 BOOKED_WITHIN = 30.0
@@ -189,6 +190,8 @@ class History(Harness):
     """How often something happens."""
     rests = 60
     """Seconds after which nothing changes any more once all jobs are Completed. 0: nobody waits for that."""
+    reclaims = False
+    """Whether there is anybody who offers reclaimed capacity."""
     alone = True
     """Whether nobody ends runs but who is played here."""
     machines: tuple[str, ...] = ("n1",)
@@ -395,9 +398,18 @@ class History(Harness):
         elif _ended(pod) and _deleting(pod):
             if not meta.get("finalizers"):
                 self.api.remove(PODS, meta["namespace"], meta["name"])
-            elif meta["deletionGracePeriodSeconds"] and _ended_before(pod, self.clock.now() - LAST_DELETE_AFTER):
-                # Its last DELETE moves the time of the first one.
-                self.api.delete(PODS, meta["namespace"], meta["name"], grace=0)
+            elif meta["deletionGracePeriodSeconds"]:
+                self._delete_last(pod)
+
+    def _delete_last(self, pod: Object) -> None:
+        """The last DELETE of a kubelet moves the time of the first one. It comes a second after the end of containers,
+        however rarely there are turns."""
+        at, now = (_finished(pod) or START) + LAST_DELETE_AFTER, self.clock.now()
+        if at <= now:
+            meta, said = pod["metadata"], {"deletionTimestamp": format_time(at)}
+            self.api.delete(PODS, meta["namespace"], meta["name"], grace=0)
+            if now - at < LONGEST_TURN:
+                self.api.edit(PODS, meta["namespace"], meta["name"], lambda one: one["metadata"].update(said))
 
     def _status(self, pod: Object, **fields: Any) -> None:
         """A kubelet that writes about containers says which generation of the pod it knew."""
@@ -538,7 +550,10 @@ class History(Harness):
     def submit_one(self) -> None:
         if self.jobs() < JOBS_AT_MOST:
             namespace = self.random.choice((NS, NS, OFFICE))
-            self.submit_spec(f"j{len(self.happened)}", job_spec(self.random), namespace)
+            spec = job_spec(self.random)
+            if not self.reclaims:
+                spec.pop("capacity", None)
+            self.submit_spec(f"j{len(self.happened)}", spec, namespace)
 
     def jobs(self) -> int:
         """How many there are, or are about to be."""
@@ -952,7 +967,11 @@ class History(Harness):
                 least += parallelism * max(0.0, together.total_seconds() - BOOKED_WITHIN)
         status, asked = job["status"], ScavengerJobSpec.model_validate(job["spec"]).requests
         cores = asked["cpu"] / 1000
-        booked = {"core": (status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)) / cores}
+        booked = (
+            {}
+            if job["spec"]["capacity"] == "Reclaimed"
+            else {"core": (status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)) / cores}
+        )
         if DEVICE in asked:
             booked["device"] = sum(status.get(one, {}).get(DEVICE, 0.0) for one in ("usefulSeconds", "lostSeconds"))
         for what, seconds in booked.items():
@@ -1098,11 +1117,6 @@ def _began(pod: Object) -> datetime | None:
 def _finished(pod: Object) -> datetime | None:
     """When its program ended, if it has and anybody saw it."""
     return _seen(kubelet.main_state(pod).get("terminated", {}).get("finishedAt"))
-
-
-def _ended_before(pod: Object, at: datetime) -> bool:
-    finished = _finished(pod)
-    return finished is None or finished <= at
 
 
 def _seen(stamp: str | None) -> datetime | None:

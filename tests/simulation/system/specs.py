@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from scavenger_api.array import NOT_WITH_ARRAY
-from scavenger_api.job import IN_TEMPLATE
+from scavenger_api.job import IN_TEMPLATE, ScavengerJobSpec
 
 Object = dict[str, Any]
 Generator = Callable[[random.Random], Any]
@@ -230,7 +230,7 @@ FIELDS: Final[Mapping[str, Generator]] = {
     "activeDeadlineSeconds": one_of(60, 600),
     "suspend": one_of(False, True),
     "ttlSecondsAfterFinished": one_of(0, 30, 600),
-    "capacity": one_of("Guaranteed"),
+    "capacity": one_of("Guaranteed", "Reclaimed"),
 }
 """Of a ScavengerJob, by the field of its spec."""
 
@@ -295,9 +295,19 @@ def consistent(spec: Object, chance: random.Random) -> Object:
         claim = {"name": CLAIM, "mountPath": "/data"}
         spec |= {"command": ["/app"], "persistentVolumeClaims": [claim], "interruptionAfter": "30m"}
         spec = _without(spec, "parallelism", "capacity")
+    spec = _of_a_size_that_fits(spec)
     if "array" in spec:
         spec = _without(spec, "parallelism", "capacity", *NOT_WITH_ARRAY)
     return spec
+
+
+def _of_a_size_that_fits(spec: Object) -> Object:
+    """The same, with fewer pods where the nodes of a history, of four cores each and never full, would not have room
+    for all of them."""
+    cores = ScavengerJobSpec.model_validate(spec).requests["cpu"] / 1000
+    selects = "nodeSelector" in spec or "nodeSelector" in spec.get("template", {}).get("spec", {})
+    most = max(1, int((1 if selects else 3) * 2.5 // cores) if cores > 1 or selects else 4)
+    return {**spec, "parallelism": min(spec["parallelism"], most)} if "parallelism" in spec else spec
 
 
 def _without(spec: Object, *names: str) -> Object:

@@ -13,6 +13,7 @@ import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,8 +21,10 @@ import orjson
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time
 from scavenger_domain.node_affinity import REQUIRED
+from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.errors import error_for_status
 from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_prioritizer.controller import main as prioritizer_main
@@ -60,6 +63,14 @@ CORES: Final = 4
 LONG: Final = 60.0
 """Seconds that a job runs in the peace at the end while others wait."""
 SCRAPED_EVERY: Final = 15.0
+RECLAIMS_EVERY: Final = 3
+"""In one history of so many, regulators offer reclaimed capacity, and some jobs want it."""
+RECLAIMING: Final = {
+    "reclaimed": True,
+    "reclaimed_min_samples": 2,
+    "reclaimed_step": 50.0,
+    "reclaimed_half_life": 300.0,
+}
 REST_LONG_EVERY: Final = 4
 """One history in so many goes on after its end, until nothing may happen any more."""
 USED: Final = 0.9
@@ -94,7 +105,7 @@ BUDGET: Final[Object] = {
     "spec": {"selector": {"matchLabels": {}}, "minAvailable": 1000},
 }
 """Of a user who lets nobody evict anything."""
-UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io")
+UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io", "/nodes/")
 
 Main = Callable[[ServiceContext[Any]], Coroutine[Any, Any, None]]
 
@@ -120,6 +131,7 @@ class System(History):
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock, seed)
+        self.reclaims = seed % RECLAIMS_EVERY == 0
         self.rests = 300 if seed % REST_LONG_EVERY == 0 else 0
         self.others: list[Replica | Webhook] = []
         self.users: list[asyncio.Task[None]] = []
@@ -162,9 +174,10 @@ class System(History):
             "retry_period": self.retry_period,
             "identity": f"{name}-{self.born}",
         }
+        offers = RECLAIMING if self.reclaims else {}
         makes: dict[str, Callable[[], Replica | Webhook]] = {
             names.REGULATOR: lambda: Replica(
-                self, name, regulator_main, RegulatorSettings(**common, **self.regulator_settings)
+                self, name, regulator_main, RegulatorSettings(**{**common, **offers, **self.regulator_settings})
             ),
             names.PRIORITIZER: lambda: Replica(self, name, prioritizer_main, PrioritizerSettings(**common)),
             names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common, allowed_tolerations=(TOLERATED,))),
@@ -213,6 +226,8 @@ class System(History):
             if self.ends.get(pod["metadata"]["uid"], 0.0) <= self.clock.monotonic() and not _deleting(pod):
                 self.end(pod)
         super().tick()
+        if self.reclaims:
+            self._show_offers()
         if self.metrics == "fine" and self.clock.monotonic() - self.measured >= SCRAPED_EVERY:
             self.measured = self.clock.monotonic()
             self._scrape()
@@ -271,12 +286,32 @@ class System(History):
             return None
         nodes = [node for node in self.api.stored(NODES) if _takes_pods(node) and _may_go_to(pod, node)]
         for node in nodes:
-            if self._left(node["metadata"]["name"], pod) >= _cores(pod):
+            if self._left(node["metadata"]["name"], pod) >= _cores(pod) and self._offers(node, pod):
                 return str(node["metadata"]["name"])
         self.cannot_place(pod, "no room")
         if pod["metadata"]["namespace"] == SHOP:
             self._preempt(pod, nodes)
         return None
+
+    def _offers(self, node: Object, pod: Object) -> bool:
+        """Whether a node has as much reclaimed capacity left as a pod asks for."""
+        if not any(kubelet.requested(pod, name) for name in RECLAIMED_RESOURCES):
+            return True
+        there, placed = node["status"]["allocatable"], self.on(node["metadata"]["name"])
+        left = {
+            name: float(parse_quantity(there.get(name, "0"))) - sum(kubelet.requested(one, name) for one in placed)
+            for name in RECLAIMED_RESOURCES
+        }
+        return all(kubelet.requested(pod, name) <= left[name] for name in left)
+
+    def _show_offers(self) -> None:
+        """Kubelets take over what is new in the capacity of their nodes."""
+        for node in self.api.stored(NODES):
+            status = node["status"]
+            new = {name: status["capacity"][name] for name in RECLAIMED_RESOURCES if name in status["capacity"]}
+            name, known = node["metadata"]["name"], status["allocatable"].items()
+            if name not in self.silent and not new.items() <= known:
+                self.api.edit(NODES, None, name, partial(_offer, new))
 
     def cannot_place(self, pod: Object, message: str) -> None:
         """It says why a pod has no node."""
@@ -334,7 +369,8 @@ class System(History):
         for node in NODE_NAMES:
             pods, used = self.on(node), 0.1
             for pod in pods:
-                meta, cores = pod["metadata"], self.used * _cores(pod)
+                meta, reclaimed = pod["metadata"], kubelet.requested(pod, names.RESOURCE_RECLAIMED_CPU) / 1000
+                cores = self.used * (_cores(pod) + reclaimed)
                 used += cores
                 usage = {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}
                 kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
@@ -615,6 +651,10 @@ class System(History):
 
     def nobody_s(self, writes: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(method, path) for method, path in writes if not any(word in path for word in UNNEEDED)]
+
+
+def _offer(amounts: Object, node: Object) -> None:
+    node["status"]["allocatable"].update(amounts)
 
 
 def _edit_array(array: Object, at_most: int | None) -> None:

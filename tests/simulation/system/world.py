@@ -264,6 +264,7 @@ class World(System):
         self.trouble.ended.add(_uid(job))
         for pod in self._pods_of(job):
             meta = pod["metadata"]
+            self.owners[meta["uid"]] = _uid(job)
             self.api.edit(PODS, meta["namespace"], meta["name"], lambda one: one["metadata"].pop("ownerReferences"))
         self.api.remove(JOBS, _namespace(job), job["metadata"]["name"])
 
