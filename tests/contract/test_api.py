@@ -239,8 +239,8 @@ async def test_finalizers_hold_an_object_until_they_are_gone(server: Server) -> 
 
 
 async def test_the_generation_rises_with_the_spec_and_with_the_first_deletion(server: Server) -> None:
-    async def generation() -> int | None:
-        return (await read(server, JOBS, "a"))["metadata"].get("generation")
+    async def generation() -> int:
+        return int((await read(server, JOBS, "a"))["metadata"]["generation"])
 
     manifest = job("a")
     manifest["metadata"] |= {"finalizers": ["scavenger.dev/hold"], "generation": 7}

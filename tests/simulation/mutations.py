@@ -172,6 +172,11 @@ def left_alone(clear: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
+def as_written(_: Any, resources: dict[str, Any]) -> dict[str, Any]:
+    """Leave the resources of a container as they are, whatever capacity they are for."""
+    return resources
+
+
 def by_what_is_written(_: kinds.Pod, requested: Any, end: Any, __: Any) -> bool:
     """Take the time of a deletion for when somebody asked for it, though the last DELETE of a kubelet moves it."""
     return end is None or bool(requested <= end)
@@ -450,6 +455,12 @@ BUGS: Final = (
         situations.LastDelete,
         "no run was left alone",
         {f"{LIFECYCLE}.pods._asked_in_time": by_what_is_written},
+    ),
+    Bug(
+        "a job on reclaimed capacity requests as others do",
+        situations.Reclaiming,
+        "takes what nobody reclaimed",
+        {f"{ADMITTER}.core.manifest._placed": as_written},
     ),
     Bug(
         "pods of deleted jobs keep the finalizer",

@@ -640,3 +640,19 @@ class LastDelete(Situation):
         self.api.expire_watches()
         self.api.release_watches(PODS)
         await self.pass_time(20)
+
+
+class Reclaiming(OneJob):
+    """A job wants reclaimed capacity, and nodes offer some."""
+
+    spec = MappingProxyType({"capacity": "Reclaimed"})
+
+    def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
+        super().__init__(api, clock, seed)
+        self.reclaims = True
+
+    async def comes(self) -> None:
+        await self.until(lambda: self.pods("c"), limit=5 * LATE)
+        asked = {name: kubelet.requested(self.pods("c")[0], name) for name in ("cpu", "memory")}
+        assert not any(asked.values()), f"takes what nobody reclaimed: {asked}"
+        await self.happens_once()

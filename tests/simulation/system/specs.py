@@ -252,8 +252,17 @@ EXCLUDED: Final[Mapping[str, str]] = {
 """Paths without a generator, after the name of their CRD or of a part of templates, and why they can matter to no
 decision."""
 
-KNOWN: Final[Mapping[str, str]] = {}
-"""What histories do not play, and why: a fault that is known, or a model that is missing."""
+KNOWN: Final[Mapping[str, str]] = {
+    "kubelets: restart after a pod has ended and before it is gone": (
+        "a kubelet that starts again writes the status of an ended pod once more, with the generation of a deletion "
+        "since. The admitter then takes the pod for one that was told to stop first (pods._asked_in_time)"
+    ),
+    "kubelets: MemoryPressure": "conditions of nodes but Ready are not modelled, so each OOMKilled is the job's own",
+    "tenants: the same name in two namespaces": "histories tell jobs apart by their names",
+    "Job controller: a Job that is resumed": "it makes no pods again here; admitters delete such Jobs first",
+}
+"""What histories do not play, and why: a fault that is known, or a model that is missing. Fields of a CRD have its name
+before the colon."""
 
 _NEEDED: Final = ("image", "resources")
 """Of a job without template."""
@@ -285,7 +294,8 @@ def consistent(spec: Object, chance: random.Random) -> Object:
         if "resources" in spec["template"]["spec"]:
             spec.pop("capacity", None)
         if spec.get("capacity") == "Reclaimed":  # nothing is filled in within a template
-            for one in spec["template"]["spec"]["containers"]:
+            parts = spec["template"]["spec"]
+            for one in (*parts.get("initContainers", ()), *parts["containers"]):
                 one["resources"] = {"limits": dict(next(iter(one["resources"].values())))}
         if spec["template"]["spec"]["containers"][0]["name"] != PROGRAM:
             spec["mainContainer"] = PROGRAM
