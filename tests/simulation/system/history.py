@@ -145,10 +145,12 @@ class Life:
     run: str
     begun: datetime
     told: datetime | None
+    forced: bool = False
+    """It was deleted with `--force` on a node that has been silent: by that users say that it has ended."""
 
     def abandoned(self, now: datetime) -> bool:
         """Whether a job without volumes starts again all the same, as the node of the pod stays lost."""
-        return self.told is not None and now - self.told >= ABANDONED_AFTER - timedelta(seconds=1)
+        return self.forced or (self.told is not None and now - self.told >= ABANDONED_AFTER - timedelta(seconds=1))
 
 
 @dataclass
@@ -888,6 +890,7 @@ class History(Harness):
     def lives(self) -> Iterator[tuple[str, set[str]]]:
         """At every moment and for each name, the Jobs with pods that may compute. Of a task of an array: the pods."""
         alive: dict[str, dict[str, Life]] = {}
+        silent = {node for node, _ in self.trouble.silent}
         for entry in self.api.store.history:
             obj = entry.new or entry.old
             if _is_pod(entry) and obj is not None and names.LABEL_JOB in obj["metadata"].get("labels", {}):
@@ -897,7 +900,11 @@ class History(Harness):
                 mine.pop(uid, None)
                 if entry.new is not None and _computes(entry.new):
                     run = self.owner(obj) if task is None else uid
-                    mine[uid] = Life(run, _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp"))
+                    made, told = _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp")
+                    forced = (
+                        obj["metadata"].get("deletionGracePeriodSeconds") == 0 and obj["spec"]["nodeName"] in silent
+                    )
+                    mine[uid] = Life(run, made, told, forced)
                 last = max((life.begun for life in mine.values()), default=START)
                 yield name, {life.run for life in mine.values() if not life.abandoned(last)}
 
