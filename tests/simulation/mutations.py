@@ -476,7 +476,7 @@ BUGS: Final = (
     Bug(
         "a pod over its own limits was interrupted",
         situations.OverLimit,
-        "TimeoutError: not within 60.0 s",
+        "interrupted more often than it ran, 1 times of 0",
         {f"{LIFECYCLE}.pods._over_own_limit": always(False)},
     ),
     Bug(

@@ -86,6 +86,7 @@ class Life:
         last_told: when others told it to go last: a drain evicts what is being deleted, and is what counts then.
         moved: whether the last DELETE of its kubelet has moved the moment in which it was told to go: whoever looks now
             sees that of its end.
+        evicted: whether it was marked as disrupted before anybody asked for its deletion.
         seen_told: since when the API server shows that it was told to go, or that it ended.
         seen_over: since when it shows that it ended, or no longer shows it.
     """
@@ -107,6 +108,7 @@ class Life:
     ceased: datetime | None = None
     last_told: datetime | None = None
     moved: bool = False
+    evicted: bool = False
     seen_told: datetime = NEVER
     seen_over: datetime = NEVER
 
@@ -134,6 +136,7 @@ class Truth:
         places: those of its runs, by the uid of their Job.
         running: places from which a status said that it was Running.
         suspensions: how often its user suspended it.
+        suspended: since when it is; None for one that is not.
         failed: when it was Failed first.
     """
 
@@ -144,6 +147,7 @@ class Truth:
     places: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     suspensions: int = 0
+    suspended: datetime | None = None
     failed: datetime | None = None
 
     @property
@@ -243,7 +247,9 @@ class Ledger:
             truth.running.add(status["queuedTimestamp"])
         if status.get("phase") == "Failed" and truth.failed is None:
             truth.failed = now
-        truth.suspensions += bool(job["spec"].get("suspend")) > bool((entry.old or job)["spec"].get("suspend"))
+        suspended = bool(job["spec"].get("suspend"))
+        truth.suspensions += suspended > bool((entry.old or job)["spec"].get("suspend"))
+        truth.suspended = (truth.suspended or now) if suspended else None
 
     def _read_pod(self, entry: Entry, now: datetime) -> None:
         pod = entry.new or entry.old
@@ -280,6 +286,8 @@ class Ledger:
             life.last_told, life.stays = told, False
         if "terminated" in state and meta.get("deletionGracePeriodSeconds") == 0:
             life.moved = True
+        marks = {one["type"] for one in pod["status"].get("conditions", ())}
+        life.evicted = life.evicted or ("DisruptionTarget" in marks and stamp is None)
         if "terminated" in state or "deletionTimestamp" in meta:
             life.seen_told = min(life.seen_told, now)
         if life.ended is None and life.uid in self._ends:
@@ -390,10 +398,18 @@ class Ledger:
     def _ends_of_tasks(self, uid: str) -> list[End]:
         """A task is judged when its container has surely ended."""
         truth = self.truths[uid]
-        found = [End(self.ways(life), life.seen_over) for life in truth.lives]
-        if truth.suspensions > 0 or truth.failed is not None:  # then its ends are its own user's doing, or nobody's
-            return [End({*one.ways, Way.NOTHING}, one.seen) for one in found]
-        return found
+        return [End(self._ways_of_task(life, truth), life.seen_over) for life in truth.lives]
+
+    def _ways_of_task(self, life: Life, truth: Truth) -> set[Way]:
+        """An eviction counts that came before its deletion, whoever asked for that. Else the ends of an array that was
+        suspended are its own user's doing, or nobody's, and those after a failure are nobody's."""
+        found = self.ways(life)
+        if (truth.suspensions == 0 or life.evicted) and truth.failed is None:
+            return found
+        stopped = truth.suspended is not None and life.told is not None and life.told >= truth.suspended
+        if stopped and life.by is By.SERVICES and not (life.itself or life.evicted):
+            return {Way.NOTHING}
+        return {*found, Way.NOTHING}
 
     def _ends_of_runs(self, uid: str, parallelism: int) -> list[End]:
         """A gang is judged when its first member is told to go, wherever that is."""

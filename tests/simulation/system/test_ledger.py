@@ -13,6 +13,7 @@ from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import FakeApi, pod_dict, running, scavengerjob_dict, terminated
 from scavenger_testing.clock import START, VirtualClock
 
+from tests.simulation.system import kubelet
 from tests.simulation.system.ledger import By, Ledger, Way
 
 NS = "lab"
@@ -24,12 +25,17 @@ def at(seconds: float) -> datetime:
 
 
 class Case:
-    """A job of one pod, which runs from the first second on."""
+    """A job of one pod, which runs from the first second on.
 
-    def __init__(self, *, alone: bool = False) -> None:
+    Args:
+        alone: whether no service has a reason to interrupt it.
+        spec: of the job, beside the usual.
+    """
+
+    def __init__(self, *, alone: bool = False, **spec: Any) -> None:
         self.api = FakeApi(VirtualClock(), listens=False)
         self.ledger = Ledger(self.api.store, alone=alone)
-        job = scavengerjob_dict("j", namespace=NS, uid="sj")
+        job = scavengerjob_dict("j", namespace=NS, uid="sj", **spec)
         self.api.put(SCAVENGERJOBS, {**job, "status": {"phase": "Running", "queuedTimestamp": PLACE}})
         owner = [{"uid": "sj", "controller": True}]
         meta = {"name": "j", "namespace": NS, "uid": "job", "ownerReferences": owner}
@@ -44,20 +50,28 @@ class Case:
     def pod(self) -> Any:
         return self.api.get(PODS, NS, "p")
 
-    def ends(self, seconds: float, code: int | None) -> None:
+    def ends(self, seconds: float, code: int | None, *, killed: bool = False) -> None:
         """By itself with a code, or as it was told."""
-        self.ledger.end(self.pod, at(seconds), code)
+        self.ledger.end(self.pod, at(seconds), code, killed=killed)
         state = terminated(code or 0, finished=format_time(at(seconds)))
         state["state"]["terminated"]["startedAt"] = format_time(at(1))
         self.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(containerStatuses=[state]))
         self.ledger.read(at(seconds))
 
-    def told(self, seconds: float, by: By | None) -> None:
-        """To go: by somebody, or by services."""
+    def told(self, seconds: float, by: By | None, *, evicted: bool = False) -> None:
+        """To go: by somebody, or by services, with the mark of an eviction or without."""
         if by is not None:
             self.ledger.order(self.pod, at(seconds), by)
+        if evicted:
+            mark = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+            self.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(conditions=mark))
         stamp = format_time(at(seconds))
         self.api.edit(PODS, NS, "p", lambda pod: pod["metadata"].update(deletionTimestamp=stamp))
+        self.ledger.read(at(seconds))
+
+    def suspends(self, seconds: float) -> None:
+        """Its user does."""
+        self.api.edit(SCAVENGERJOBS, NS, "j", lambda job: job["spec"].update(suspend=True))
         self.ledger.read(at(seconds))
 
     @property
@@ -104,6 +118,86 @@ def test_what_is_not_certain() -> None:
         stopped.told(50, None)
         stopped.ends(55, None)
         assert stopped.ways == ways
+
+
+def test_a_saved_state_is_no_failure() -> None:
+    cases: tuple[tuple[dict[str, Any], bool, set[Way]], ...] = (
+        ({"checkpointExitCode": 85}, False, {Way.NOTHING}),
+        ({"checkpointExitCode": 85}, True, {Way.FAILED}),
+        ({}, False, {Way.FAILED}),
+    )
+    for spec, killed, ways in cases:
+        left = Case(**spec)
+        left.ends(50, 85, killed=killed)
+        assert left.ways == ways
+        assert left.ledger.failures("sj") == (Way.FAILED in ways)
+        left.judge(200.0, retries=int(Way.FAILED in ways))
+    saved = Case(checkpointExitCode=85)
+    saved.ends(50, 85)
+    with pytest.raises(AssertionError, match="failed more often than it ran"):
+        saved.judge(retries=1)
+
+
+def test_only_the_program_counts() -> None:
+    case = Case()
+    beside = {**terminated(3, finished=format_time(at(20))), "name": "beside"}
+    statuses = [beside, *case.pod["status"]["containerStatuses"]]
+    containers = [{"name": "beside"}, *case.pod["spec"]["containers"]]
+    case.api.edit(PODS, NS, "p", lambda pod: pod["spec"].update(containers=containers))
+    case.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(containerStatuses=statuses))
+    case.ledger.read(at(20))
+    assert case.ways == {Way.NOTHING}
+    case.judge(200.0)
+
+
+def test_what_never_started() -> None:
+    for code, ways in ((128, {Way.FAILED, Way.NOTHING}), (None, {Way.NOTHING})):
+        case = Case()
+        pod = case.pod
+        pod["metadata"] |= {"name": "q", "uid": "other"}
+        pod["status"] = {"phase": "Failed", "containerStatuses": kubelet.not_started(pod, "no such file")}
+        case.ledger.end(pod, at(5), code, killed=True) if code else case.ledger.order(pod, at(5), By.MACHINE)
+        case.api.put(PODS, pod)
+        case.ledger.read(at(5))
+        life = next(one for one in case.ledger.truths["sj"].lives if one.uid == "other")
+        assert life.began is None
+        assert case.ledger.ways(life) == ways
+
+
+def test_a_pod_that_stays_computes_until_it_is_told_itself() -> None:
+    case = Case()
+    case.ledger.order(case.pod, at(20), stays=True)
+    assert case.ways == {Way.INTERRUPTED}
+    (life,) = case.ledger.truths["sj"].lives
+    assert life.until(at(90)) == at(90)
+    case.told(40, None)
+    assert life.until(at(90)) == at(40)
+    assert case.ways == {Way.INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    ("evicted", "suspended", "least", "most"),
+    [(40, None, 1, 1), (40, 50, 1, 1), (None, 30, 0, 0), (None, 60, 0, 1)],
+)
+def test_evictions_and_suspensions_of_arrays(evicted: int | None, suspended: int | None, least: int, most: int) -> None:
+    case = Case(array={"tasks": 2})
+    if suspended is not None and suspended < 40:
+        case.suspends(suspended)
+    case.told(40, By.OTHERS if evicted else None, evicted=evicted is not None)
+    if suspended is not None and suspended > 40:
+        case.suspends(suspended)
+    case.ends(55, None)
+    for count in range(3):
+        if least <= count <= most:
+            case.judge(200.0, interruptedCount=count)
+        else:
+            with pytest.raises(AssertionError, match="interrupted"):
+                case.judge(200.0, interruptedCount=count)
+
+
+def test_what_is_used_is_not_bounded() -> None:
+    case = Case(capacity="Reclaimed")
+    case.judge(usefulCPUSeconds=1_000.0)
 
 
 @pytest.mark.parametrize(
