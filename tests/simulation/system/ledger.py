@@ -213,7 +213,7 @@ class Ledger:
         if (life := self._lives.get(uid)) is None:
             return
         if not stays:
-            life.last_told, life.stays = at, False
+            life.last_told, life.by, life.stays = at, by if life.stays else life.by, False
         if life.told is None:  # a Job may go, and its pods be held
             life.told, life.by, life.stays, life.seen_told = at, by, stays, min(life.seen_told, at)
 
@@ -322,6 +322,7 @@ class Ledger:
         | it was over its own limits: of memory, of storage | failed |
         | its kubelet ended it, for want of what others need | interrupted |
         | others told it to go, or its machine ended it | interrupted |
+        | its Job was taken from it or suspended, and it goes on | interrupted, or nothing so far |
         | services told it to go before it had ended | interrupted, or nothing: they had their reasons |
         | it ended by itself, and was told to go before, or in the same moment | that, or interrupted |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
@@ -334,6 +335,8 @@ class Ledger:
         ended = life.ended or NEVER
         if life.told is not None and (not life.itself or life.told - ended <= SAME_MOMENT):
             found |= {Way.INTERRUPTED} if life.by is not By.SERVICES else self._own
+            if life.stays and not life.itself:
+                found.add(Way.NOTHING)
         if life.itself and any(name == life.node and abs(at - ended) <= NODE_IN_DOUBT for name, at in self.silent):
             found.add(Way.INTERRUPTED)
         return found or {Way.NOTHING}
@@ -347,7 +350,7 @@ class Ledger:
         if not whole or not all(life.itself and life.code == 0 for life in lives):
             found.discard(Way.COMPLETED)
         left = min((life.ended or NEVER for life in lives if life.itself and life.code), default=NEVER)
-        others = min((life.told or NEVER for life in lives), default=NEVER)
+        others = min((life.told or NEVER for life in lives if not life.stays), default=NEVER)
         if Way.FAILED in found and left - others > SAME_MOMENT:
             found.discard(Way.FAILED)
         doubted = any(Way.INTERRUPTED in self.ways(life) for life in lives if life.itself)

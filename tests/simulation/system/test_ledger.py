@@ -167,12 +167,16 @@ def test_what_never_started() -> None:
 def test_a_pod_that_stays_computes_until_it_is_told_itself() -> None:
     case = Case()
     case.ledger.order(case.pod, at(20), stays=True)
-    assert case.ways == {Way.INTERRUPTED}
+    assert case.ways == {Way.INTERRUPTED, Way.NOTHING}
     (life,) = case.ledger.truths["sj"].lives
     assert life.until(at(90)) == at(90)
     case.told(40, None)
     assert life.until(at(90)) == at(40)
     assert case.ways == {Way.INTERRUPTED}
+    fails = Case()
+    fails.ledger.order(fails.pod, at(20), stays=True)
+    fails.ends(50, 3)
+    assert fails.ways == {Way.FAILED, Way.INTERRUPTED}
 
 
 @pytest.mark.parametrize(
