@@ -313,6 +313,7 @@ class History(Harness):
         """The status of a job says what happened, and all that was to be seen by a moment."""
         self.ledger.judge(job, counted_until)
         self.ledger.judge_starts(job)
+        self.ledger.judge_array(job, self.clock.now(), self._free_since)
         if not self.clocks_stepped:
             self.ledger.judge_books(job, self.clock.now())
         fails = (job.get("status") or {}).get("phase") == "Failed"
@@ -613,10 +614,10 @@ class History(Harness):
             self.remove_job(self.pick(found))
 
     def remove_job(self, job: Object) -> None:
-        """Somebody deletes a Job, and its pods with it."""
+        """Somebody deletes a Job, and its pods with it, unless somebody holds the Job."""
         self.aim(job)
         for pod in self._pods_of(job):
-            self.ledger.order(pod, self.clock.now())
+            self.ledger.order(pod, self.clock.now(), stays=True)
         self._remove_job(job)
 
     def _remove_job(self, job: Object) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
 from scavenger_api import names
 from scavenger_api.indexes import parse_counts, parse_indexes
 from scavenger_api.job import Capacity, ScavengerJobSpec
@@ -29,12 +30,16 @@ SAME_MOMENT: Final = timedelta(seconds=2)
 """The API has whole seconds: of two moments that are no further apart nobody knows which was first."""
 NODE_IN_DOUBT: Final = timedelta(seconds=150)
 """Before a node falls silent, or after: a container that ended may have ended with it (docs/designs/0002)."""
+SETTLED: Final = timedelta(seconds=30)
+"""In which services react where nothing is in the way."""
 IN_VAIN: Final = 3
 """Starts of all pods of a job that fail, as where an image cannot be pulled: each waits longer than the last."""
 BOOKED_WITHIN: Final = timedelta(seconds=2)
 """By which more may be booked of a pod than it existed: starts and ends are whole seconds."""
 BY_CONTAINERS: Final = (FailureReason.FAILED, FailureReason.POD_FAILURE_POLICY)
 """Why a job is Failed of which a container has failed."""
+BY_START: Final = (FailureReason.NOT_FOUND, FailureReason.INVALID_REFERENCE, FailureReason.INVALID_IMAGE_NAME)
+"""Why a job is Failed whose start cannot succeed."""
 BY_OWN_WORD: Final = {
     FailureReason.DEADLINE_EXCEEDED: "activeDeadlineSeconds",
     FailureReason.NO_PROGRESS: "progressDeadlineIntervals",
@@ -135,6 +140,7 @@ class Truth:
         runs: its lives, by the uid of their Job.
         places: those of its runs, by the uid of their Job.
         running: places from which a status said that it was Running.
+        widths: how many tasks of an array may run at a time, and since when.
         suspensions: how often its user suspended it.
         suspended: since when it is; None for one that is not.
         failed: when it was Failed first.
@@ -146,6 +152,7 @@ class Truth:
     runs: dict[str, dict[str, Life]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
+    widths: list[tuple[datetime, int]] = field(default_factory=list)
     suspensions: int = 0
     suspended: datetime | None = None
     failed: datetime | None = None
@@ -247,6 +254,8 @@ class Ledger:
             truth.running.add(status["queuedTimestamp"])
         if status.get("phase") == "Failed" and truth.failed is None:
             truth.failed = now
+        if (array := job["spec"].get("array")) is not None:
+            truth.widths.append((now, array.get("maxRunning") or array["tasks"]))
         suspended = bool(job["spec"].get("suspend"))
         truth.suspensions += suspended > bool((entry.old or job)["spec"].get("suspend"))
         truth.suspended = (truth.suspended or now) if suspended else None
@@ -276,6 +285,8 @@ class Ledger:
             life.shown = at is not None and at >= START
             life.seen_over = min(life.seen_over, now) if "terminated" in state else NEVER
             life.began = life.began or (at if life.shown else None)
+        if pod["status"].get("phase") in ("Failed", "Succeeded"):  # a node refuses pods that have no containers yet
+            life.seen_over = min(life.seen_over, now)
         if life.told is None and life.uid in self._orders:
             life.told, life.by, life.stays = self._orders[life.uid]
         stamp = parse_time(meta.get("deletionTimestamp"))
@@ -432,6 +443,29 @@ class Ledger:
         most = 2 * ends + size * (1 + truth.suspensions + IN_VAIN)
         assert len(lives) <= most, f"{len(lives)} pods for {ends} ends, more than {most}: {job['metadata']['name']}"
 
+    def judge_array(self, job: Object, now: datetime, free_since: datetime) -> None:
+        """No more tasks run at a time than may, but for those that wait for nodes that do not answer, and a start that
+        cannot succeed fails no array that computes. Services see what they need since `free_since`. Raises
+        AssertionError."""
+        truth = self.truths.get(job["metadata"]["uid"])
+        if truth is None or "array" not in job["spec"]:
+            return
+        alive = [life for life in truth.lives if self._has_place(life, now)]
+        first = min((life.created for life in alive), default=now)
+        most = max(width for _, width in _since(truth.widths, first - SETTLED))
+        blind = free_since + SETTLED > first
+        assert blind or len(alive) <= most, f"{len(alive)} tasks run at a time, of {most}: {job}: {alive}"
+        if truth.failed == now and why_failed(job) in BY_START and now - free_since > SETTLED:
+            computing = [life for life in alive if life.began and now - life.began > SETTLED and not life.told]
+            assert not computing, f"an array fails that computes: {job}: {computing}"
+
+    def _has_place(self, life: Life, now: datetime) -> bool:
+        """Whether the pod of a task counts as one that runs."""
+        if life.seen_over is not NEVER or (life.told is not None and not life.node):
+            return False
+        lost = any(name == life.node for name, _ in self.silent)
+        return not lost or life.told is None or now - life.told < ABANDONED_AFTER - SAME_MOMENT
+
     def judge_books(self, job: Object, now: datetime) -> None:
         """No more is booked than its pods existed: core-seconds, and seconds of devices. Raises AssertionError."""
         if job["metadata"]["uid"] not in self.truths:
@@ -447,6 +481,11 @@ def _beyond(way: Way, status: Object) -> str:
     if way is Way.FAILED and status["phase"] == "Failed":
         return "a job is Failed"
     return "no run was left alone to its end" if way is Way.COMPLETED else f"{way} more often than it ran"
+
+
+def _since(widths: list[tuple[datetime, int]], first: datetime) -> list[tuple[datetime, int]]:
+    """Those in force at this moment or later."""
+    return [one for one, (until, _) in zip(widths, [*widths[1:], (NEVER, 0)], strict=True) if until >= first]
 
 
 def why_failed(job: Object) -> FailureReason | None:

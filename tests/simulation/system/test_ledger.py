@@ -47,6 +47,10 @@ class Case:
         self.ledger.read(at(1))
 
     @property
+    def job(self) -> Any:
+        return self.api.get(SCAVENGERJOBS, NS, "j")
+
+    @property
     def pod(self) -> Any:
         return self.api.get(PODS, NS, "p")
 
@@ -81,9 +85,7 @@ class Case:
         return self.ledger.ways(life)
 
     def judge(self, until: float = 0.0, **status: Any) -> None:
-        job = self.api.get(SCAVENGERJOBS, NS, "j")
-        assert job is not None
-        judged = {**job, "status": {**job["status"], **status}}
+        judged = {**self.job, "status": {**self.job["status"], **status}}
         self.ledger.judge(judged, at(until))
         self.ledger.judge_books(judged, at(100))
         self.ledger.judge_starts(judged)
@@ -231,6 +233,40 @@ def test_what_a_status_may_say() -> None:
     case.ends(50, 3)
     case.judge(40.0)  # it was not to be seen by then
     case.judge(60.0, retries=1, usefulCPUSeconds=20.0, lostCPUSeconds=30.0)
+
+
+def test_the_width_of_arrays() -> None:
+    case = Case(array={"tasks": 2, "maxRunning": 1})
+
+    def judge(seconds: float, *, free: float = -100.0) -> None:
+        case.ledger.judge_array(case.job, at(seconds), at(free))
+
+    pod = case.pod
+    case.api.put(PODS, {**pod, "metadata": {**pod["metadata"], "name": "q", "uid": "second"}})
+    case.ledger.read(at(5))
+    judge(5, free=4)
+    with pytest.raises(AssertionError, match="2 tasks run at a time, of 1"):
+        judge(5)
+    case.told(6, By.OTHERS)
+    with pytest.raises(AssertionError, match="2 tasks run at a time, of 1"):
+        judge(400)
+    case.ledger.silent.append(("n1", at(10)))
+    judge(400)
+
+
+def test_a_start_that_cannot_succeed_fails_no_array_that_computes() -> None:
+    said = [{"type": "Succeeded", "status": "False", "reason": "NotFound"}]
+    for told in (False, True):
+        case = Case(array={"tasks": 2})
+        if told:
+            case.told(90, By.SERVICES)
+        case.api.edit(SCAVENGERJOBS, NS, "j", lambda job: job["status"].update(phase="Failed", conditions=said))
+        case.ledger.read(at(100))
+        if told:
+            case.ledger.judge_array(case.job, at(100), at(0))
+        else:
+            with pytest.raises(AssertionError, match="an array fails that computes"):
+                case.ledger.judge_array(case.job, at(100), at(0))
 
 
 def test_storms() -> None:
