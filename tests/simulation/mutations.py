@@ -474,6 +474,12 @@ BUGS: Final = (
         {f"{LIFECYCLE}.finished.matching_rule": always(None)},
     ),
     Bug(
+        "a task that cannot start fails an array that computes",
+        situations.MissingForOne,
+        "an array fails that computes",
+        {f"{LIFECYCLE}.array.plan._Plan.computing": False},
+    ),
+    Bug(
         "a pod over its own limits was interrupted",
         situations.OverLimit,
         "interrupted more often than it ran, 1 times of 0",

@@ -44,7 +44,7 @@ from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.ledger import NEVER, By, Ledger, Life, Way, by_own_word
+from tests.simulation.system.ledger import BY_START, NEVER, By, Ledger, Life, Way, by_own_word, why_failed
 from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, job_spec
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
 
@@ -994,7 +994,8 @@ class History(Harness):
         assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
 
     def check_tasks(self, job: Object) -> None:
-        """Of an array that is over each task succeeded in a pod, or failed as often as it may."""
+        """Of an array that is over each task succeeded in a pod, or failed as often as it may, unless it could not
+        start."""
         spec, status = job["spec"]["array"], job["status"]
         ways: dict[int, list[set[Way]]] = {}
         for life in self.ledger.truths[job["metadata"]["uid"]].lives:
@@ -1004,6 +1005,8 @@ class History(Harness):
         assert all(any(Way.COMPLETED in one for one in ways[task]) for task in completed), where
         tries = 1 + job["spec"].get("backoffLimit", 0)
         assert all(sum(Way.FAILED in one for one in ways[task]) >= tries for task in failed), where
+        if why_failed(job) in BY_START:
+            return
         everything = len(completed) + len(failed) == spec["tasks"]
         assert everything or (failed and spec.get("failFast")), where
         assert status["phase"] == ("Failed" if failed else "Completed"), where

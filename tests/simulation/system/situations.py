@@ -20,7 +20,7 @@ from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
 from tests.simulation.system.history import ALWAYS, OVER, History, Stop, _deleting, _leads
-from tests.simulation.system.specs import BESIDE, FAILS_WITH, PROGRAM, SAVED
+from tests.simulation.system.specs import BESIDE, FAILS_WITH, PROGRAM, SAVED, SETTINGS
 from tests.simulation.system.system import (
     BY_SCHEDULER,
     CORES,
@@ -533,6 +533,23 @@ class TaskAgain(WorldSituation):
         self.disrupt(goes, BY_SCHEDULER)
         await self.until(lambda: self.status("c").get("interruptedCount") == 1, limit=2 * LATE)
         await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
+class MissingForOne(WorldSituation):
+    """A ConfigMap is deleted that the tasks of an array need. One of them runs, and another one cannot start."""
+
+    async def comes(self) -> None:
+        needs = [{"configMapRef": {"name": SETTINGS}}]
+        self.submit("c", array={"tasks": 2, "maxRunning": 1}, envFrom=needs)
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.pass_time(LATE)
+        self.lose_from(NS, CONFIGMAPS, SETTINGS)
+        job = self.api.get(SCAVENGERJOBS, NS, "c")
+        assert job is not None
+        self.edit_spec(job, array={"tasks": 2, "maxRunning": 2})
+        await self.until(lambda: any(one["status"]["phase"] == "Pending" for one in self.pods("c")))
+        await self.pass_time(10)
+        self.find_references()
 
 
 class OneJob(WorldSituation):

@@ -273,6 +273,10 @@ class World(System):
     def lose_reference(self) -> None:
         """Something is deleted that jobs of a namespace refer to."""
         namespace, (resource, name) = self.random.choice(TENANTS), self.random.choice(REFERENCES)
+        self.lose_from(namespace, resource, name)
+
+    def lose_from(self, namespace: str, resource: Resource[Any], name: str) -> None:
+        """This is deleted there."""
         if self.api.get(resource, namespace, name) is not None:
             self.api.remove(resource, namespace, name)
             self.absent.add((namespace, resource.kind.lower()))
