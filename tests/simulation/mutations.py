@@ -15,13 +15,13 @@ from unittest import mock
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods, start_failures
-from scavenger_admitter.core.lifecycle.array import plan
+from scavenger_admitter.core.lifecycle.array import endings, plan
 from scavenger_admitter.core.lifecycle.array.endings import Endings
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deleting
-from scavenger_admitter.core.lifecycle.termination import Removed, find_termination
+from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
@@ -207,10 +207,15 @@ def blamed(refusal_problem: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
-def failed_from_outside(endings: Endings, index: int, pod: kinds.Pod, ended: Exit) -> None:
+def failed_from_outside(found: Endings, index: int, pod: kinds.Pod, ended: Exit) -> None:
     """Take the failure of a task for an interruption."""
     removal = Removal(ended.at, ended.at, InterruptionReason.DELETED, ended.pod, disruption=False)
-    endings._interrupted(index, pod, Removed(removal))
+    found._interrupted(index, pod, Removed(removal))
+
+
+def says_nothing(run_of_task: Callable[..., Run]) -> Callable[..., Run]:
+    """Take each exit code of a task for a failure, but for 0."""
+    return lambda draft, pod: replace(run_of_task(draft, pod), checkpoint_exit_code=None)
 
 
 def seen_when_back(find: Callable[..., Any]) -> Callable[..., Any]:
@@ -472,6 +477,12 @@ BUGS: Final = (
         situations.FinalFailure,
         "TimeoutError: not within 60.0 s",
         {f"{LIFECYCLE}.finished.matching_rule": always(None)},
+    ),
+    Bug(
+        "a task that saved its state has failed",
+        situations.SavedTask,
+        "a job is Failed",
+        {f"{LIFECYCLE}.array.endings.run_of_task": says_nothing(endings.run_of_task)},
     ),
     Bug(
         "a task that cannot start fails an array that computes",

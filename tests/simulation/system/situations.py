@@ -20,7 +20,7 @@ from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
 from tests.simulation.system.history import ALWAYS, OVER, History, Stop, _deleting, _leads
-from tests.simulation.system.specs import BESIDE, FAILS_WITH, PROGRAM, SAVED, SETTINGS
+from tests.simulation.system.specs import BESIDE, CLAIM, FAILS_WITH, PROGRAM, SAVED, SETTINGS
 from tests.simulation.system.system import (
     BY_SCHEDULER,
     CORES,
@@ -550,6 +550,19 @@ class MissingForOne(WorldSituation):
         await self.until(lambda: any(one["status"]["phase"] == "Pending" for one in self.pods("c")))
         await self.pass_time(10)
         self.find_references()
+
+
+class SavedTask(WorldSituation):
+    """A task of an array with snapshots saves its state and ends with the code that says so."""
+
+    async def comes(self) -> None:
+        volume = {"name": CLAIM, "mountPath": "/data"}
+        snapshots = {"command": ["/app"], "persistentVolumeClaims": [volume], "snapshot": {"volume": CLAIM}}
+        self.submit("c", array={"tasks": 2}, **snapshots)
+        await self.until(lambda: self.phase("c") == "Running" and len(self.pods("c")) == 2)
+        await self.pass_time(10)
+        self.fails(self.pods("c")[0], SAVED)
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
 
 
 class OneJob(WorldSituation):
