@@ -238,6 +238,61 @@ async def test_finalizers_hold_an_object_until_they_are_gone(server: Server) -> 
     assert not await server.client.delete(CONFIGMAPS, server.namespace, "a")
 
 
+async def test_the_generation_rises_with_the_spec_and_with_the_first_deletion(server: Server) -> None:
+    async def generation() -> int:
+        return int((await read(server, JOBS, "a"))["metadata"]["generation"])
+
+    manifest = job("a")
+    manifest["metadata"] |= {"finalizers": ["scavenger.dev/hold"], "generation": 7}
+    await create(server, JOBS, manifest)
+    place = JOBS, server.namespace, "a"
+    assert await generation() == 1, "the server counts"
+    await server.client.merge_patch(*place, {"metadata": {"labels": {"x": "1"}}})
+    await server.client.merge_patch(*place, {"status": {"active": 1}}, subresource="status")
+    await server.client.merge_patch(*place, {"spec": {"suspend": True}})
+    assert await generation() == 1, "labels, status and a spec that says the same are no news"
+    await server.client.merge_patch(*place, {"spec": {"backoffLimit": 3}})
+    assert await generation() == 2
+    for _ in range(2):
+        await server.client.delete(JOBS, server.namespace, "a")
+        assert await generation() == 3
+    await server.client.merge_patch(*place, {"metadata": {"finalizers": None}})
+    assert "generation" not in (await create(server, CONFIGMAPS, configmap("a")))["metadata"]
+
+
+async def test_a_deletion_raises_the_generation_of_a_pod_and_its_last_one_moves_the_deadline(server: Server) -> None:
+    manifest = pod("slow", finalizers=["scavenger.dev/hold"])
+    manifest["spec"] = {**manifest["spec"], "nodeName": "nowhere", "terminationGracePeriodSeconds": 3600}
+    asked = await create(server, PODS, manifest)
+    place = PODS, server.namespace, "slow"
+    await server.client.delete(*place)
+    marked = (await read(server, PODS, "slow"))["metadata"]
+    assert (asked["metadata"]["generation"], marked["generation"]) == (1, 2)
+    assert marked["deletionGracePeriodSeconds"] == 3600, "as its spec says"
+    await asyncio.sleep(1.1)
+    await server.client.merge_patch(*place, {"status": {"phase": "Failed"}}, subresource="status")
+    await server.client.delete(*place, grace_period=0)  # as a kubelet does when all containers have ended
+    last = (await read(server, PODS, "slow"))["metadata"]
+    assert (last["generation"], last["deletionGracePeriodSeconds"]) == (2, 0)
+    began = datetime.fromisoformat(marked["deletionTimestamp"]) - timedelta(seconds=3600)
+    assert datetime.fromisoformat(last["deletionTimestamp"]) > began, "never in the past"
+    await server.client.merge_patch(*place, {"metadata": {"finalizers": None}})
+
+
+async def test_a_pod_that_has_ended_or_has_no_node_is_deleted_without_grace(server: Server) -> None:
+    for name, node in (("ended", "nowhere"), ("unplaced", "")):
+        manifest = pod(name, finalizers=["scavenger.dev/hold"])
+        manifest["spec"] = {**manifest["spec"], **({"nodeName": node} if node else {})}
+        await create(server, PODS, manifest)
+        place = PODS, server.namespace, name
+        if node:
+            await server.client.merge_patch(*place, {"status": {"phase": "Failed"}}, subresource="status")
+        await server.client.delete(*place, grace_period=60)
+        found = (await read(server, PODS, name))["metadata"]
+        assert (found["generation"], found["deletionGracePeriodSeconds"]) == (2, 0)
+        await server.client.merge_patch(*place, {"metadata": {"finalizers": None}})
+
+
 async def test_delete_preconditions(server: Server) -> None:
     created = await create(server, CONFIGMAPS, configmap("a"))
     meta = created["metadata"]

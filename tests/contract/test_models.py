@@ -97,6 +97,10 @@ class Cluster:
         await self.until(lambda _, pods: len(pods) == 2)
         return await self.pods()
 
+    async def suspend_job(self) -> None:
+        """Another controller suspends the Job."""
+        await self._client.merge_patch(JOBS, self.namespace, "gang", {"spec": {"suspend": True}})
+
     async def until(self, holds: Callable[[set[str], list[Object]], bool]) -> None:
         """Until the conditions of the Job, and all pods, are these. Raises TimeoutError."""
 
@@ -237,6 +241,13 @@ async def test_a_job_is_complete_when_all_of_its_pods_have_succeeded(cluster: Cl
     await cluster.report(second, "Succeeded")
     await cluster.until(lambda said, _: "Complete" in said)
     assert not told_to_stop(await cluster.pods())
+
+
+async def test_a_job_that_somebody_suspends_tells_its_pods_to_stop(cluster: Cluster) -> None:
+    names = {pod["metadata"]["name"] for pod in await cluster.start_job()}
+    await cluster.suspend_job()
+    await cluster.until(lambda said, pods: "Suspended" in said and told_to_stop(pods) == names)
+    assert not {"FailureTarget", "Failed"} & await cluster.conditions()
 
 
 # --- the scheduler ----------------------------------------------------------------------------------------------------

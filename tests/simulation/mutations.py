@@ -13,14 +13,15 @@ from typing import Any, Final
 from unittest import mock
 
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_admitter.core.lifecycle import accounting, leftover_pods, start_failures
-from scavenger_admitter.core.lifecycle.array import plan
+from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
+from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods, start_failures
+from scavenger_admitter.core.lifecycle.array import endings, plan
 from scavenger_admitter.core.lifecycle.array.endings import Endings
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deleting
-from scavenger_admitter.core.lifecycle.termination import Removed, find_termination
+from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
@@ -141,6 +142,51 @@ def twice(gaps_of: Callable[..., dict[str, float]]) -> Callable[..., dict[str, f
     return wrong
 
 
+def forgotten(end: Callable[..., None]) -> Callable[..., None]:
+    """Count no failure of a container."""
+
+    def wrong(draft: Any, found: Any) -> None:
+        end(draft, found)
+        draft.set(retries=None)
+
+    return wrong
+
+
+def any_that_ended(pod: kinds.Pod) -> Any:
+    """Take whatever container has ended for the program."""
+    statuses = pod.status.container_statuses
+    return next((one for one in statuses if one.state.terminated is not None), statuses[0] if statuses else None)
+
+
+def first_word(apply: Callable[..., None]) -> Callable[..., None]:
+    """Keep the priority that a job had when it began to wait."""
+
+    def wrong(waiting: Any, candidate: Any) -> None:
+        old = waiting.get(candidate.key)
+        apply(waiting, candidate if old is None else replace(candidate, priority=old.priority))
+
+    return wrong
+
+
+def left_alone(clear: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave pods that belong to nobody to themselves."""
+
+    def wrong(pod: kinds.Pod, nodes: Any, job_uid: str | None) -> Any:
+        return None if pod.metadata.controller is None else clear(pod, nodes, job_uid)
+
+    return wrong
+
+
+def as_written(_: Any, resources: dict[str, Any]) -> dict[str, Any]:
+    """Leave the resources of a container as they are, whatever capacity they are for."""
+    return resources
+
+
+def by_what_is_written(_: kinds.Pod, requested: Any, end: Any, __: Any) -> bool:
+    """Take the time of a deletion for when somebody asked for it, though the last DELETE of a kubelet moves it."""
+    return end is None or bool(requested <= end)
+
+
 def checked_as_well(stop: Callable[..., None]) -> Callable[..., None]:
     """Ask when a start that has failed is to be looked at."""
 
@@ -161,10 +207,15 @@ def blamed(refusal_problem: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
-def failed_from_outside(endings: Endings, index: int, pod: kinds.Pod, ended: Exit) -> None:
+def failed_from_outside(found: Endings, index: int, pod: kinds.Pod, ended: Exit) -> None:
     """Take the failure of a task for an interruption."""
     removal = Removal(ended.at, ended.at, InterruptionReason.DELETED, ended.pod, disruption=False)
-    endings._interrupted(index, pod, Removed(removal))
+    found._interrupted(index, pod, Removed(removal))
+
+
+def says_nothing(run_of_task: Callable[..., Run]) -> Callable[..., Run]:
+    """Take each exit code of a task for a failure, but for 0."""
+    return lambda draft, pod: replace(run_of_task(draft, pod), checkpoint_exit_code=None)
 
 
 def seen_when_back(find: Callable[..., Any]) -> Callable[..., Any]:
@@ -414,6 +465,78 @@ BUGS: Final = (
         situations.RebootedTask,
         "core-seconds are booked",
         {f"{LIFECYCLE}.pods.moment": parse_time},
+    ),
+    Bug(
+        "failures are not counted",
+        situations.Retried,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.finished.end": forgotten(finished.end)},
+    ),
+    Bug(
+        "no failure is final",
+        situations.FinalFailure,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.finished.matching_rule": always(None)},
+    ),
+    Bug(
+        "a task that saved its state has failed",
+        situations.SavedTask,
+        "a job is Failed",
+        {f"{LIFECYCLE}.array.endings.run_of_task": says_nothing(endings.run_of_task)},
+    ),
+    Bug(
+        "a task that cannot start fails an array that computes",
+        situations.MissingForOne,
+        "an array fails that computes",
+        {f"{LIFECYCLE}.array.plan._Plan.computing": False},
+    ),
+    Bug(
+        "a pod over its own limits was interrupted",
+        situations.OverLimit,
+        "interrupted more often than it ran, 1 times of 0",
+        {f"{LIFECYCLE}.pods._over_own_limit": always(False)},
+    ),
+    Bug(
+        "a pod that a kubelet evicts for its node has failed",
+        situations.EvictedForNode,
+        "a job is Failed",
+        {f"{LIFECYCLE}.pods._disrupted": always(None), f"{LIFECYCLE}.pods._ended_by_kubelet": always(None)},
+    ),
+    Bug(
+        "a container beside the program has saved its state",
+        situations.SavedBeside,
+        "only a sidecar has ended",
+        {f"{LIFECYCLE}.pods.main_status": any_that_ended},
+    ),
+    Bug(
+        "a job that is over stays for ever",
+        situations.Expired,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.finished.expire": always(None)},
+    ),
+    Bug(
+        "a priority that is edited moves nobody",
+        situations.Reordered,
+        "not by priority",
+        {f"{ADMITTER}.core.admission.view.waiting_jobs.WaitingJobs.apply": first_word(WaitingJobs.apply)},
+    ),
+    Bug(
+        "pods that belong to nobody are left to themselves",
+        situations.Orphaned,
+        "TimeoutError: not within 120.0 s",
+        {f"{LIFECYCLE}.leftover_pods._clear": left_alone(leftover_pods._clear)},
+    ),
+    Bug(
+        "a deletion was asked for when its last DELETE came",
+        situations.LastDelete,
+        "no run was left alone",
+        {f"{LIFECYCLE}.pods._asked_in_time": by_what_is_written},
+    ),
+    Bug(
+        "a job on reclaimed capacity requests as others do",
+        situations.Reclaiming,
+        "takes what nobody reclaimed",
+        {f"{ADMITTER}.core.manifest._placed": as_written},
     ),
     Bug(
         "pods of deleted jobs keep the finalizer",

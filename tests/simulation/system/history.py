@@ -23,28 +23,51 @@ from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.indexes import indexes_of, parse_indexes
-from scavenger_api.quantity import parse_quantity
-from scavenger_api.times import parse_time
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.times import format_time, parse_time
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.errors import ApiError
-from scavenger_kube.resources import JOBS, NODES, PODS
+from scavenger_kube.resources import (
+    CONFIGMAPS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    SECRETS,
+    Resource,
+)
 from scavenger_runtime.election import LeadershipLost
-from scavenger_testing import FakeApi, scavengerjob_dict, terminated
+from scavenger_testing import FakeApi, patches, scavengerjob_dict
 from scavenger_testing.clock import START
 from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
-from tests.simulation.system.ledger import NEVER, By, Ledger, Life, Way, booked
+from tests.simulation.system import kubelet
+from tests.simulation.system.ledger import BY_START, NEVER, By, Ledger, Life, Way, by_own_word, why_failed
+from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, job_spec
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
 
 JOBS_AT_MOST = 4
 WATCHED = (PODS, JOBS, SCAVENGERJOBS)
-OTHER = "other"
+SETTINGS_OF_ADMITTERS: Final = {"snapshot_image": "example.org/snapshot:1"}
+OFFICE: Final = "office"
+TENANTS: Final = (NS, OFFICE)
+"""The namespaces of jobs."""
+REFERENCES: Final = ((CONFIGMAPS, SETTINGS), (SECRETS, TOKEN), (PERSISTENTVOLUMECLAIMS, CLAIM))
+"""What jobs refer to, in each of them."""
 HANGS = 0.02
 """Of the requests that fail; each takes as long as the client waits."""
 ALWAYS = 1_000_000
 RENEW_OFTEN_EVERY = 4
 """One history in so many renews its Leases as often as by default, which is most of all requests."""
+OLD_KUBELETS_EVERY = 5
+"""In one history of so many, kubelets are older than Kubernetes 1.34 and do not say which generation they observed."""
+KUBELETS_WRITE: Final = frozenset({"phase", "containerStatuses"})
+"""Fields of the status of a pod that has a node which nobody but its kubelet writes."""
+LONGEST_TURN: Final = timedelta(seconds=10)
+LAST_DELETE_AFTER: Final = timedelta(seconds=1)
+"""From the end of the containers of a deleted pod until its kubelet has cleaned up, and sends its last DELETE."""
 BOOKED_WITHIN = 30.0
 """Seconds by which what is booked of a run may differ from what its pods had: watches lag, and requests fail."""
 COUNTED_WITHIN = timedelta(seconds=150)
@@ -75,6 +98,14 @@ AIMED: Mapping[str, Set[str]] = {
     "edit_array": set(),
     "rewrite_status": {""},
     "forge_event": set(),
+    "edit_priority": set(),
+    "save": NO_POD,
+    "end_beside": NO_POD,
+    "force": NO_POD,
+    "orphan": set(),
+    "suspend_batch": set(),
+    "evict_for_node": NO_POD,
+    "exceed_limit": NO_POD,
 }
 """What happens to some jobs, and not to all there are, and in which phases it can happen to none.
 
@@ -84,6 +115,16 @@ lets no job change its queue once it has a Job. Only jobs that are Running are t
 In all other phases a job may have pods and a Job. New and Waiting: it has started, and its status does not say so yet,
 or an earlier job of its name, or a start that failed, is ending. Interrupted and Suspended: its run is ending.
 """
+DEFAULTS: Final = {
+    "queue",
+    "priority",
+    "parallelism",
+    "interruption_after",
+    "termination_grace_period_seconds",
+    "suspend",
+    "capacity",
+}
+"""Fields of a ScavengerJob's spec with a default in the CRD."""
 ALL = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
 
@@ -111,10 +152,12 @@ class Alive:
     run: str
     begun: datetime
     told: datetime | None
+    forced: bool = False
+    """It was deleted with `--force` on a node that has been silent: by that users say that it has ended."""
 
     def abandoned(self, now: datetime) -> bool:
         """Whether a job without volumes starts again all the same, as the node of the pod stays lost."""
-        return self.told is not None and now - self.told >= ABANDONED_AFTER - timedelta(seconds=1)
+        return self.forced or (self.told is not None and now - self.told >= ABANDONED_AFTER - timedelta(seconds=1))
 
 
 @dataclass
@@ -124,11 +167,15 @@ class Trouble:
     Attributes:
         stops: pods that were told to stop.
         suspended: when a ScavengerJob was first suspended, by the uid of the Job that it had.
+        deprived: ScavengerJobs, by uid, that were there while something was missing that jobs refer to.
+        removed: ScavengerJobs, by uid, that users or the end of their namespace deleted.
         rewritten: ScavengerJobs, by uid, whose status somebody wrote.
     """
 
     stops: dict[str, Stop] = field(default_factory=dict)
     suspended: dict[str, datetime] = field(default_factory=dict)
+    deprived: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
     rewritten: set[str] = field(default_factory=set)
 
 
@@ -139,6 +186,8 @@ class History(Harness):
     """How often something happens."""
     rests = 60
     """Seconds after which nothing changes any more once all jobs are Completed. 0: nobody waits for that."""
+    reclaims = False
+    """Whether there is anybody who offers reclaimed capacity."""
     alone = True
     """Whether nobody ends runs but who is played here."""
     machines: tuple[str, ...] = ("n1",)
@@ -148,13 +197,14 @@ class History(Harness):
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock)
         self.seed = seed
-        self.api.store.graceful_pods, self.api.store.pod_grace = True, GRACE
+        self.api.store.graceful_pods = True
         self.random = random.Random(seed)
         self.met: Counter[tuple[str, str]] = Counter()
         """In which phases of jobs what has happened: of those that it was about, or of all where it is about none."""
         self.aimed: set[str] = set()
         """The jobs that the last step was about."""
         self.always_managed = seed % 2 == 1
+        self.old_kubelets = seed % OLD_KUBELETS_EVERY == 0
         self.retry_period = 2.0 if seed % RENEW_OFTEN_EVERY == 0 else 5.0
         self.trouble = Trouble()
         self.ledger = Ledger(api.store, alone=self.alone)
@@ -169,8 +219,25 @@ class History(Harness):
         self._heard = 0
         self._free_since = self.clock.now()
         """Since when services can see all there is, and write."""
+        self.jobs_seen = 0
+        """Writes to ScavengerJobs that were looked at."""
+        self.owners: dict[str, str] = {}
+        """The Job that each pod was made for, by uid: the garbage collector takes the references to one away whose pods
+        are orphaned."""
         queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": OTHER}}
         self.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1}})
+        for namespace in TENANTS:
+            self.api.put(NAMESPACES, {"metadata": {"name": namespace, "labels": {"team": namespace}}})
+            for resource, name in REFERENCES:
+                self.put_reference(resource, namespace, name)
+
+    def put_reference(self, resource: Resource[Any], namespace: str, name: str) -> None:
+        """An object that jobs refer to."""
+        self.api.put(resource, {"metadata": {"name": name, "namespace": namespace}})
+
+    def status(self, name: str) -> dict[str, Any]:
+        found = (job for job in self.api.stored(SCAVENGERJOBS) if job["metadata"]["name"] == name)
+        return next((dict(job.get("status") or {}) for job in found), {})
 
     async def quiet(self) -> None:
         """Time passes only when nobody has anything to do."""
@@ -222,8 +289,9 @@ class History(Harness):
         return [one.clock for one in self.replicas]
 
     def hold_now(self) -> None:
-        """What holds at every moment: statuses say what happened, a service has one leader, and none has met what it
-        does not expect, such as a decision that is not sound."""
+        """What holds at every moment: statuses say what happened, a job is Failed only for a reason and goes only when
+        it is time, a service has one leader, and none has met what it does not expect, such as a decision that is not
+        sound."""
         for entry in self.said[self._heard :]:
             self._expect(entry.get("exc_info"), entry["event"])
         self._heard = len(self.said)
@@ -233,12 +301,23 @@ class History(Harness):
         for job in self.api.stored(SCAVENGERJOBS):
             if job["metadata"]["uid"] not in self.trouble.rewritten:
                 free = now - self._free_since >= COUNTED_WITHIN
-                self.ledger.judge(job, now - COUNTED_WITHIN if free else START)
-                self.ledger.judge_starts(job)
-                if not self.clocks_stepped:
-                    self.ledger.judge_books(job, now)
+                self.hold_status(job, now - COUNTED_WITHIN if free else START)
+        written = self.api.written(SCAVENGERJOBS)
+        for gone in (entry.old for entry in written[self.jobs_seen :] if entry.new is None and entry.old is not None):
+            assert gone["metadata"]["uid"] in self.trouble.removed or self.is_due(gone), f"a job is gone: {gone}"
+        self.jobs_seen = len(written)
         leading = Counter(name for name, one in self.processes() if _leads(one))
         assert not leading or max(leading.values()) == 1, f"several lead: {leading}"
+
+    def hold_status(self, job: Object, counted_until: datetime) -> None:
+        """The status of a job says what happened, and all that was to be seen by a moment."""
+        self.ledger.judge(job, counted_until)
+        self.ledger.judge_starts(job)
+        self.ledger.judge_array(job, self.clock.now(), self._free_since)
+        if not self.clocks_stepped:
+            self.ledger.judge_books(job, self.clock.now())
+        fails = (job.get("status") or {}).get("phase") == "Failed"
+        assert not fails or self.may_have_failed(job), f"a job is Failed: {job}"
 
     def _expect(self, error: object, where: str) -> None:
         """A service meets errors of the API server and the loss of its Lease, and nothing else."""
@@ -246,6 +325,22 @@ class History(Harness):
             error = error.exceptions[0]
         expected = error is None or isinstance(error, ApiError | LeadershipLost | bool) or str(error) in OF_THE_KILLED
         assert expected, f"a service fails: {where}: {type(error).__name__}: {error}"
+
+    def may_have_failed(self, job: Object) -> bool:
+        """Whether its containers have failed more often than it may try again, or its own word makes it fail."""
+        uid, spec = job["metadata"]["uid"], job["spec"]
+        if uid in self.trouble.deprived or by_own_word(job):
+            return True
+        final = any(rule["action"] == "FailJob" for rule in spec.get("podFailurePolicy", {}).get("rules", ()))
+        return self.ledger.failures(uid) > (0 if final else spec.get("backoffLimit", 0))
+
+    def is_due(self, job: Object) -> bool:
+        """Whether it is time for a finished job to go."""
+        ttl, finished = job["spec"].get("ttlSecondsAfterFinished"), job["status"].get("finishedTimestamp")
+        if ttl is None or finished is None:
+            return False
+        at = parse_time(finished)
+        return self.clocks_stepped or (at is not None and (self.clock.now() - at).total_seconds() >= ttl - 1)
 
     async def restart_what_ended(self) -> None:
         """The kubelet starts a process again that has ended, as one does that has lost its Lease."""
@@ -262,6 +357,8 @@ class History(Harness):
 
     def tick(self) -> None:
         super().tick()
+        for pod in self.api.stored(PODS):
+            self.owners.setdefault(pod["metadata"]["uid"], _controller(pod))
         for job in self.api.stored(JOBS):
             if job["spec"].get("managedBy") != names.MANAGED_BY and not _deleting(job):
                 self._control(job)
@@ -277,6 +374,9 @@ class History(Harness):
         phases = [pod["status"]["phase"] for pod in pods]
         if said & {"Complete", "Failed"} or job["metadata"]["uid"] not in self._made:
             return
+        if job["spec"].get("suspend") and "FailureTarget" not in said:
+            self._pause_job(job, pods, said)
+            return
         if "Failed" in phases or len(pods) < job["spec"]["parallelism"]:
             for pod in pods:
                 if not _ended(pod) and not _deleting(pod):
@@ -288,9 +388,19 @@ class History(Harness):
         elif set(phases) == {"Succeeded"}:
             self._conclude(job, "Complete")
 
+    def _pause_job(self, job: Object, pods: Sequence[Object], said: Set[str]) -> None:
+        """What it does with a Job that somebody suspends: its active pods go (deleteActivePods)."""
+        for pod in pods:
+            if not _ended(pod) and not _deleting(pod):
+                self.delete_pod(pod)
+        if "Suspended" not in said:
+            self._conclude(job, "Suspended")
+
     def _conclude(self, job: Object, *conditions: str) -> None:
+        """A condition that is there keeps its time."""
         meta, said = job["metadata"], {"status": "True", "lastTransitionTime": self.stamp()}
-        status = {"conditions": [{"type": one, **said} for one in conditions]}
+        known = {one["type"]: one for one in job.get("status", {}).get("conditions", ())}
+        status = {"conditions": [known.get(one, {"type": one, **said}) for one in conditions]}
         self.api.edit(JOBS, meta["namespace"], meta["name"], lambda one: one.update(status=status))
 
     def reaches(self, pod: Object) -> bool:
@@ -306,38 +416,87 @@ class History(Harness):
         if _over(pod) and not _ended(pod):
             codes = [one["state"]["terminated"]["exitCode"] for one in pod["status"]["containerStatuses"]]
             self._status(pod, phase="Failed" if any(codes) else "Succeeded")
-        elif _ended(pod) and _deleting(pod) and not meta.get("finalizers"):
-            self.api.remove(PODS, meta["namespace"], meta["name"])
+        elif _ended(pod) and _deleting(pod):
+            if not meta.get("finalizers"):
+                self.api.remove(PODS, meta["namespace"], meta["name"])
+            elif meta["deletionGracePeriodSeconds"]:
+                self._delete_last(pod)
+
+    def _delete_last(self, pod: Object) -> None:
+        """The last DELETE of a kubelet moves the time of the first one. It comes a second after the end of containers,
+        however rarely there are turns."""
+        at, now = (_finished(pod) or START) + LAST_DELETE_AFTER, self.clock.now()
+        if at <= now:
+            meta, said = pod["metadata"], {"deletionTimestamp": format_time(at)}
+            self.api.delete(PODS, meta["namespace"], meta["name"], grace=0)
+            if now - at < LONGEST_TURN:
+                self.api.edit(PODS, meta["namespace"], meta["name"], lambda one: one["metadata"].update(said))
+
+    def _status(self, pod: Object, **fields: Any) -> None:
+        """A kubelet that writes about containers says which generation of the pod it knew."""
+        meta = pod["metadata"]
+        now = self.api.get(PODS, meta["namespace"], meta["name"])
+        if now is not None and not self.old_kubelets and now["spec"].get("nodeName") and KUBELETS_WRITE & fields.keys():
+            fields["observedGeneration"] = now["metadata"]["generation"]
+        super()._status(pod, **fields)
+
+    def delete_pod(self, pod: Object, grace: int | None = None) -> None:
+        """What `kubectl delete pod` does. grace: seconds; None: as the pod says."""
+        self.api.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], grace=grace)
 
     def _collect_garbage(self) -> None:
         """What the garbage collector does with a Job whose ScavengerJob is gone, and with a pod whose Job is, such as
         one that was created late."""
         owners = {job["metadata"]["uid"] for job in self.api.stored(SCAVENGERJOBS)}
         for job in list(self.api.stored(JOBS)):
-            if (owner := _owner(job)) and owner not in owners:
+            if (owner := _controller(job)) and owner not in owners:
                 self._remove_job(job)
         there = {job["metadata"]["uid"] for job in self.api.stored(JOBS)}
         for pod in list(self.api.stored(PODS)):
-            if (owner := _owner(pod)) and owner not in there and not _deleting(pod):
+            if (owner := _controller(pod)) and owner not in there and not _deleting(pod):
                 self.delete_pod(pod)
 
-    def end(self, pod: Object, code: int = 0) -> None:
-        uid = pod["metadata"]["uid"]
-        if _over(pod):
-            return
-        if "deletionTimestamp" in pod["metadata"]:
-            stop = self.trouble.stops.setdefault(uid, self._stop())
-            if self.clock.monotonic() < stop.at:
-                return
-            code = stop.code
-        self.ledger.end(pod, self.clock.now(), None if _deleting(pod) else code)
-        super().end(pod, code)
+    def run(self, pod: Object) -> None:
+        """The kubelet starts containers, one after the other where it has to."""
+        meta, node = pod["metadata"], pod["spec"].get("nodeName") or self.binds_to
 
-    def _stop(self) -> Stop:
-        return Stop(self.clock.monotonic() + self.random.uniform(0, 30), self.random.choice((0, 143)))
+        def edit(obj: Object) -> None:
+            obj["spec"]["nodeName"] = node
+            obj["status"] = {**obj["status"], **kubelet.progress(obj, self.clock.now())}
+
+        self.api.edit(PODS, meta["namespace"], meta["name"], edit)
+
+    def end(self, pod: Object, code: int = 0) -> None:
+        """A pod that was told to stop stops in its time. Of another one the program comes to its end, if it runs."""
+        uid = pod["metadata"]["uid"]
+        if _over(pod) or _ended(pod):
+            return
+        if _deleting(pod):
+            stop = self.trouble.stops.setdefault(uid, self._stop(pod))
+            if self.clock.monotonic() >= stop.at:
+                self.ledger.end(pod, self.clock.now())
+                self._status(pod, **kubelet.all_ended(pod, stop.code, self.clock.now(), message=self._last_words()))
+        elif "running" in kubelet.main_state(pod):
+            self.ledger.end(pod, self.clock.now(), 0)
+            self._status(pod, **kubelet.program_ended(pod, 0, self.clock.now(), message=self._last_words()))
+
+    def _last_words(self) -> str:
+        return self.last_words.format(now=self.stamp())
+
+    def _stop(self, pod: Object) -> Stop:
+        """How it takes the signal: it may save its state, or not listen until it is killed."""
+        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        seconds = self.random.uniform(0, 1.1 * grace)
+        code = self.random.choice((0, 143, SAVED))
+        killed = seconds >= grace
+        return Stop(self.clock.monotonic() + min(seconds, grace), kubelet.KILLED if killed else code)
 
     def _pods_of(self, job: Object) -> list[Object]:
-        return [pod for pod in self.api.stored(PODS) if _owner(pod) == job["metadata"]["uid"]]
+        return [pod for pod in self.api.stored(PODS) if self.owner(pod) == job["metadata"]["uid"]]
+
+    def owner(self, pod: Object) -> str:
+        """The uid of the Job that a pod was made for."""
+        return _controller(pod) or self.owners.get(pod["metadata"]["uid"], "")
 
     # --- what happens -------------------------------------------------------------------------------
 
@@ -412,20 +571,28 @@ class History(Harness):
 
     def submit_one(self) -> None:
         if self.jobs() < JOBS_AT_MOST:
-            self.submit(f"j{len(self.happened)}", parallelism=self.random.choice((1, 1, 2)))
+            namespace = self.random.choice((NS, NS, OFFICE))
+            spec = job_spec(self.random)
+            if not self.reclaims:
+                spec.pop("capacity", None)
+            self.submit_spec(f"j{len(self.happened)}", spec, namespace)
 
     def jobs(self) -> int:
         """How many there are, or are about to be."""
         return len(self.phases())
 
     def submit(self, name: str, **spec: Any) -> None:
-        uid = str(uuid.uuid4())
-        job = scavengerjob_dict(name, namespace=NS, created=self.stamp(), uid=uid, **spec)
+        self.submit_spec(name, scavengerjob_dict(**spec)["spec"], NS)
+
+    def submit_spec(self, name: str, spec: Object, namespace: str) -> None:
+        """A user submits this one."""
+        spec = patches.copied(spec)
+        job = scavengerjob_dict(name, namespace=namespace, created=self.stamp(), uid=str(uuid.uuid4()))
         self.submitted += 1
         if self.submitted % 2:
-            for amounts in job["spec"]["resources"].values():
+            for amounts in spec.get("resources", {}).values():
                 amounts[DEVICE] = "1"
-        self.create(job)
+        self.create({**job, "spec": defaulted(spec)})
 
     def create(self, job: Object) -> None:
         """A user creates this ScavengerJob."""
@@ -447,15 +614,15 @@ class History(Harness):
             self.remove_job(self.pick(found))
 
     def remove_job(self, job: Object) -> None:
-        """Somebody deletes a Job, and its pods with it."""
+        """Somebody deletes a Job, and its pods with it, unless somebody holds the Job."""
         self.aim(job)
         for pod in self._pods_of(job):
-            self.ledger.order(pod, self.clock.now())
+            self.ledger.order(pod, self.clock.now(), stays=True)
         self._remove_job(job)
 
     def _remove_job(self, job: Object) -> None:
         pods = self._pods_of(job)
-        self.api.remove(JOBS, NS, job["metadata"]["name"])
+        self.api.remove(JOBS, job["metadata"]["namespace"], job["metadata"]["name"])
         for pod in pods:
             if not _deleting(pod):
                 self.delete_pod(pod)
@@ -472,17 +639,26 @@ class History(Harness):
         job = self.random.choice(working)
         self.replace_one(job, collected=False)
         for _ in range(10):
-            if self.api.get(SCAVENGERJOBS, NS, _job(job)) is None:
+            if self.api.get(SCAVENGERJOBS, _namespace(job), _job(job)) is None:
                 await self.clock.advance(0.002)
 
     def replace_one(self, job: Object, *, collected: bool = True) -> None:
         """Another job has the name of this one, at once. collected: the Job of the first one is gone by then."""
-        self.aim(job)
-        name = job["metadata"]["name"]
-        self.api.remove(SCAVENGERJOBS, NS, name)
-        if (batch := self.api.get(JOBS, NS, name)) is not None and collected:
+        batch = self.batch_of(job)
+        self.remove_scavengerjob(job)
+        if batch is not None and collected:
             self.remove_job(batch)
-        self.submit(name, parallelism=job["spec"]["parallelism"])
+        self.submit_spec(_job(job), job["spec"], _namespace(job))
+
+    def remove_scavengerjob(self, job: Object) -> None:
+        """A user deletes a job."""
+        self.aim(job)
+        self.trouble.removed.add(job["metadata"]["uid"])
+        self.api.remove(SCAVENGERJOBS, _namespace(job), _job(job))
+
+    def batch_of(self, job: Object) -> Object | None:
+        """The batch/v1 Job with the name of a ScavengerJob."""
+        return self.api.get(JOBS, _namespace(job), _job(job))
 
     def suspend(self) -> None:
         if found := self.api.list(SCAVENGERJOBS):
@@ -499,14 +675,17 @@ class History(Harness):
 
     def with_jobs(self) -> list[Object]:
         """The ScavengerJobs that have a Job."""
-        return [job for job in self.api.list(SCAVENGERJOBS) if self.api.get(JOBS, NS, _job(job)) is not None]
+        return [job for job in self.api.list(SCAVENGERJOBS) if self.batch_of(job) is not None]
 
     def _suspend(self, job: Object, *, suspended: bool) -> None:
         self.aim(job)
-        name = job["metadata"]["name"]
-        if suspended and (batch := self.api.get(JOBS, NS, name)) is not None:
+        if suspended and (batch := self.batch_of(job)) is not None:
             self.trouble.suspended.setdefault(batch["metadata"]["uid"], self.clock.now())
-        self.api.edit(SCAVENGERJOBS, NS, name, lambda obj: obj["spec"].update(suspend=suspended))
+        self.edit_spec(job, suspend=suspended)
+
+    def edit_spec(self, job: Object, **fields: Any) -> None:
+        """A user changes these fields."""
+        self.api.edit(SCAVENGERJOBS, _namespace(job), _job(job), lambda one: one["spec"].update(fields))
 
     def move(self) -> None:
         """A job goes to another queue, as far as the rule of the CRD lets it."""
@@ -517,7 +696,7 @@ class History(Harness):
     def move_to(self, job: Object, queue: str) -> None:
         """This job does."""
         self.aim(job)
-        self.api.edit(SCAVENGERJOBS, NS, job["metadata"]["name"], lambda one: one["spec"].update(queue=queue))
+        self.edit_spec(job, queue=queue)
 
     def finish(self) -> None:
         running = [name for name, phase in self.phases().items() if phase == "Running"]
@@ -564,7 +743,7 @@ class History(Harness):
 
     def working_on(self, node: str) -> list[Object]:
         """The pods of jobs on a node whose containers run."""
-        mine = [pod for pod in self.on(node) if pod["metadata"]["namespace"] == NS]
+        mine = [pod for pod in self.on(node) if pod["metadata"]["namespace"] in TENANTS]
         return [pod for pod in mine if pod["status"]["phase"] == "Running" and not _over(pod)]
 
     def fall_silent(self, node: str) -> None:
@@ -608,22 +787,18 @@ class History(Harness):
 
     def _kill(self, pod: Object, phase: str) -> None:
         self.end_by_machine(pod)
-        code = self.random.choice((137, 143))
-        ended = [self._ended_now(one, code) for one in pod["status"]["containerStatuses"]]
-        self._status(pod, phase=phase, containerStatuses=ended)
+        code, now = self.random.choice((137, 143)), self.clock.now()
+        ended = {
+            kind: [kubelet.ended(one, code, now) for one in pod["status"][kind]]
+            for kind in ("containerStatuses", "initContainerStatuses")
+            if kind in pod["status"]
+        }
+        self._status(pod, phase=phase, **ended)
 
     def end_by_machine(self, pod: Object) -> None:
         """Its machine ends what runs there."""
         self.ledger.end(pod, self.clock.now())
         self.ledger.order(pod, self.clock.now(), By.MACHINE)
-
-    def _ended_now(self, container: Object, code: int) -> Object:
-        """The status of a container that ends at this moment, if it has not yet."""
-        if "terminated" in container["state"]:
-            return container
-        ended = terminated(code, finished=self.stamp(), name=container["name"])
-        ended["state"]["terminated"]["startedAt"] = container["state"]["running"]["startedAt"]
-        return ended
 
     def step_clock(self) -> None:
         if not self.machines_down:
@@ -692,7 +867,12 @@ class History(Harness):
         managed = self.always_managed or self.random.random() < 0.3
         self.born += 1
         identity = f"admitter-{self.born}"
-        common = {"leader_elect": True, "retry_period": self.retry_period, "identity": identity}
+        common = {
+            "leader_elect": True,
+            "retry_period": self.retry_period,
+            "identity": identity,
+            **SETTINGS_OF_ADMITTERS,
+        }
         chosen = {**common, "managed_jobs": managed, **settings}
         self.replicas.append(self.loop.begin(identity, lambda: self.admitter(**chosen)))
 
@@ -737,6 +917,7 @@ class History(Harness):
     def lives(self) -> Iterator[tuple[str, set[str]]]:
         """At every moment and for each name, the Jobs with pods that may compute. Of a task of an array: the pods."""
         alive: dict[str, dict[str, Alive]] = {}
+        silent = {node for node, _ in self.ledger.silent}
         for entry in self.api.store.history:
             obj = entry.new or entry.old
             if _is_pod(entry) and obj is not None and names.LABEL_JOB in obj["metadata"].get("labels", {}):
@@ -745,8 +926,12 @@ class History(Harness):
                 mine = alive.setdefault(name if task is None else f"{name}[{task}]", {})
                 mine.pop(uid, None)
                 if entry.new is not None and _computes(entry.new):
-                    run = _owner(obj) if task is None else uid
-                    mine[uid] = Alive(run, _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp"))
+                    run = self.owner(obj) if task is None else uid
+                    made, told = _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp")
+                    forced = (
+                        obj["metadata"].get("deletionGracePeriodSeconds") == 0 and obj["spec"]["nodeName"] in silent
+                    )
+                    mine[uid] = Alive(run, made, told, forced)
                 last = max((life.begun for life in mine.values()), default=START)
                 yield name, {life.run for life in mine.values() if not life.abandoned(last)}
 
@@ -768,7 +953,7 @@ class History(Harness):
             if run in recorded and len(lives) == parallelism and all(life.shown for life in lives):
                 together = min(map(self._left_alone_until, lives)) - max(life.began or START for life in lives)
                 least += parallelism * max(0.0, together.total_seconds() - BOOKED_WITHIN)
-        for what, seconds in booked(job).items():
+        for what, seconds in self.ledger.booked(job).items():
             assert least <= seconds, f"{seconds} {what}-seconds are booked of {least}: {job}: {runs}"
 
     def _left_alone_until(self, life: Life) -> datetime:
@@ -809,7 +994,8 @@ class History(Harness):
         assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
 
     def check_tasks(self, job: Object) -> None:
-        """Of an array that is over each task succeeded in a pod, or failed as often as it may."""
+        """Of an array that is over each task succeeded in a pod, or failed as often as it may, unless it could not
+        start."""
         spec, status = job["spec"]["array"], job["status"]
         ways: dict[int, list[set[Way]]] = {}
         for life in self.ledger.truths[job["metadata"]["uid"]].lives:
@@ -819,6 +1005,8 @@ class History(Harness):
         assert all(any(Way.COMPLETED in one for one in ways[task]) for task in completed), where
         tries = 1 + job["spec"].get("backoffLimit", 0)
         assert all(sum(Way.FAILED in one for one in ways[task]) >= tries for task in failed), where
+        if why_failed(job) in BY_START:
+            return
         everything = len(completed) + len(failed) == spec["tasks"]
         assert everything or (failed and spec.get("failFast")), where
         assert status["phase"] == ("Failed" if failed else "Completed"), where
@@ -830,8 +1018,23 @@ def _final(job: Object) -> Set[str]:
     return {"Completed"} if again else set(OVER)
 
 
-def _owner(pod: Object) -> str:
+def _controller(pod: Object) -> str:
+    """The uid of its owner, as it is written; empty where there is none."""
     return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences", ())), "")
+
+
+def _namespace(obj: Object) -> str:
+    return str(obj["metadata"]["namespace"])
+
+
+def defaulted(spec: Object) -> Object:
+    """The spec of a ScavengerJob with what the API server fills in."""
+    return {
+        **ScavengerJobSpec.model_validate({"image": "x", **spec}).model_dump(
+            by_alias=True, mode="json", include=DEFAULTS
+        ),
+        **spec,
+    }
 
 
 def _time(obj: Object, field: str) -> datetime | None:
@@ -852,26 +1055,15 @@ def _disrupted(pod: Object) -> datetime:
     return min((parse_time(one["lastTransitionTime"]) or NEVER for one in marks), default=NEVER)
 
 
-def _told(pod: Object) -> datetime:
-    """When a pod that is being deleted was told to stop."""
-    stamp = _time(pod, "deletionTimestamp") or NEVER
-    return stamp - timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds", 0))
-
-
-def _has_begun(pod: Object) -> bool:
-    """Whether any of its containers ever started."""
-    return any("waiting" not in one["state"] for one in pod["status"].get("containerStatuses", ()))
-
-
 def _began(pod: Object) -> datetime | None:
-    """When its container started, if anybody knows."""
-    state = pod["status"]["containerStatuses"][0]["state"]
+    """When its program started, if anybody knows."""
+    state = kubelet.main_state(pod)
     return _seen((state.get("terminated") or state.get("running") or {}).get("startedAt"))
 
 
 def _finished(pod: Object) -> datetime | None:
-    """When its container ended, if it has and anybody saw it."""
-    return _seen(pod["status"]["containerStatuses"][0]["state"].get("terminated", {}).get("finishedAt"))
+    """When its program ended, if it has and anybody saw it."""
+    return _seen(kubelet.main_state(pod).get("terminated", {}).get("finishedAt"))
 
 
 def _seen(stamp: str | None) -> datetime | None:
@@ -882,7 +1074,7 @@ def _seen(stamp: str | None) -> datetime | None:
 
 def _cores(pod: Object) -> float:
     """What it requests."""
-    return sum(float(parse_quantity(one["resources"]["requests"]["cpu"])) for one in pod["spec"]["containers"])
+    return kubelet.requested(pod, "cpu")
 
 
 def _job(obj: Object) -> str:
@@ -899,8 +1091,7 @@ def _over(pod: Object) -> bool:
 
 def _main_over(pod: Object) -> bool:
     """Whether the container of the program has ended, whatever others do."""
-    statuses = pod["status"].get("containerStatuses", ())
-    return bool(statuses) and "terminated" in statuses[0]["state"]
+    return "terminated" in kubelet.main_state(pod)
 
 
 def _leads(process: Process) -> bool:
@@ -968,7 +1159,7 @@ async def _simulated(
         c.ledger.judge(job, clock.now())
         if "array" in job["spec"]:
             c.check_tasks(job)
-        elif job["status"]["phase"] == "Completed":
+        elif job["status"].get("phase") == "Completed":
             c.check_runs(job)
         if not c.clocks_stepped:
             c.check_books(job)

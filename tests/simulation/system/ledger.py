@@ -7,19 +7,22 @@ and the most that a status may say, at every moment and not only at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
 from scavenger_api import names
 from scavenger_api.indexes import parse_counts, parse_indexes
-from scavenger_api.quantity import parse_quantity
+from scavenger_api.job import Capacity, ScavengerJobSpec
+from scavenger_api.reasons import FailureReason
 from scavenger_api.times import parse_time
 from scavenger_testing.clock import START
 from scavenger_testing.store import Entry, Store
 
+from tests.simulation.system import kubelet
 from tests.unit.admitter.harness import Object
 
 NEVER: Final = datetime.max.replace(tzinfo=START.tzinfo)
@@ -27,10 +30,21 @@ SAME_MOMENT: Final = timedelta(seconds=2)
 """The API has whole seconds: of two moments that are no further apart nobody knows which was first."""
 NODE_IN_DOUBT: Final = timedelta(seconds=150)
 """Before a node falls silent, or after: a container that ended may have ended with it (docs/designs/0002)."""
+SETTLED: Final = timedelta(seconds=30)
+"""In which services react where nothing is in the way."""
 IN_VAIN: Final = 3
 """Starts of all pods of a job that fail, as where an image cannot be pulled: each waits longer than the last."""
 BOOKED_WITHIN: Final = timedelta(seconds=2)
 """By which more may be booked of a pod than it existed: starts and ends are whole seconds."""
+BY_CONTAINERS: Final = (FailureReason.FAILED, FailureReason.POD_FAILURE_POLICY)
+"""Why a job is Failed of which a container has failed."""
+BY_START: Final = (FailureReason.NOT_FOUND, FailureReason.INVALID_REFERENCE, FailureReason.INVALID_IMAGE_NAME)
+"""Why a job is Failed whose start cannot succeed."""
+BY_OWN_WORD: Final = {
+    FailureReason.DEADLINE_EXCEEDED: "activeDeadlineSeconds",
+    FailureReason.NO_PROGRESS: "progressDeadlineIntervals",
+}
+"""Why a job is Failed that says so itself, and in which field of its spec."""
 
 
 class By(StrEnum):
@@ -51,6 +65,7 @@ class Way(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     NOTHING = "nothing"
+    """Of a run that never was, that its own user ended, or that saved its state and left."""
 
 
 @dataclass(slots=True)
@@ -68,10 +83,15 @@ class Life:
         ended: when that container ended, whether anybody could see it or not; None for one that runs.
         itself: whether it ended by itself, with `code`.
         code: exit code.
+        saved: whether it said by that code that its state is saved, and that it is not done.
         told: when it, or its Job, was told to go, or its machine ended it.
         by: who did that.
+        stays: whether it went on by that: its Job was taken from it, and it was told itself later, or never.
         ceased: when the API server had it no more.
         last_told: when others told it to go last: a drain evicts what is being deleted, and is what counts then.
+        moved: whether the last DELETE of its kubelet has moved the moment in which it was told to go: whoever looks now
+            sees that of its end.
+        evicted: whether it was marked as disrupted before anybody asked for its deletion.
         seen_told: since when the API server shows that it was told to go, or that it ended.
         seen_over: since when it shows that it ended, or no longer shows it.
     """
@@ -86,17 +106,26 @@ class Life:
     ended: datetime | None = None
     itself: bool = False
     code: int = 0
+    saved: bool = False
     told: datetime | None = None
     by: By | None = None
+    stays: bool = False
     ceased: datetime | None = None
     last_told: datetime | None = None
+    moved: bool = False
+    evicted: bool = False
     seen_told: datetime = NEVER
     seen_over: datetime = NEVER
+
+    @property
+    def hidden(self) -> bool:
+        """Whether nobody who looks at it sees when it was told to go."""
+        return self.stays or self.moved
 
     def until(self, now: datetime) -> datetime:
         """Until when it computes for its job; where nobody saw the end, until it was no more."""
         ended = self.ended if self.shown else None
-        told = (self.last_told or self.told) if self.by is not By.MACHINE else None
+        told = (self.last_told or self.told) if self.by is not By.MACHINE and not self.hidden else None
         return min(one for one in (told, ended, self.ceased, now) if one is not None)
 
 
@@ -105,17 +134,27 @@ class Truth:
     """What is known of a ScavengerJob.
 
     Attributes:
+        asked: what each of its pods asks for, in thousandths.
+        reclaimed: whether its CPU time is booked as it was used, and not as it was asked for.
+        saved_code: by which its program says that its state is saved.
         runs: its lives, by the uid of their Job.
         places: those of its runs, by the uid of their Job.
         running: places from which a status said that it was Running.
+        widths: how many tasks of an array may run at a time, and since when.
         suspensions: how often its user suspended it.
+        suspended: since when it is; None for one that is not.
         failed: when it was Failed first.
     """
 
+    asked: Mapping[str, int] = field(default_factory=dict)
+    reclaimed: bool = False
+    saved_code: int | None = None
     runs: dict[str, dict[str, Life]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
+    widths: list[tuple[datetime, int]] = field(default_factory=list)
     suspensions: int = 0
+    suspended: datetime | None = None
     failed: datetime | None = None
 
     @property
@@ -155,26 +194,35 @@ class Ledger:
         self._read = 0
         self._owners: dict[str, str] = {}
         self._lives: dict[str, Life] = {}
-        self._ends: dict[str, tuple[datetime, int | None]] = {}
-        self._orders: dict[str, tuple[datetime, By]] = {}
+        self._ends: dict[str, tuple[datetime, int | None, bool]] = {}
+        self._orders: dict[str, tuple[datetime, By, bool]] = {}
         self.truths: dict[str, Truth] = {}
         self.silent: list[tuple[str, datetime]] = []
 
     # --- what the world writes down -----------------------------------------------------------------
 
-    def end(self, pod: Object, at: datetime, code: int | None = None) -> None:
-        """The container of its program ends: by itself with this code, or as it was told to (None)."""
-        self._ends.setdefault(pod["metadata"]["uid"], (at, code))
+    def end(self, pod: Object, at: datetime, code: int | None = None, *, killed: bool = False) -> None:
+        """The container of its program ends: by itself with this code, or as it was told to (None).
 
-    def order(self, pod: Object, at: datetime, by: By = By.OTHERS) -> None:
-        """It, or its Job, is told to go by others than services, or its machine ends it."""
+        Args:
+            pod: of a job.
+            at: when.
+            code: exit code.
+            killed: whether its own limits end it, or it never started: then no code says that its state is saved.
+        """
+        self._ends.setdefault(pod["metadata"]["uid"], (at, code, killed))
+
+    def order(self, pod: Object, at: datetime, by: By = By.OTHERS, *, stays: bool = False) -> None:
+        """It, or its Job, is told to go by others than services, or its machine ends it. stays: only its Job is, and
+        the pod goes on until it is told itself."""
         uid = pod["metadata"]["uid"]
-        self._orders.setdefault(uid, (at, by))
+        self._orders.setdefault(uid, (at, by, stays))
         if (life := self._lives.get(uid)) is None:
             return
-        life.last_told = at
+        if not stays:
+            life.last_told, life.by, life.stays = at, by if life.stays else life.by, False
         if life.told is None:  # a Job may go, and its pods be held
-            life.told, life.by, life.seen_told = at, by, min(life.seen_told, at)
+            life.told, life.by, life.stays, life.seen_told = at, by, stays, min(life.seen_told, at)
 
     def read(self, now: datetime) -> None:
         """Take in what has been stored since."""
@@ -198,11 +246,19 @@ class Ledger:
             return
         uid, status = job["metadata"]["uid"], job.get("status") or {}
         truth = self.truths.setdefault(uid, Truth())
+        if not truth.asked:
+            spec = ScavengerJobSpec.model_validate(job["spec"])
+            truth.asked, truth.saved_code = spec.requests, spec.saved_exit_code
+            truth.reclaimed = spec.capacity is Capacity.RECLAIMED
         if status.get("phase") == "Running":
             truth.running.add(status["queuedTimestamp"])
         if status.get("phase") == "Failed" and truth.failed is None:
             truth.failed = now
-        truth.suspensions += bool(job["spec"].get("suspend")) > bool((entry.old or job)["spec"].get("suspend"))
+        if (array := job["spec"].get("array")) is not None:
+            truth.widths.append((now, array.get("maxRunning") or array["tasks"]))
+        suspended = bool(job["spec"].get("suspend"))
+        truth.suspensions += suspended > bool((entry.old or job)["spec"].get("suspend"))
+        truth.suspended = (truth.suspended or now) if suspended else None
 
     def _read_pod(self, entry: Entry, now: datetime) -> None:
         pod = entry.new or entry.old
@@ -221,25 +277,35 @@ class Ledger:
             life.ceased, life.seen_over = now, min(life.seen_over, now)
 
     def _follow(self, life: Life, pod: Object, now: datetime) -> None:
-        meta, statuses = pod["metadata"], pod["status"].get("containerStatuses", ())
+        """What is stored of a pod. Only the container of its program counts, whatever others do."""
+        meta, state = pod["metadata"], kubelet.main_state(pod)
         life.node = pod["spec"].get("nodeName", "")
-        state: Object = statuses[0]["state"] if statuses else {}
         if state and "waiting" not in state:
             at = parse_time((state.get("running") or state["terminated"]).get("startedAt"))
             life.shown = at is not None and at >= START
             life.seen_over = min(life.seen_over, now) if "terminated" in state else NEVER
-            life.began = life.began or at
+            life.began = life.began or (at if life.shown else None)
+        if pod["status"].get("phase") in ("Failed", "Succeeded"):  # a node refuses pods that have no containers yet
+            life.seen_over = min(life.seen_over, now)
         if life.told is None and life.uid in self._orders:
-            life.told, life.by = self._orders[life.uid]
+            life.told, life.by, life.stays = self._orders[life.uid]
         stamp = parse_time(meta.get("deletionTimestamp"))
-        if life.told is None and stamp is not None and "terminated" not in state:  # else it is cleared away
-            life.told = min(now, stamp - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0))
-            life.by = By.SERVICES
+        if (life.told is None or life.stays) and stamp is not None and "terminated" not in state:
+            told = min(now, stamp - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0))
+            if life.told is None:  # else it is cleared away
+                life.told, life.by = told, By.SERVICES
+            life.last_told, life.stays = told, False
+        if "terminated" in state and meta.get("deletionGracePeriodSeconds") == 0:
+            life.moved = True
+        marks = {one["type"] for one in pod["status"].get("conditions", ())}
+        life.evicted = life.evicted or ("DisruptionTarget" in marks and stamp is None)
         if "terminated" in state or "deletionTimestamp" in meta:
             life.seen_told = min(life.seen_told, now)
         if life.ended is None and life.uid in self._ends:
-            life.ended, code = self._ends[life.uid]
+            life.ended, code, killed = self._ends[life.uid]
             life.itself, life.code = code is not None, code or 0
+            truth = self.truths[self._owners.get(life.run, "")]
+            life.saved = bool(code) and not killed and code == truth.saved_code
 
     # --- what follows ----------------------------------------------------------------------------------
 
@@ -261,17 +327,27 @@ class Ledger:
         |---|---|
         | it never began, or nothing has ended it | nothing |
         | its container ended by itself: with 0, with another code | completed, failed |
+        | it ended by itself with the code that says that its state is saved | nothing |
+        | its node did not admit it, or its runtime could not start it | nothing |
+        | its container could not start, and its image or its command is to blame | failed, or nothing |
+        | it was over its own limits: of memory, of storage | failed |
+        | its kubelet ended it, for want of what others need | interrupted |
         | others told it to go, or its machine ended it | interrupted |
+        | its Job was taken from it or suspended, and it goes on | interrupted, or nothing so far |
         | services told it to go before it had ended | interrupted, or nothing: they had their reasons |
         | it ended by itself, and was told to go before, or in the same moment | that, or interrupted |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
         """
         if life.began is None and life.ended is None:
             return {Way.NOTHING}
-        found = {Way.FAILED if life.code else Way.COMPLETED} if life.itself else set[Way]()
+        found = {Way.NOTHING} if life.began is None or life.saved else set[Way]()
+        if life.itself and not life.saved:
+            found.add(Way.FAILED if life.code else Way.COMPLETED)
         ended = life.ended or NEVER
         if life.told is not None and (not life.itself or life.told - ended <= SAME_MOMENT):
             found |= {Way.INTERRUPTED} if life.by is not By.SERVICES else self._own
+            if life.stays and not life.itself:
+                found.add(Way.NOTHING)
         if life.itself and any(name == life.node and abs(at - ended) <= NODE_IN_DOUBT for name, at in self.silent):
             found.add(Way.INTERRUPTED)
         return found or {Way.NOTHING}
@@ -284,16 +360,34 @@ class Ledger:
         whole = len(lives) >= parallelism and all(life.began is not None for life in lives)
         if not whole or not all(life.itself and life.code == 0 for life in lives):
             found.discard(Way.COMPLETED)
-        failed = min((life.ended or NEVER for life in lives if life.itself and life.code), default=NEVER)
-        others = min((life.told or NEVER for life in lives), default=NEVER)
-        if Way.FAILED in found and failed - others > SAME_MOMENT:
+        left = min((life.ended or NEVER for life in lives if life.itself and life.code), default=NEVER)
+        others = min((life.told or NEVER for life in lives if not life.stays), default=NEVER)
+        if Way.FAILED in found and left - others > SAME_MOMENT:
             found.discard(Way.FAILED)
         doubted = any(Way.INTERRUPTED in self.ways(life) for life in lives if life.itself)
-        if others - failed > SAME_MOMENT and not doubted:
+        if others - left > SAME_MOMENT and not doubted:
             found.discard(Way.INTERRUPTED)
         if truth.places.get(run) not in truth.running or not whole or truth.suspensions > 0:
             found.add(Way.NOTHING)
         return found or {Way.NOTHING}
+
+    def failures(self, uid: str) -> int:
+        """How often containers of a ScavengerJob have failed at most: of a gang once in each run."""
+        truth = self.truths.get(uid, Truth())
+        failed = [life for life in truth.lives if Way.FAILED in self.ways(life)]
+        return len({life.run if life.task is None else life.uid for life in failed})
+
+    def booked(self, job: Object) -> dict[str, float]:
+        """Useful and lost seconds of a core, unless it is booked as it was used, and of each device that the job asks
+        for, as its status says."""
+        status, truth = job.get("status") or {}, self.truths[job["metadata"]["uid"]]
+        found = dict[str, float]()
+        if not truth.reclaimed:
+            seconds = status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)
+            found["core"] = seconds / (truth.asked["cpu"] / 1000)
+        for device in (name for name in truth.asked if "/" in name):
+            found[device] = sum(status.get(one, {}).get(device, 0.0) for one in ("usefulSeconds", "lostSeconds"))
+        return found
 
     # --- what a status may say --------------------------------------------------------------------------
 
@@ -318,10 +412,18 @@ class Ledger:
     def _ends_of_tasks(self, uid: str) -> list[End]:
         """A task is judged when its container has surely ended."""
         truth = self.truths[uid]
-        found = [End(self.ways(life), life.seen_over) for life in truth.lives]
-        if truth.suspensions > 0 or truth.failed is not None:  # then its ends are its own user's doing, or nobody's
-            return [End({*one.ways, Way.NOTHING}, one.seen) for one in found]
-        return found
+        return [End(self._ways_of_task(life, truth), life.seen_over) for life in truth.lives]
+
+    def _ways_of_task(self, life: Life, truth: Truth) -> set[Way]:
+        """An eviction counts that came before its deletion, whoever asked for that. Else the ends of an array that was
+        suspended are its own user's doing, or nobody's, and those after a failure are nobody's."""
+        found = self.ways(life)
+        if (truth.suspensions == 0 or life.evicted) and truth.failed is None:
+            return found
+        stopped = truth.suspended is not None and life.told is not None and life.told >= truth.suspended
+        if stopped and life.by is By.SERVICES and not (life.itself or life.evicted):
+            return {Way.NOTHING}
+        return {*found, Way.NOTHING}
 
     def _ends_of_runs(self, uid: str, parallelism: int) -> list[End]:
         """A gang is judged when its first member is told to go, wherever that is."""
@@ -341,13 +443,36 @@ class Ledger:
         most = 2 * ends + size * (1 + truth.suspensions + IN_VAIN)
         assert len(lives) <= most, f"{len(lives)} pods for {ends} ends, more than {most}: {job['metadata']['name']}"
 
+    def judge_array(self, job: Object, now: datetime, free_since: datetime) -> None:
+        """No more tasks run at a time than may, but for those that wait for nodes that do not answer, and a start that
+        cannot succeed fails no array that computes. Services see what they need since `free_since`. Raises
+        AssertionError."""
+        truth = self.truths.get(job["metadata"]["uid"])
+        if truth is None or "array" not in job["spec"]:
+            return
+        alive = [life for life in truth.lives if self._has_place(life, now)]
+        first = min((life.created for life in alive), default=now)
+        most = max(width for _, width in _since(truth.widths, first - SETTLED))
+        blind = free_since + SETTLED > first
+        assert blind or len(alive) <= most, f"{len(alive)} tasks run at a time, of {most}: {job}: {alive}"
+        if truth.failed == now and why_failed(job) in BY_START and now - free_since > SETTLED:
+            computing = [life for life in alive if life.began and now - life.began > SETTLED and not life.told]
+            assert not computing, f"an array fails that computes: {job}: {computing}"
+
+    def _has_place(self, life: Life, now: datetime) -> bool:
+        """Whether the pod of a task counts as one that runs."""
+        if life.seen_over is not NEVER or (life.told is not None and not life.node):
+            return False
+        lost = any(name == life.node for name, _ in self.silent)
+        return not lost or life.told is None or now - life.told < ABANDONED_AFTER - SAME_MOMENT
+
     def judge_books(self, job: Object, now: datetime) -> None:
         """No more is booked than its pods existed: core-seconds, and seconds of devices. Raises AssertionError."""
         if job["metadata"]["uid"] not in self.truths:
             return
         lives = [life for life in self.truths[job["metadata"]["uid"]].lives if life.began is not None]
         most = sum(((life.until(now) - life.created) + BOOKED_WITHIN).total_seconds() for life in lives)
-        for what, seconds in booked(job).items():
+        for what, seconds in self.booked(job).items():
             assert seconds <= most, f"{seconds} {what}-seconds are booked of {most}: {job}: {lives}"
 
 
@@ -358,15 +483,22 @@ def _beyond(way: Way, status: Object) -> str:
     return "no run was left alone to its end" if way is Way.COMPLETED else f"{way} more often than it ran"
 
 
-def booked(job: Object) -> dict[str, float]:
-    """Useful and lost seconds of a core, and of each device that it asks for, as its status says."""
-    status, asked = job.get("status") or {}, job["spec"]["resources"]["limits"]
-    cores = float(parse_quantity(asked["cpu"]))
-    found = {"core": (status.get("usefulCPUSeconds", 0.0) + status.get("lostCPUSeconds", 0.0)) / cores}
-    for device in asked.keys() - {"cpu", "memory"}:
-        sums = (status.get(one, {}).get(device, 0.0) for one in ("usefulSeconds", "lostSeconds"))
-        found[device] = sum(sums) / float(parse_quantity(asked[device]))
-    return found
+def _since(widths: list[tuple[datetime, int]], first: datetime) -> list[tuple[datetime, int]]:
+    """Those in force at this moment or later."""
+    return [one for one, (until, _) in zip(widths, [*widths[1:], (NEVER, 0)], strict=True) if until >= first]
+
+
+def why_failed(job: Object) -> FailureReason | None:
+    """Why its status says that it failed; None where it does not."""
+    status = job.get("status") or {}
+    said = [one["reason"] for one in status.get("conditions", ()) if one["type"] == "Succeeded"]
+    return FailureReason.of(said[0]) if said and status.get("phase") == "Failed" else None
+
+
+def by_own_word(job: Object) -> bool:
+    """Whether a job is Failed as it wants to be: whatever its containers do, it takes too long."""
+    reason = why_failed(job)
+    return reason in BY_OWN_WORD and BY_OWN_WORD[reason] in job["spec"]
 
 
 def _counts(job: Object) -> dict[Way, int]:
@@ -374,7 +506,7 @@ def _counts(job: Object) -> dict[Way, int]:
     status, array = job["status"], job["spec"].get("array")
     found = {Way.INTERRUPTED: status.get("interruptedCount", 0)}
     if array is None:
-        failed = status.get("phase") == "Failed"
+        failed = status.get("phase") == "Failed" and why_failed(job) in (None, *BY_CONTAINERS)
         found[Way.FAILED] = status.get("retries", 0) + status.get("ignoredFailures", 0) + failed
         found[Way.COMPLETED] = int(status.get("phase") == "Completed")
         return found

@@ -14,11 +14,13 @@ from scavenger_api import names
 from scavenger_api.levels import LevelsState
 from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODS
-from scavenger_testing import FakeApi
+from scavenger_testing import FakeApi, scavengerjob_dict
 from scavenger_testing.clock import eventually
 from scavenger_testing.virtual_loop import LoopClock
 
-from tests.simulation.system.history import ALWAYS, History, Stop, _deleting, _leads
+from tests.simulation.system import kubelet
+from tests.simulation.system.history import ALWAYS, OVER, History, Stop, _deleting, _leads
+from tests.simulation.system.specs import BESIDE, CLAIM, FAILS_WITH, PROGRAM, SAVED, SETTINGS
 from tests.simulation.system.system import (
     BY_SCHEDULER,
     CORES,
@@ -527,7 +529,190 @@ class TaskAgain(WorldSituation):
         await self.until(lambda: self.phase("c") == "Running" and len(self.pods("c")) == 3)
         await self.pass_time(10)
         fails, goes, _ = self.pods("c")
-        self.fail(fails)
+        self.fails(fails, FAILS_WITH)
         self.disrupt(goes, BY_SCHEDULER)
         await self.until(lambda: self.status("c").get("interruptedCount") == 1, limit=2 * LATE)
         await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
+class MissingForOne(WorldSituation):
+    """A ConfigMap is deleted that the tasks of an array need. One of them runs, and another one cannot start."""
+
+    async def comes(self) -> None:
+        needs = [{"configMapRef": {"name": SETTINGS}}]
+        self.submit("c", array={"tasks": 2, "maxRunning": 1}, envFrom=needs)
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.pass_time(LATE)
+        self.lose_from(NS, CONFIGMAPS, SETTINGS)
+        job = self.api.get(SCAVENGERJOBS, NS, "c")
+        assert job is not None
+        self.edit_spec(job, array={"tasks": 2, "maxRunning": 2})
+        await self.until(lambda: any(one["status"]["phase"] == "Pending" for one in self.pods("c")))
+        await self.pass_time(10)
+        self.find_references()
+
+
+class SavedTask(WorldSituation):
+    """A task of an array with snapshots saves its state and ends with the code that says so."""
+
+    async def comes(self) -> None:
+        volume = {"name": CLAIM, "mountPath": "/data"}
+        snapshots = {"command": ["/app"], "persistentVolumeClaims": [volume], "snapshot": {"volume": CLAIM}}
+        self.submit("c", array={"tasks": 2}, **snapshots)
+        await self.until(lambda: self.phase("c") == "Running" and len(self.pods("c")) == 2)
+        await self.pass_time(10)
+        self.fails(self.pods("c")[0], SAVED)
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
+class OneJob(WorldSituation):
+    """A job `c` runs, and something happens to it."""
+
+    spec: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    async def happens_once(self) -> Object:
+        """Until it runs; its one pod."""
+        await self.until(lambda: self.phase("c") == "Running")
+        return next(pod for pod in self.pods("c") if not _deleting(pod) and pod["status"]["phase"] == "Running")
+
+    async def comes_to(self, phase: str) -> None:
+        """Until it is over, in this phase."""
+        await self.until(lambda: self.phase("c") in OVER, limit=LATE)
+        assert self.phase("c") == phase, f"is {self.phase('c')}: {self.status('c')}"
+
+    async def happen(self, skip: Set[int]) -> None:
+        await self.until(lambda: len(self.phases()) == 2 and self.settled("Running"))
+        self.submit_spec("c", self.written(), NS)
+        await self.comes()
+
+    def written(self) -> Object:
+        """Its spec."""
+        return {**scavengerjob_dict()["spec"], **self.spec}
+
+
+class Retried(OneJob):
+    """A program fails twice that may try again once."""
+
+    spec = MappingProxyType({"backoffLimit": 1})
+
+    async def comes(self) -> None:
+        self.fails(await self.happens_once(), FAILS_WITH)
+        await self.until(lambda: self.jobs_ever("c") == 2)
+        self.fails(await self.happens_once(), FAILS_WITH)
+        await self.comes_to("Failed")
+
+
+class FinalFailure(OneJob):
+    """A program fails in a way after which no other try helps, as its job says."""
+
+    spec = MappingProxyType(
+        {
+            "backoffLimit": 3,
+            "podFailurePolicy": {
+                "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [FAILS_WITH]}}]
+            },
+        }
+    )
+
+    async def comes(self) -> None:
+        self.fails(await self.happens_once(), FAILS_WITH)
+        await self.comes_to("Failed")
+
+
+class OverLimit(OneJob):
+    """A kubelet ends a pod that uses more local storage than it may."""
+
+    async def comes(self) -> None:
+        self.over_limit(await self.happens_once(), kubelet.OWN_LIMITS[0])
+        await self.comes_to("Failed")
+
+
+class EvictedForNode(OneJob):
+    """A kubelet whose node is low on memory ends a pod."""
+
+    async def comes(self) -> None:
+        self.evict_from_node(await self.happens_once())
+        await self.pass_time(3 * LATE)
+
+
+class SavedBeside(OneJob):
+    """A container beside the program ends with the code by which a program says that it has saved its state."""
+
+    def written(self) -> Object:
+        amounts = {"limits": {"cpu": "500m", "memory": "1Gi"}}
+        containers = [{"name": name, "image": "example.org/app:1", "resources": amounts} for name in (PROGRAM, BESIDE)]
+        return {"checkpointExitCode": SAVED, "template": {"spec": {"containers": containers}}}
+
+    async def comes(self) -> None:
+        self.end_others(await self.happens_once(), SAVED)
+        await self.pass_time(LATE)
+        assert self.jobs_ever("c") == 1, "started again where only a sidecar has ended"
+
+
+class Expired(OneJob):
+    """A job is over that is to be deleted then."""
+
+    spec = MappingProxyType({"ttlSecondsAfterFinished": 10})
+
+    async def comes(self) -> None:
+        await self.happens_once()
+        self.succeed("c")
+        await self.until(lambda: "c" not in self.phases(), limit=LATE)
+
+
+class Reordered(SystemSituation):
+    """Jobs wait, and their user gives the last one priority."""
+
+    async def comes(self) -> None:
+        await self.leave_a_core_each()
+        self.submit("c")
+        await self.until(lambda: self.settled("Running"))
+        before = len(self.starts())
+        for name in ("d", "e", "f"):
+            self.submit(name)
+            await self.turn(2.0)
+        last = self.api.get(SCAVENGERJOBS, NS, "f")
+        assert last is not None
+        self.edit_spec(last, priority=5)
+        await self.turn(2.0)
+        await self.until(lambda: self.done("c", "d", "e", "f"), limit=5 * LATE, step=1)
+        started = self.starts()[before:]
+        assert started[0] == "f", f"not by priority: {started}"
+
+
+class Orphaned(WorldSituation):
+    """Somebody deletes a Job with `--cascade=orphan`: nobody else ends its pods."""
+
+    async def comes(self) -> None:
+        self.orphan_pods(self.job("a"))
+        await self.until(lambda: self.jobs_ever("a") == 2, limit=2 * LATE)
+
+
+class LastDelete(Situation):
+    """A pod is told to stop and ends with 0, and the watch shows neither. When the admitter lists pods again, the last
+    DELETE of its kubelet has moved the time of the first one."""
+
+    async def comes(self) -> None:
+        self.api.hold_watches(PODS)
+        self.stop_late("a", code=0, seconds=5)
+        self.take_away(self.pods("a")[0])
+        await self.pass_time(20)
+        self.api.expire_watches()
+        self.api.release_watches(PODS)
+        await self.pass_time(20)
+
+
+class Reclaiming(OneJob):
+    """A job wants reclaimed capacity, and nodes offer some."""
+
+    spec = MappingProxyType({"capacity": "Reclaimed"})
+
+    def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
+        super().__init__(api, clock, seed)
+        self.reclaims = True
+
+    async def comes(self) -> None:
+        await self.until(lambda: self.pods("c"), limit=5 * LATE)
+        asked = {name: kubelet.requested(self.pods("c")[0], name) for name in ("cpu", "memory")}
+        assert not any(asked.values()), f"takes what nobody reclaimed: {asked}"
+        await self.happens_once()

@@ -13,6 +13,7 @@ import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,8 +21,10 @@ import orjson
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time
 from scavenger_domain.node_affinity import REQUIRED
+from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.errors import error_for_status
 from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_prioritizer.controller import main as prioritizer_main
@@ -36,7 +39,20 @@ from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
 from scavenger_webhook.facts import PRIORITYCLASSES
 from scavenger_webhook.settings import WebhookSettings
 
-from tests.simulation.system.history import DEVICE, JOBS_AT_MOST, OTHER, History, _cores, _deleting, _job
+from tests.simulation.system import kubelet
+from tests.simulation.system.history import (
+    DEVICE,
+    JOBS_AT_MOST,
+    OFFICE,
+    TENANTS,
+    History,
+    _began,
+    _cores,
+    _deleting,
+    _job,
+    _namespace,
+)
+from tests.simulation.system.specs import FIELDS, OTHER, TOLERATED, consistent, queue_spec
 from tests.simulation.system.webhook import Webhook
 from tests.unit.admitter.harness import NS, Object, Process, Skewed, _context, _ended
 
@@ -44,7 +60,17 @@ NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "node
 POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
 NODE_NAMES: Final = ("n1", "n2", "n3")
 CORES: Final = 4
+LONG: Final = 60.0
+"""Seconds that a job runs in the peace at the end while others wait."""
 SCRAPED_EVERY: Final = 15.0
+RECLAIMS_EVERY: Final = 3
+"""In one history of so many, regulators offer reclaimed capacity, and some jobs want it."""
+RECLAIMING: Final = {
+    "reclaimed": True,
+    "reclaimed_min_samples": 2,
+    "reclaimed_step": 50.0,
+    "reclaimed_half_life": 300.0,
+}
 REST_LONG_EVERY: Final = 4
 """One history in so many goes on after its end, until nothing may happen any more."""
 USED: Final = 0.9
@@ -72,10 +98,6 @@ HELD_BY_OTHERS: Final = "example.org/held"
 """A finalizer of somebody else's."""
 NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
 """Fields of the status that an older CRD does not have, and drops."""
-LOST: Final = 255
-"""The exit code of a container that was gone when its kubelet came back."""
-UNSEEN: Final = "1970-01-01T00:00:00Z"
-"""When a container started and ended of which the runtime does not know."""
 BUDGET: Final[Object] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
@@ -83,7 +105,7 @@ BUDGET: Final[Object] = {
     "spec": {"selector": {"matchLabels": {}}, "minAvailable": 1000},
 }
 """Of a user who lets nobody evict anything."""
-UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io")
+UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io", "/nodes/")
 
 Main = Callable[[ServiceContext[Any]], Coroutine[Any, Any, None]]
 
@@ -109,6 +131,7 @@ class System(History):
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock, seed)
+        self.reclaims = seed % RECLAIMS_EVERY == 0
         self.rests = 300 if seed % REST_LONG_EVERY == 0 else 0
         self.others: list[Replica | Webhook] = []
         self.users: list[asyncio.Task[None]] = []
@@ -122,6 +145,8 @@ class System(History):
         self.quota: Object | None = None
         """The ResourceQuota of the namespace of jobs."""
         self.at_peace = False
+        self.busy_until = 0.0
+        """On the monotonic clock: the scheduler places nobody before."""
         self.admission = self._within_quota
         self.pods_of = lambda job: self._left_of_quota("pods") >= job["spec"]["parallelism"]
         self.api.store.prune = self._pruned
@@ -149,12 +174,13 @@ class System(History):
             "retry_period": self.retry_period,
             "identity": f"{name}-{self.born}",
         }
+        offers = RECLAIMING if self.reclaims else {}
         makes: dict[str, Callable[[], Replica | Webhook]] = {
             names.REGULATOR: lambda: Replica(
-                self, name, regulator_main, RegulatorSettings(**common, **self.regulator_settings)
+                self, name, regulator_main, RegulatorSettings(**{**common, **offers, **self.regulator_settings})
             ),
             names.PRIORITIZER: lambda: Replica(self, name, prioritizer_main, PrioritizerSettings(**common)),
-            names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common)),
+            names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common, allowed_tolerations=(TOLERATED,))),
         }
         self.others.append(self.loop.begin(common["identity"], makes[name]))
 
@@ -200,6 +226,8 @@ class System(History):
             if self.ends.get(pod["metadata"]["uid"], 0.0) <= self.clock.monotonic() and not _deleting(pod):
                 self.end(pod)
         super().tick()
+        if self.reclaims:
+            self._show_offers()
         if self.metrics == "fine" and self.clock.monotonic() - self.measured >= SCRAPED_EVERY:
             self.measured = self.clock.monotonic()
             self._scrape()
@@ -236,11 +264,7 @@ class System(History):
         if HELD_BY_OTHERS not in job["metadata"].get("finalizers", ()):
             super()._remove_job(job)
         elif "deletionTimestamp" not in job["metadata"]:
-            self._mark(JOBS, job)
-
-    def _mark(self, resource: Resource[Any], obj: Object) -> None:
-        meta = obj["metadata"]
-        self.api.edit(resource, NS, meta["name"], lambda one: one["metadata"].update(deletionTimestamp=self.stamp()))
+            self.api.delete(JOBS, _namespace(job), job["metadata"]["name"])
 
     def run(self, pod: Object) -> None:
         node = pod["spec"].get("nodeName") or self._place(pod)
@@ -258,16 +282,42 @@ class System(History):
 
     def _place(self, pod: Object) -> str | None:
         """The scheduler: the first node with room, or else whoever has to go there."""
+        if self.clock.monotonic() < self.busy_until:
+            return None
         nodes = [node for node in self.api.stored(NODES) if _takes_pods(node) and _may_go_to(pod, node)]
         for node in nodes:
-            if self._left(node["metadata"]["name"], pod) >= _cores(pod):
+            if self._left(node["metadata"]["name"], pod) >= _cores(pod) and self._offers(node, pod):
                 return str(node["metadata"]["name"])
-        if not pod["status"].get("conditions"):
-            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
-            self._status(pod, conditions=[{**said, "lastTransitionTime": self.stamp()}])
+        self.cannot_place(pod, "no room")
         if pod["metadata"]["namespace"] == SHOP:
             self._preempt(pod, nodes)
         return None
+
+    def _offers(self, node: Object, pod: Object) -> bool:
+        """Whether a node has as much reclaimed capacity left as a pod asks for."""
+        if not any(kubelet.requested(pod, name) for name in RECLAIMED_RESOURCES):
+            return True
+        there, placed = node["status"]["allocatable"], self.on(node["metadata"]["name"])
+        left = {
+            name: float(parse_quantity(there.get(name, "0"))) - sum(kubelet.requested(one, name) for one in placed)
+            for name in RECLAIMED_RESOURCES
+        }
+        return all(kubelet.requested(pod, name) <= left[name] for name in left)
+
+    def _show_offers(self) -> None:
+        """Kubelets take over what is new in the capacity of their nodes."""
+        for node in self.api.stored(NODES):
+            status = node["status"]
+            new = {name: status["capacity"][name] for name in RECLAIMED_RESOURCES if name in status["capacity"]}
+            name, known = node["metadata"]["name"], status["allocatable"].items()
+            if name not in self.silent and not new.items() <= known:
+                self.api.edit(NODES, None, name, partial(_offer, new))
+
+    def cannot_place(self, pod: Object, message: str) -> None:
+        """It says why a pod has no node."""
+        if not pod["status"].get("conditions"):
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+            self._status(pod, conditions=[{**said, "lastTransitionTime": self.stamp()}])
 
     def _preempt(self, pod: Object, nodes: list[Object]) -> None:
         """Pods that are being deleted leave room as well. Of a node where some are, no more are taken for the pod."""
@@ -320,12 +370,14 @@ class System(History):
         for node in NODE_NAMES:
             pods, used = self.on(node), 0.1
             for pod in pods:
-                meta, cores = pod["metadata"], self.used * _cores(pod)
+                meta, reclaimed = pod["metadata"], kubelet.requested(pod, names.RESOURCE_RECLAIMED_CPU) / 1000
+                cores = self.used * (_cores(pod) + reclaimed)
                 used += cores
                 usage = {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}
                 kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
                 there.add(meta["name"])
-                self.api.put(POD_METRICS, {"metadata": kept, **taken, "containers": [{"name": "main", "usage": usage}]})
+                containers = [{"name": kubelet.program(pod), "usage": usage}]
+                self.api.put(POD_METRICS, {"metadata": kept, **taken, "containers": containers})
             usage = {"cpu": f"{used * 1000:.0f}m", "memory": f"{len(pods) + 1}Gi"}
             self.api.put(NODE_METRICS, {"metadata": {"name": node}, **taken, "usage": usage})
         for old in list(self.api.stored(POD_METRICS)):
@@ -338,11 +390,14 @@ class System(History):
         return not self.users and super().settled(*phases)
 
     def all_run(self) -> bool:
-        """Tasks of arrays end meanwhile: all of them together may leave no room for a job."""
+        """Tasks of arrays end meanwhile, and jobs that have run for a while: all of them together may leave no room for
+        a job, or no quota."""
         if super().all_run():
             return True
         for pod in [one for name in self.machines for one in self.working_on(name)]:
-            if names.LABEL_TASK in pod["metadata"]["labels"]:
+            began = _began(pod)
+            long = began is not None and (self.clock.now() - began).total_seconds() > LONG
+            if names.LABEL_TASK in pod["metadata"]["labels"] or long:
                 self.end(pod)
         return False
 
@@ -363,14 +418,18 @@ class System(History):
 
     async def _create(self, job: Object, *, good: bool) -> None:
         """Without an answer, or over the quota, there is no job, so the user tries again."""
-        while (said := await self.reviewed("scavengerjobs", job)) is None or (
-            said["allowed"] and self._left_of_quota(COUNT_SCAVENGERJOBS) < 1
-        ):
+        while (said := await self.reviewed("scavengerjobs", job)) is None or self._may_try_again(job, said):
             await self.clock.sleep(AGAIN)
         assert said["allowed"] is good, f"{'is refused' if good else 'is let in'}: {job['spec']}: {said}"
-        if good and self.api.get(SCAVENGERJOBS, NS, job["metadata"]["name"]) is None:
+        if good and self.api.get(SCAVENGERJOBS, _namespace(job), job["metadata"]["name"]) is None:
             job["metadata"]["creationTimestamp"] = self.stamp()
             self.api.put(SCAVENGERJOBS, job)
+
+    def _may_try_again(self, job: Object, said: Object) -> bool:
+        """Whether the same job may be let in later: there is a quota, or its queue takes no jobs like it now."""
+        if said["allowed"]:
+            return _namespace(job) == NS and self._left_of_quota(COUNT_SCAVENGERJOBS) < 1
+        return job["spec"]["queue"] == OTHER and f"queue {OTHER}" in said["status"]["message"]
 
     def move_to(self, job: Object, queue: str) -> None:
         self.aim(job)
@@ -382,7 +441,7 @@ class System(History):
         said = await self.reviewed("scavengerjobs", {**job, "spec": {**job["spec"], "queue": queue}}, job)
         assert said is None or not said["allowed"] or queue != NOWHERE, said
         meta = job["metadata"]
-        now = self.api.get(SCAVENGERJOBS, NS, meta["name"])
+        now = self.api.get(SCAVENGERJOBS, meta["namespace"], meta["name"])
         there = now is not None and now["metadata"]["uid"] == meta["uid"] and "jobName" not in now.get("status", {})
         if there and said is not None and said["allowed"]:
             super().move_to(job, queue)
@@ -400,7 +459,7 @@ class System(History):
     # --- what happens -------------------------------------------------------------------------------
 
     def acts(self) -> list[Callable[[], Any]]:
-        asked = [self.submit_bad, self.close_queue, self.ordinary_of_low_class]
+        asked = [self.submit_bad, self.edit_queue, self.ordinary_of_low_class]
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
         changed = [self.reboot, self.submit_array, self.edit_array, self.change_crd, self.change_use]
@@ -432,24 +491,25 @@ class System(History):
         wrong = self.random.choice(({"queue": NOWHERE}, {"terminationGracePeriodSeconds": 3600}))
         self.create(scavengerjob_dict(f"bad-{len(self.happened)}", namespace=NS, **wrong), good=False)
 
-    def close_queue(self) -> None:
-        """A queue takes no new jobs, or does again."""
-        closed = self.random.random() < 0.5
-        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=closed))
+    def edit_queue(self) -> None:
+        """A queue takes no new jobs, or not those of some namespaces, or has another share."""
+        spec = {"weight": 1, "closed": False, **queue_spec(self.random)}
+        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue.update(spec=spec))
 
     def submit_array(self) -> None:
         """An array, where all replicas can start one."""
         if self.always_managed and self.jobs() < JOBS_AT_MOST:
-            at_most = {"maxRunning": 2} if self.random.random() < 0.5 else {}
-            array = {"tasks": self.random.choice((2, 3, 5)), "failFast": self.random.random() < 0.3, **at_most}
-            self.submit(f"j{len(self.happened)}", array=array, backoffLimit=self.random.choice((0, 0, 1)))
+            own = {name: FIELDS[name](self.random) for name in ("array", "backoffLimit")}
+            namespace = self.random.choice((NS, NS, OFFICE))
+            self.submit_spec(f"j{len(self.happened)}", consistent(own, self.random), namespace)
 
     def edit_array(self) -> None:
         """A user lets failed tasks start again, or fewer or more run at a time."""
-        if found := [job for job in self.api.list(SCAVENGERJOBS, NS) if "array" in job["spec"]]:
+        if found := [job for job in self.api.list(SCAVENGERJOBS) if "array" in job["spec"]]:
             job, at_most = self.pick(found), self.random.choice((None, 1, 5))
             self.aim(job)
-            self.api.edit(SCAVENGERJOBS, NS, _job(job), lambda one: _edit_array(one["spec"]["array"], at_most))
+            place = SCAVENGERJOBS, _namespace(job), _job(job)
+            self.api.edit(*place, lambda one: _edit_array(one["spec"]["array"], at_most))
 
     def limit(self) -> None:
         """A tenant has a ResourceQuota of few pods, Jobs or ScavengerJobs, or several of these."""
@@ -477,22 +537,23 @@ class System(History):
     def hold(self) -> None:
         """Somebody puts a finalizer on a pod, or on a Job."""
         resource = self.random.choice((PODS, JOBS))
-        free = [one for one in self.api.list(resource, NS) if "deletionTimestamp" not in one["metadata"]]
+        mine = [one for one in self.api.list(resource) if _namespace(one) in TENANTS]
+        free = [one for one in mine if "deletionTimestamp" not in one["metadata"]]
         if free:
             one = self.pick(free)
             self.aim(one)
-            self.api.edit(resource, NS, one["metadata"]["name"], _held_by_others)
+            self.api.edit(resource, _namespace(one), one["metadata"]["name"], _held_by_others)
 
     def let_go(self) -> None:
         """Whoever put finalizers there takes them away, and what was to be deleted goes."""
         for resource in (PODS, JOBS):
-            for one in self.api.list(resource, NS):
+            for one in self.api.list(resource):
                 meta = one["metadata"]
                 if HELD_BY_OTHERS not in meta.get("finalizers", ()):
                     continue
-                self.api.edit(resource, NS, meta["name"], _let_go)
+                self.api.edit(resource, meta["namespace"], meta["name"], _let_go)
                 if "deletionTimestamp" in meta and meta["finalizers"] == [HELD_BY_OTHERS]:
-                    self.api.remove(resource, NS, meta["name"])
+                    self.api.remove(resource, meta["namespace"], meta["name"])
 
     def forbid_evictions(self) -> None:
         """Somebody's budget covers all pods of the namespace."""
@@ -514,12 +575,7 @@ class System(History):
         for pod in self.working_on(name):
             self.aim(pod)
             self.end_by_machine(pod)
-            state = {"exitCode": LOST, "reason": "Unknown", "startedAt": UNSEEN, "finishedAt": UNSEEN}
-            statuses = pod["status"]["containerStatuses"]
-            ended = [
-                one if "terminated" in one["state"] else {**one, "state": {"terminated": state}} for one in statuses
-            ]
-            self._status(pod, phase="Failed", containerStatuses=ended)
+            self._status(pod, phase="Failed", **kubelet.unseen(pod))
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""
@@ -558,7 +614,7 @@ class System(History):
         """A user suspends a job whose Job somebody holds, so that pods stay for longer."""
         if working := self.with_jobs():
             job = self.random.choice(working)
-            self.api.edit(JOBS, NS, _job(job), _held_by_others)
+            self.api.edit(JOBS, _namespace(job), _job(job), _held_by_others)
             self._suspend(job, suspended=True)
 
     async def kill_other(self) -> None:
@@ -591,12 +647,16 @@ class System(History):
         self.let_go()
         self.allow_evictions()
         self.old_crd = False
-        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue["spec"].update(closed=False))
+        self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue.update(spec={"weight": 1}))
 
     # --- what holds ---------------------------------------------------------------------------------
 
     def nobody_s(self, writes: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(method, path) for method, path in writes if not any(word in path for word in UNNEEDED)]
+
+
+def _offer(amounts: Object, node: Object) -> None:
+    node["status"]["allocatable"].update(amounts)
 
 
 def _edit_array(array: Object, at_most: int | None) -> None:
@@ -635,6 +695,8 @@ def _may_go_to(pod: Object, node: Object) -> bool:
     terms: list[Object] = (
         pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
     )
-    name = node["metadata"]["name"]
+    name, labels = node["metadata"]["name"], node["metadata"]["labels"]
+    if any(labels.get(key) != value for key, value in pod["spec"].get("nodeSelector", {}).items()):
+        return False
     found = [all((name in f["values"]) == (f["operator"] == "In") for f in one.get("matchFields", ())) for one in terms]
     return not found or any(found)

@@ -13,6 +13,7 @@ from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import FakeApi, pod_dict, running, scavengerjob_dict, terminated
 from scavenger_testing.clock import START, VirtualClock
 
+from tests.simulation.system import kubelet
 from tests.simulation.system.ledger import By, Ledger, Way
 
 NS = "lab"
@@ -24,12 +25,17 @@ def at(seconds: float) -> datetime:
 
 
 class Case:
-    """A job of one pod, which runs from the first second on."""
+    """A job of one pod, which runs from the first second on.
 
-    def __init__(self, *, alone: bool = False) -> None:
+    Args:
+        alone: whether no service has a reason to interrupt it.
+        spec: of the job, beside the usual.
+    """
+
+    def __init__(self, *, alone: bool = False, **spec: Any) -> None:
         self.api = FakeApi(VirtualClock(), listens=False)
         self.ledger = Ledger(self.api.store, alone=alone)
-        job = scavengerjob_dict("j", namespace=NS, uid="sj")
+        job = scavengerjob_dict("j", namespace=NS, uid="sj", **spec)
         self.api.put(SCAVENGERJOBS, {**job, "status": {"phase": "Running", "queuedTimestamp": PLACE}})
         owner = [{"uid": "sj", "controller": True}]
         meta = {"name": "j", "namespace": NS, "uid": "job", "ownerReferences": owner}
@@ -41,23 +47,35 @@ class Case:
         self.ledger.read(at(1))
 
     @property
+    def job(self) -> Any:
+        return self.api.get(SCAVENGERJOBS, NS, "j")
+
+    @property
     def pod(self) -> Any:
         return self.api.get(PODS, NS, "p")
 
-    def ends(self, seconds: float, code: int | None) -> None:
+    def ends(self, seconds: float, code: int | None, *, killed: bool = False) -> None:
         """By itself with a code, or as it was told."""
-        self.ledger.end(self.pod, at(seconds), code)
+        self.ledger.end(self.pod, at(seconds), code, killed=killed)
         state = terminated(code or 0, finished=format_time(at(seconds)))
         state["state"]["terminated"]["startedAt"] = format_time(at(1))
         self.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(containerStatuses=[state]))
         self.ledger.read(at(seconds))
 
-    def told(self, seconds: float, by: By | None) -> None:
-        """To go: by somebody, or by services."""
+    def told(self, seconds: float, by: By | None, *, evicted: bool = False) -> None:
+        """To go: by somebody, or by services, with the mark of an eviction or without."""
         if by is not None:
             self.ledger.order(self.pod, at(seconds), by)
+        if evicted:
+            mark = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+            self.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(conditions=mark))
         stamp = format_time(at(seconds))
         self.api.edit(PODS, NS, "p", lambda pod: pod["metadata"].update(deletionTimestamp=stamp))
+        self.ledger.read(at(seconds))
+
+    def suspends(self, seconds: float) -> None:
+        """Its user does."""
+        self.api.edit(SCAVENGERJOBS, NS, "j", lambda job: job["spec"].update(suspend=True))
         self.ledger.read(at(seconds))
 
     @property
@@ -67,9 +85,7 @@ class Case:
         return self.ledger.ways(life)
 
     def judge(self, until: float = 0.0, **status: Any) -> None:
-        job = self.api.get(SCAVENGERJOBS, NS, "j")
-        assert job is not None
-        judged = {**job, "status": {**job["status"], **status}}
+        judged = {**self.job, "status": {**self.job["status"], **status}}
         self.ledger.judge(judged, at(until))
         self.ledger.judge_books(judged, at(100))
         self.ledger.judge_starts(judged)
@@ -106,6 +122,90 @@ def test_what_is_not_certain() -> None:
         assert stopped.ways == ways
 
 
+def test_a_saved_state_is_no_failure() -> None:
+    cases: tuple[tuple[dict[str, Any], bool, set[Way]], ...] = (
+        ({"checkpointExitCode": 85}, False, {Way.NOTHING}),
+        ({"checkpointExitCode": 85}, True, {Way.FAILED}),
+        ({}, False, {Way.FAILED}),
+    )
+    for spec, killed, ways in cases:
+        left = Case(**spec)
+        left.ends(50, 85, killed=killed)
+        assert left.ways == ways
+        assert left.ledger.failures("sj") == (Way.FAILED in ways)
+        left.judge(200.0, retries=int(Way.FAILED in ways))
+    saved = Case(checkpointExitCode=85)
+    saved.ends(50, 85)
+    with pytest.raises(AssertionError, match="failed more often than it ran"):
+        saved.judge(retries=1)
+
+
+def test_only_the_program_counts() -> None:
+    case = Case()
+    beside = {**terminated(3, finished=format_time(at(20))), "name": "beside"}
+    statuses = [beside, *case.pod["status"]["containerStatuses"]]
+    containers = [{"name": "beside"}, *case.pod["spec"]["containers"]]
+    case.api.edit(PODS, NS, "p", lambda pod: pod["spec"].update(containers=containers))
+    case.api.edit(PODS, NS, "p", lambda pod: pod["status"].update(containerStatuses=statuses))
+    case.ledger.read(at(20))
+    assert case.ways == {Way.NOTHING}
+    case.judge(200.0)
+
+
+def test_what_never_started() -> None:
+    for code, ways in ((128, {Way.FAILED, Way.NOTHING}), (None, {Way.NOTHING})):
+        case = Case()
+        pod = case.pod
+        pod["metadata"] |= {"name": "q", "uid": "other"}
+        pod["status"] = {"phase": "Failed", "containerStatuses": kubelet.not_started(pod, "no such file")}
+        case.ledger.end(pod, at(5), code, killed=True) if code else case.ledger.order(pod, at(5), By.MACHINE)
+        case.api.put(PODS, pod)
+        case.ledger.read(at(5))
+        life = next(one for one in case.ledger.truths["sj"].lives if one.uid == "other")
+        assert life.began is None
+        assert case.ledger.ways(life) == ways
+
+
+def test_a_pod_that_stays_computes_until_it_is_told_itself() -> None:
+    case = Case()
+    case.ledger.order(case.pod, at(20), stays=True)
+    assert case.ways == {Way.INTERRUPTED, Way.NOTHING}
+    (life,) = case.ledger.truths["sj"].lives
+    assert life.until(at(90)) == at(90)
+    case.told(40, None)
+    assert life.until(at(90)) == at(40)
+    assert case.ways == {Way.INTERRUPTED}
+    fails = Case()
+    fails.ledger.order(fails.pod, at(20), stays=True)
+    fails.ends(50, 3)
+    assert fails.ways == {Way.FAILED, Way.INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    ("evicted", "suspended", "least", "most"),
+    [(40, None, 1, 1), (40, 50, 1, 1), (None, 30, 0, 0), (None, 60, 0, 1)],
+)
+def test_evictions_and_suspensions_of_arrays(evicted: int | None, suspended: int | None, least: int, most: int) -> None:
+    case = Case(array={"tasks": 2})
+    if suspended is not None and suspended < 40:
+        case.suspends(suspended)
+    case.told(40, By.OTHERS if evicted else None, evicted=evicted is not None)
+    if suspended is not None and suspended > 40:
+        case.suspends(suspended)
+    case.ends(55, None)
+    for count in range(3):
+        if least <= count <= most:
+            case.judge(200.0, interruptedCount=count)
+        else:
+            with pytest.raises(AssertionError, match="interrupted"):
+                case.judge(200.0, interruptedCount=count)
+
+
+def test_what_is_used_is_not_bounded() -> None:
+    case = Case(capacity="Reclaimed")
+    case.judge(usefulCPUSeconds=1_000.0)
+
+
 @pytest.mark.parametrize(
     ("ends", "status", "says"),
     [
@@ -133,6 +233,40 @@ def test_what_a_status_may_say() -> None:
     case.ends(50, 3)
     case.judge(40.0)  # it was not to be seen by then
     case.judge(60.0, retries=1, usefulCPUSeconds=20.0, lostCPUSeconds=30.0)
+
+
+def test_the_width_of_arrays() -> None:
+    case = Case(array={"tasks": 2, "maxRunning": 1})
+
+    def judge(seconds: float, *, free: float = -100.0) -> None:
+        case.ledger.judge_array(case.job, at(seconds), at(free))
+
+    pod = case.pod
+    case.api.put(PODS, {**pod, "metadata": {**pod["metadata"], "name": "q", "uid": "second"}})
+    case.ledger.read(at(5))
+    judge(5, free=4)
+    with pytest.raises(AssertionError, match="2 tasks run at a time, of 1"):
+        judge(5)
+    case.told(6, By.OTHERS)
+    with pytest.raises(AssertionError, match="2 tasks run at a time, of 1"):
+        judge(400)
+    case.ledger.silent.append(("n1", at(10)))
+    judge(400)
+
+
+def test_a_start_that_cannot_succeed_fails_no_array_that_computes() -> None:
+    said = [{"type": "Succeeded", "status": "False", "reason": "NotFound"}]
+    for told in (False, True):
+        case = Case(array={"tasks": 2})
+        if told:
+            case.told(90, By.SERVICES)
+        case.api.edit(SCAVENGERJOBS, NS, "j", lambda job: job["status"].update(phase="Failed", conditions=said))
+        case.ledger.read(at(100))
+        if told:
+            case.ledger.judge_array(case.job, at(100), at(0))
+        else:
+            with pytest.raises(AssertionError, match="an array fails that computes"):
+                case.ledger.judge_array(case.job, at(100), at(0))
 
 
 def test_storms() -> None:

@@ -12,12 +12,26 @@ from typing import Any, Final
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.errors import error_for_status
-from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
-from scavenger_testing import FakeApi, running
+from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, SERVICES, Resource
+from scavenger_testing import FakeApi
 from scavenger_testing.builders import waiting
 from scavenger_testing.virtual_loop import LoopClock
 
-from tests.simulation.system.history import GRACE, _computes, _cores, _deleting, _job, _main_over, _over, _owner
+from tests.simulation.system import kubelet
+from tests.simulation.system.history import (
+    GRACE,
+    OVER,
+    REFERENCES,
+    TENANTS,
+    _computes,
+    _cores,
+    _deleting,
+    _job,
+    _main_over,
+    _namespace,
+)
+from tests.simulation.system.ledger import By
+from tests.simulation.system.specs import CLAIM, FAILS_WITH, FIELDS, SAVED
 from tests.simulation.system.system import CORES, HELD_BY_OTHERS, SHOP, System, _may_go_to, _priority, _takes_pods
 from tests.unit.admitter.harness import NS, Object
 
@@ -29,10 +43,10 @@ SIDECAR: Final[Object] = {
     "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
 }
 """A container that others add to pods. It serves until it is told to stop."""
+CRASHES: Final = ((FAILS_WITH, ""), (FAILS_WITH, ""), (1, ""), (SAVED, ""), (kubelet.KILLED, "OOMKilled"))
+"""Exit codes of programs that end by themselves, and what the runtime says of that."""
 DENIED: Final = 'admission webhook "policy.example.org" denied the request: no new pods today'
 DELETED_WITH_NAMESPACE: Final[tuple[Resource[Any], ...]] = (SCAVENGERJOBS, JOBS, PODS, PODDISRUPTIONBUDGETS)
-FAILS_WITH: Final = 3
-"""The exit code of a program that fails."""
 TAKEN_UP: Final = 90.0
 """Seconds in which whoever has to do something about a pod does it: a new leader may have to be found first."""
 SCHEDULED: Final = 30.0
@@ -41,6 +55,7 @@ LIMITS: Final = {
     "a pod that is deleted stays": GRACE + TAKEN_UP,
     "a gang is neither whole nor on its way out": TAKEN_UP,
     "an ordinary pod waits for what scavenger jobs have": GRACE + SCHEDULED,
+    "a job stays that is due to go": TAKEN_UP,
 }
 """For how many seconds each of these may last in peace."""
 
@@ -54,6 +69,10 @@ class World(System):
         self.terminating = False
         self.denies = False
         self.registry = True
+        self.refusals: list[Object] = []
+        """The statuses with which kubelets refuse, or fail to start, the next pods of jobs."""
+        self.absent: set[tuple[str, str]] = set()
+        """Namespaces and kinds of what jobs refer to and is gone."""
         self.since: dict[tuple[str, str], float] = {}
         """When which of what has a limit was first seen, by what it is and whom it is about."""
         self.admission = self._admit
@@ -83,57 +102,68 @@ class World(System):
         if self.terminating:
             for resource in DELETED_WITH_NAMESPACE:
                 for one in self.api.list(resource, NS):
+                    self.trouble.removed.add(_uid(one))
                     self.api.delete(resource, NS, one["metadata"]["name"])
 
     def run(self, pod: Object) -> None:
-        """The image is pulled where its registry answers, and all containers start."""
-        if self.registry or pod["metadata"]["namespace"] != NS:
+        """The image is pulled where its registry answers, and containers start where all is there that they need."""
+        if _namespace(pod) not in TENANTS:
             super().run(pod)
-            self._start_sidecars(pod)
-        elif (node := pod["spec"].get("nodeName") or self._place(pod)) is not None and node not in self.silent:
-            self._wait_for_image(pod, node)
-
-    def _start_sidecars(self, pod: Object) -> None:
-        others = [one["name"] for one in pod["spec"]["containers"][1:]]
-        now = self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if others and now is not None and now["status"].get("phase") == "Running":
-            begun = [running(started=self.stamp(), name=name) for name in others]
-            self._status(now, containerStatuses=[*now["status"]["containerStatuses"], *begun])
-
-    def _wait_for_image(self, pod: Object, node: str) -> None:
-        if pod["status"].get("containerStatuses"):
             return
-        self.api.edit(PODS, NS, pod["metadata"]["name"], lambda obj: obj["spec"].update(nodeName=node))
-        self._status(pod, startTime=self.stamp(), containerStatuses=[waiting("ImagePullBackOff", "no such host")])
-
-    def end(self, pod: Object, code: int = 0) -> None:
-        """A sidecar goes on until it is told to stop."""
-        statuses = pod["status"].get("containerStatuses", ())
-        if pod["spec"].get("nodeName") in self.silent:
+        if (node := self.node_for(pod)) is None or node in self.silent:
             return
-        if any("waiting" in one["state"] for one in statuses):
-            if _deleting(pod):
-                self._status(pod, phase="Failed")
-            return
-        if len(statuses) > 1 and not _over(pod):
-            self._end_with_sidecars(pod, statuses)
+        pod = {**pod, "spec": {**pod["spec"], "nodeName": node}}
+        if self.refusals and not pod["status"].get("containerStatuses"):
+            self._refuse(pod, self.refusals.pop())
+        elif found := self._lacks(pod):
+            self._wait_for(pod, *found)
+        elif self.registry:
+            super().run(pod)
         else:
-            super().end(pod, code)
+            self._wait_for(pod, "ImagePullBackOff", "no such host")
 
-    def _end_with_sidecars(self, pod: Object, statuses: list[Object]) -> None:
-        main = statuses[0]
-        if not _deleting(pod):
-            if not _main_over(pod):
-                self.ledger.end(pod, self.clock.now(), 0)
-                self._status(pod, containerStatuses=[self._ended_now(main, 0), *statuses[1:]])
-            return
-        stop = self.trouble.stops.setdefault(pod["metadata"]["uid"], self._stop())
-        if self.clock.monotonic() >= stop.at:
-            self.ledger.end(pod, self.clock.now())
-            ended = self._ended_now(main, stop.code)
-            others = [self._ended_now(one, 0) for one in statuses[1:]]
-            failed = ended["state"]["terminated"]["exitCode"] != 0
-            self._status(pod, phase="Failed" if failed else "Succeeded", containerStatuses=[ended, *others])
+    def node_for(self, pod: Object) -> str | None:
+        """The node of a pod, which may have been chosen just now."""
+        if found := pod["spec"].get("nodeName"):
+            return str(found)
+        if (_namespace(pod), "persistentvolumeclaim") in self.absent and CLAIM in _claims(pod):
+            self.cannot_place(pod, f'persistentvolumeclaim "{CLAIM}" not found')
+            return None
+        return self._place(pod)
+
+    def _refuse(self, pod: Object, status: Object) -> None:
+        """Its kubelet does not admit a pod, or cannot start it."""
+        self._bind(pod)
+        states = {"containerStatuses": kubelet.not_started(pod, status["message"])} if "reason" not in status else {}
+        if status["message"] == kubelet.BAD_COMMAND:
+            self.ledger.end(pod, self.clock.now(), kubelet.NOT_STARTED, killed=True)
+        else:
+            self.ledger.order(pod, self.clock.now(), By.MACHINE)
+        self._status(pod, startTime=self.stamp(), phase="Failed", **(states or status))
+
+    def _bind(self, pod: Object) -> None:
+        node = pod["spec"]["nodeName"]
+        self.api.edit(PODS, _namespace(pod), pod["metadata"]["name"], lambda obj: obj["spec"].update(nodeName=node))
+
+    def _lacks(self, pod: Object) -> tuple[str, str] | None:
+        """For what the kubelet waits, and what it says of that."""
+        gone = (one for one in kubelet.needs(pod) if (_namespace(pod), one[0]) in self.absent) if self.absent else ()
+        for kind, name, mounted in gone:
+            said = f'{kind} "{name}" not found'
+            if mounted:
+                self.event(
+                    pod, "FailedMount", f'MountVolume.SetUp failed for volume "x" : {said}', namespace=_namespace(pod)
+                )
+            return ("ContainerCreating", "") if mounted else ("CreateContainerConfigError", said)
+        return None
+
+    def _wait_for(self, pod: Object, reason: str, message: str) -> None:
+        """Its containers wait on its node for this reason."""
+        known = {one["state"].get("waiting", {}).get("reason") for one in pod["status"].get("containerStatuses", ())}
+        if known != {reason}:
+            self._bind(pod)
+            states = [waiting(reason, message, name=one["name"]) for one in pod["spec"]["containers"]]
+            self._status(pod, startTime=self.stamp(), containerStatuses=states)
 
     # --- what happens -------------------------------------------------------------------------------
 
@@ -141,22 +171,168 @@ class World(System):
         users = [self.crash, self.delete_one]
         tools = [self.rewrite_status, self.forge_event, self.deny, self.stop_denying]
         images = [self.inject, self.lose_registry, self.find_registry]
-        return [*super().acts(), *users, *tools, *images]
+        users += [self.edit_priority, self.force, self.save, self.end_beside]
+        tools += [self.orphan, self.suspend_batch, self.delete_service, self.lose_reference, self.find_references]
+        nodes = [self.evict_for_node, self.exceed_limit, self.refuse, self.refuse, self.slow_down]
+        return [*super().acts(), *users, *tools, *images, *nodes]
+
+    def blows(self) -> list[Callable[[], Any]]:
+        nodes = [self.evict_for_node, self.exceed_limit, self.crash, self.end_beside]
+        return [*super().blows(), *nodes, self.force, self.orphan, self.suspend_batch]
+
+    def requests(self) -> list[tuple[str, str]]:
+        more = [("GET", plural) for plural in ("/pods", "/jobs", "/scavengerjobs", "/persistentvolumeclaims")]
+        return [*super().requests(), *more, ("DELETE", "/pods"), ("DELETE", "/scavengerjobs"), ("POST", "/services")]
 
     def crash(self) -> None:
         """A program fails by itself. Its job is Failed, unless somebody ends its run in the same moment or a task of an
         array may try again."""
         found = [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]
         if found:
-            self.fail(self.pick(found))
+            pod = self.pick(found)
+            self.aim(pod)
+            code, reason = self.random.choice(CRASHES)
+            self.fails(pod, code, reason)
 
-    def fail(self, pod: Object) -> None:
-        """The program of this pod does."""
+    def fails(self, pod: Object, code: int, reason: str = "") -> None:
+        """The program of a pod ends by itself with this code."""
+        self.ledger.end(pod, self.clock.now(), code, killed=bool(reason))
+        self._status(pod, **kubelet.program_ended(pod, code, self.clock.now(), reason))
+
+    def edit_priority(self) -> None:
+        """A user changes the order of their jobs."""
+        if found := self.api.list(SCAVENGERJOBS):
+            job = self.pick(found)
+            self.aim(job)
+            self.edit_spec(job, priority=FIELDS["priority"](self.random))
+
+    def save(self) -> None:
+        """A program reports a checkpoint."""
+        if found := [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]:
+            pod, note = self.pick(found), {names.ANNOTATION_LAST_CHECKPOINT: self.stamp()}
+            self.aim(pod)
+            meta = pod["metadata"]
+            self.api.edit(
+                PODS, meta["namespace"], meta["name"], lambda one: one["metadata"]["annotations"].update(note)
+            )
+
+    def end_beside(self) -> None:
+        """A container beside the program ends by itself. That says nothing about the job."""
+        found = [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]
+        if found := [pod for pod in found if len(pod["status"]["containerStatuses"]) > 1]:
+            pod = self.pick(found)
+            self.aim(pod)
+            self.end_others(pod, self.random.choice((0, FAILS_WITH, SAVED)))
+
+    def end_others(self, pod: Object, code: int) -> None:
+        """All containers of a pod but its program end."""
+        main, now = kubelet.program(pod), self.clock.now()
+        statuses = pod["status"]["containerStatuses"]
+        ended = [one if one["name"] == main else kubelet.ended(one, code, now) for one in statuses]
+        self._status(pod, containerStatuses=ended)
+
+    def force(self) -> None:
+        """A user deletes a pod with `--force --grace-period=0`."""
+        if found := [pod for node in self.machines for pod in self.working_on(node) if not _deleting(pod)]:
+            pod = self.pick(found)
+            self.aim(pod)
+            self.ledger.order(pod, self.clock.now())
+            self.delete_pod(pod, grace=0)
+
+    def orphan(self) -> None:
+        """Somebody deletes a Job with `--cascade=orphan`: its pods go on, and belong to nobody."""
+        if found := [job for job in self.api.list(JOBS) if "deletionTimestamp" not in job["metadata"]]:
+            self.orphan_pods(self.pick(found))
+
+    def orphan_pods(self, job: Object) -> None:
+        """The garbage collector takes the references to this Job away, and then it goes."""
+        self.aim(job)
+        for pod in self._pods_of(job):
+            self.ledger.order(pod, self.clock.now(), stays=True)
+            meta = pod["metadata"]
+            self.owners[meta["uid"]] = _uid(job)
+            self.api.edit(PODS, meta["namespace"], meta["name"], lambda one: one["metadata"].pop("ownerReferences"))
+        self.api.remove(JOBS, _namespace(job), job["metadata"]["name"])
+
+    def suspend_batch(self) -> None:
+        """Another controller suspends a Job."""
+        if found := [job for job in self.api.list(JOBS) if not job["spec"].get("suspend")]:
+            job = self.pick(found)
+            self.aim(job)
+            for pod in self._pods_of(job):
+                self.ledger.order(pod, self.clock.now(), stays=True)
+            place = JOBS, _namespace(job), job["metadata"]["name"]
+            self.api.edit(*place, lambda one: one["spec"].update(suspend=True))
+
+    def delete_service(self) -> None:
+        """Somebody deletes the Service of a gang."""
+        if found := self.api.list(SERVICES):
+            one = self.random.choice(found)
+            self.api.remove(SERVICES, _namespace(one), one["metadata"]["name"])
+
+    def lose_reference(self) -> None:
+        """Something is deleted that jobs of a namespace refer to."""
+        namespace, (resource, name) = self.random.choice(TENANTS), self.random.choice(REFERENCES)
+        self.lose_from(namespace, resource, name)
+
+    def lose_from(self, namespace: str, resource: Resource[Any], name: str) -> None:
+        """This is deleted there."""
+        if self.api.get(resource, namespace, name) is not None:
+            self.api.remove(resource, namespace, name)
+            self.absent.add((namespace, resource.kind.lower()))
+
+    def find_references(self) -> None:
+        """It is there again."""
+        for namespace, kind in sorted(self.absent):
+            for resource, name in REFERENCES:
+                if resource.kind.lower() == kind:
+                    self.put_reference(resource, namespace, name)
+        self.absent.clear()
+
+    def evict_for_node(self) -> None:
+        """A kubelet whose node is low on memory ends a pod."""
+        if found := [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]:
+            self.evict_from_node(self.pick(found))
+
+    def evict_from_node(self, pod: Object) -> None:
+        """It ends this one."""
         self.aim(pod)
-        self.ledger.end(pod, self.clock.now(), FAILS_WITH)
-        main, *others = pod["status"]["containerStatuses"]
-        phase = {} if others else {"phase": "Failed"}
-        self._status(pod, containerStatuses=[self._ended_now(main, FAILS_WITH), *others], **phase)
+        self.ledger.end(pod, self.clock.now())
+        self.ledger.order(pod, self.clock.now(), By.MACHINE)
+        mark = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": ""}
+        ended = {**kubelet.all_ended(pod, kubelet.KILLED, self.clock.now()), "phase": "Failed"}
+        conditions = [{**mark, "lastTransitionTime": self.stamp()}]
+        self._status(pod, **ended, reason="Evicted", message=kubelet.LOW, conditions=conditions)
+
+    def exceed_limit(self) -> None:
+        """A kubelet ends a pod that uses more local storage than it may: that is the job's own fault."""
+        if found := [pod for node in self.machines for pod in self.working_on(node) if self._may_crash(pod)]:
+            pod = self.pick(found)
+            self.aim(pod)
+            self.over_limit(pod, self.random.choice(kubelet.OWN_LIMITS))
+
+    def over_limit(self, pod: Object, said: str) -> None:
+        """This one, in these words."""
+        self.ledger.end(pod, self.clock.now(), kubelet.KILLED, killed=True)
+        ended = kubelet.all_ended(pod, kubelet.KILLED, self.clock.now())
+        self._status(pod, **{**ended, "phase": "Failed"}, reason="Evicted", message=said)
+
+    def refuse(self) -> None:
+        """A kubelet does not admit the next pod of a job, or cannot start it."""
+        reasons = [{"reason": reason, "message": said} for reason, said in kubelet.REFUSALS.items()]
+        errors = [{"message": said} for said in (kubelet.BAD_COMMAND, kubelet.BAD_RUNTIME)]
+        self.refusals.append(self.random.choice([*reasons, *errors]))
+
+    def slow_down(self) -> None:
+        """The scheduler has much to do: nobody gets a node for a while."""
+        self.busy_until = self.clock.monotonic() + self.random.choice((3.0, 8.0, 15.0))
+
+    def hold_now(self) -> None:
+        if self.absent:
+            self.trouble.deprived |= {
+                _uid(job) for job in self.api.stored(SCAVENGERJOBS) if _namespace(job) in dict(self.absent)
+            }
+        super().hold_now()
 
     def _may_crash(self, pod: Object) -> bool:
         """Whether its program runs, and nobody has told it to stop."""
@@ -164,19 +340,17 @@ class World(System):
 
     def delete_one(self) -> None:
         """A user deletes a job for good."""
-        if found := self.api.list(SCAVENGERJOBS, NS):
-            job = self.pick(found)
-            self.aim(job)
-            self.api.remove(SCAVENGERJOBS, NS, _job(job))
+        if found := self.api.list(SCAVENGERJOBS):
+            self.remove_scavengerjob(self.pick(found))
 
     def rewrite_status(self) -> None:
         """A tool that restores objects writes the status of a job: none, or what it once was."""
-        if found := [job for job in self.api.list(SCAVENGERJOBS, NS) if job.get("status")]:
+        if found := [job for job in self.api.list(SCAVENGERJOBS) if job.get("status")]:
             job = self.pick(found)
             self.aim(job)
             self.trouble.rewritten.add(_uid(job))
             status = self.random.choice([{}, *self._earlier(job)])
-            self.api.edit(SCAVENGERJOBS, NS, _job(job), lambda obj: obj.update(status=status))
+            self.api.edit(SCAVENGERJOBS, _namespace(job), _job(job), lambda obj: obj.update(status=status))
 
     def _earlier(self, job: Object) -> list[Object]:
         """The statuses that a job has had."""
@@ -214,6 +388,8 @@ class World(System):
         super().recover()
         self.stop_denying()
         self.find_registry()
+        self.find_references()
+        self.refusals.clear()
 
     # --- what holds ---------------------------------------------------------------------------------
 
@@ -231,7 +407,10 @@ class World(System):
 
     def _limited(self) -> Iterator[tuple[str, str]]:
         """What there is of what has a limit, each with whom it is about."""
-        stays, broken, waits = LIMITS
+        stays, broken, waits, due = LIMITS
+        for job in self.api.stored(SCAVENGERJOBS):
+            if "ttlSecondsAfterFinished" in job["spec"] and job["status"].get("phase") in OVER and self.is_due(job):
+                yield due, _job(job)
         runs: dict[str, list[Object]] = {}
         for pod in self.api.stored(PODS):
             meta = pod["metadata"]
@@ -241,7 +420,7 @@ class World(System):
             elif _deleting(pod) and HELD_BY_OTHERS not in meta.get("finalizers", ()):
                 yield stays, meta["name"]
             if names.LABEL_TASK not in meta.get("labels", {}):  # tasks of an array end one by one
-                runs.setdefault(_owner(pod), []).append(pod)
+                runs.setdefault(self.owner(pod), []).append(pod)
         for job in self.api.stored(JOBS):
             mine = runs.get(job["metadata"]["uid"], [])
             if _is_broken(mine):
@@ -268,10 +447,16 @@ class World(System):
         await self.until(lambda: not self.users, limit=60, step=1)
         self.terminating = True
         await self.until(lambda: not self._in_namespace(), limit=GRACE + TAKEN_UP, step=1)
+        await super().come_to_an_end()  # the jobs of the other tenant
 
     def _in_namespace(self) -> list[str]:
         """What is left of the namespace of jobs."""
         return [one["metadata"]["name"] for kind in DELETED_WITH_NAMESPACE for one in self.api.stored(kind, NS)]
+
+
+def _claims(pod: Object) -> set[str]:
+    """Names of the claims that a pod mounts."""
+    return {name for kind, name, _ in kubelet.needs(pod) if kind == "persistentvolumeclaim"}
 
 
 def _uid(obj: Object) -> str:

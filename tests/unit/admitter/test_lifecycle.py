@@ -14,6 +14,7 @@ from scavenger_admitter.core.waits import Wait
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_kube import kinds
 
 from . import builders as b
 
@@ -782,3 +783,16 @@ def test_pods_from_before_a_job_was_created_are_no_run_of_it() -> None:
     outcome = b.decide(b.seen(b.job(WAITING), 50, None, msgspec.structs.replace(pod, metadata=older)))
     assert (outcome.status.phase, outcome.status.interrupted_count) == (WAITING, 0)
     assert not outcome.candidate
+
+
+def test_a_failure_in_doubt_leaves_the_pod_that_failed_alone() -> None:
+    """Its deletion in the same second could not be told from one that came before, and counts as an interruption."""
+    failed = b.batch(conditions={"FailureTarget": 50})
+    killed = b.pod(ended=50, code=137, exit_reason="OOMKilled", phase="Running", beside=b.RUNS_ON)
+    for old in (b.batch(), failed):
+        batch = kinds.Job(metadata=old.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=old.status)
+        alone = b.decide(b.seen(b.job(RUNNING, running=(10,)), 51, batch, killed))
+        assert alone.status.phase is RUNNING
+        assert alone.actions == ()
+    together = b.decide(b.seen(b.job(RUNNING, running=(10,), spec=b.gang()), 51, batch, killed, b.pod(1)))
+    assert together.actions == (DeletePod("job-1", f"{b.BATCH}-pod-1"),)

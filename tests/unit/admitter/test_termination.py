@@ -269,6 +269,12 @@ SINGLE = (
         INTERRUPTED,
         Cause.NODE_LOST,
     ),
+    Row(
+        "node rebooted, and a container beside main had failed before",
+        (b.pod(ended=100, code=255, exit_reason="Unknown", beside=b.gone(60, code=85)),),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+    ),
     # --- ended first, removed afterwards
     Row("succeeds, is deleted a minute later", (b.pod(ended=100, final=160),), COMPLETED),
     Row("fails, is deleted a minute later", (b.pod(ended=100, code=1, final=160),), FAILED),

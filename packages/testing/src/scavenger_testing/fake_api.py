@@ -130,10 +130,10 @@ class FakeApi:
         return self.store.list(_collection(resource, namespace or ""))
 
     def edit(self, resource: Resource[Any], namespace: str | None, name: str, edit: Callable[[Object], None]) -> Object:
-        """Change a stored object in place, anything of it, as some other component would."""
-        obj = patches.copied(self.store.get(_collection(resource, namespace or ""), name))
-        edit(obj)
-        return self.put(resource, obj)
+        """Change a stored object in place, anything of it, as some other component would; its generation follows."""
+        stored = self.store.edit(_collection(resource, namespace or ""), name, edit)
+        self._watches.notify()
+        return patches.copied(stored)
 
     def remove(self, resource: Resource[Any], namespace: str | None, name: str) -> None:
         """Delete an object, finalizers or not."""
@@ -144,9 +144,9 @@ class FakeApi:
         self.store.delete(where, name, {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})
         self._watches.notify()
 
-    def delete(self, resource: Resource[Any], namespace: str | None, name: str) -> None:
-        """Delete an object as a client does: what has finalizers is marked."""
-        self.store.delete(_collection(resource, namespace or ""), name, {})
+    def delete(self, resource: Resource[Any], namespace: str | None, name: str, *, grace: int | None = None) -> None:
+        """Delete an object as a client does: what has finalizers is marked. grace: seconds, for pods."""
+        self.store.delete(_collection(resource, namespace or ""), name, {"gracePeriodSeconds": grace})
         self._watches.notify()
 
     def written(self, resource: Resource[Any]) -> Sequence[Entry]:

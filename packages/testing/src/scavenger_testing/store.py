@@ -20,6 +20,18 @@ Object = dict[str, Any]
 
 STATUS_KINDS_WITHOUT = frozenset({"configmaps", "events", "leases", "secrets"})
 """Kinds without a status subresource."""
+KINDS_WITHOUT_GENERATION = STATUS_KINDS_WITHOUT | {
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+}
+"""Kinds whose metadata.generation no API server sets (pkg/registry/core/*/strategy.go)."""
+DEFAULT_GRACE = 30
+"""Seconds that a pod has to end whose spec does not say (core/v1 defaults.go)."""
 
 
 class Refusal(Exception):  # noqa: N818 - becomes a metav1.Status
@@ -90,8 +102,6 @@ class Store:
         self.graceful_pods = False
         """Whether a pod on a node stays, with a deletionTimestamp, until it is deleted with grace 0, as with a kubelet.
         """
-        self.pod_grace = 0
-        """Seconds that such a pod has to end when whoever deletes it does not say so."""
 
     def list(self, where: Collection) -> list[Object]:
         """The objects of a collection, by namespace and name."""
@@ -133,9 +143,9 @@ class Store:
             raise Refusal(400, "BadRequest", "resourceVersion should not be set on objects to be created")
         if (where.namespace, name) in self._objects.get(where.whole(), {}):
             raise Refusal(409, "AlreadyExists", f'{where.plural} "{name}" already exists')
-        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._now(), "generation": 1}
-        for kept_by_server in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        for kept_by_server in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
             meta.pop(kept_by_server, None)
+        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._now(), **_first_generation(where)}
         if where.plural not in STATUS_KINDS_WITHOUT:
             obj["status"] = {"phase": "Pending"} if where.plural == "pods" else {}
         return self._write(where, None, obj)
@@ -146,9 +156,17 @@ class Store:
         meta = obj["metadata"]
         meta.setdefault("uid", str(uuid.uuid4()))
         meta.setdefault("creationTimestamp", self._now())
-        meta.setdefault("generation", 1)
+        meta.update({**_first_generation(where), **meta})
         found = self._objects.get(where.whole(), {}).get((where.namespace, meta["name"]))
         return self._write(where, found.obj if found else None, obj)
+
+    def edit(self, where: Collection, name: str, edit: Callable[[Object], None]) -> Object:
+        """Change an object in place, anything of it, as some other component would. Its generation rises with its
+        spec, and with its first deletionTimestamp. Raises Refusal."""
+        old = self._stored(where, name).obj
+        new = patches.copied(old)
+        edit(new)
+        return self._write(where, old, {**new, "metadata": {**new["metadata"], **_generation(where, old, new)}})
 
     def change(self, where: Collection, name: str, subresource: str, make: Callable[[Object], Object]) -> Object:
         """Replace an object by what `make` makes of it, within what the subresource may change. Raises Refusal."""
@@ -212,31 +230,33 @@ class Store:
             self._collect(obj["metadata"]["uid"])
         return obj
 
-    def _mark(self, where: Collection, obj: Object, grace: int | None) -> Object:
+    def _mark(self, where: Collection, obj: Object, asked: int | None) -> Object:
+        """What apiserver/pkg/registry/rest/delete.go BeforeDelete does, and markAsDeleting of the generic registry."""
         if "deletionTimestamp" in obj["metadata"]:
-            return self._shorten(where, obj, grace)
-        marked, stamp = patches.copied(obj), self._now()
-        if grace is None and where.plural == "pods" and self._lingers(obj) and (now := parse_time(stamp)) is not None:
-            grace = self.pod_grace
-            stamp = format_time(now + timedelta(seconds=grace))
-        marked["metadata"]["deletionTimestamp"] = stamp
-        marked["metadata"]["deletionGracePeriodSeconds"] = 0 if grace is None else grace
+            return self._shorten(where, obj, asked)
+        marked, now = patches.copied(obj), parse_time(self._now())
+        assert now is not None
+        grace = _grace_of(obj, asked) if where.plural == "pods" else 0
+        meta = marked["metadata"]
+        meta["deletionTimestamp"] = format_time(now + timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+        meta.update(_generation(where, obj, marked))
         return self._write(where, obj, marked)
 
     def _shorten(self, where: Collection, obj: Object, grace: int | None) -> Object:
-        """What is being deleted already can only have less time than it has."""
+        """What is being deleted already can only have less time than it has, and never an end in the past."""
         given = obj["metadata"].get("deletionGracePeriodSeconds") or 0
-        deadline = parse_time(obj["metadata"]["deletionTimestamp"])
-        if grace is None or grace >= given or deadline is None:
+        deadline, now = parse_time(obj["metadata"]["deletionTimestamp"]), parse_time(self._now())
+        if grace is None or grace >= given or deadline is None or now is None:
             return obj
         changed = patches.copied(obj)
-        changed["metadata"]["deletionTimestamp"] = format_time(deadline - timedelta(seconds=given - grace))
+        earlier = max(deadline - timedelta(seconds=given - grace), now)
+        changed["metadata"]["deletionTimestamp"] = format_time(earlier)
         changed["metadata"]["deletionGracePeriodSeconds"] = grace
         return self._write(where, obj, changed)
 
     def _lingers(self, pod: Object) -> bool:
-        ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        return self.graceful_pods and bool(pod.get("spec", {}).get("nodeName")) and not ended
+        return self.graceful_pods and _may_run(pod)
 
     def _collect(self, uid: str) -> None:
         """Delete what the object owns, as the garbage collector would."""
@@ -259,9 +279,7 @@ class Store:
         for fixed in ("uid", "creationTimestamp", "deletionTimestamp", "name", "namespace", "generation"):
             if fixed in old["metadata"]:
                 meta[fixed] = old["metadata"][fixed]
-        if new.get("spec") != old.get("spec"):
-            meta["generation"] = old["metadata"].get("generation", 1) + 1
-        return {**new, "metadata": meta}
+        return {**new, "metadata": {**meta, **_generation(where, old, new)}}
 
     def _stored(self, where: Collection, name: str) -> Stored:
         found = self._objects.get(where.whole(), {}).get((where.namespace, name))
@@ -292,6 +310,40 @@ class Store:
         last = patches.copied(obj)
         last["metadata"]["resourceVersion"] = str(self.version)
         self._note(where, last, None)
+
+
+def _first_generation(where: Collection) -> dict[str, int]:
+    """metadata.generation of a new object; none where its kind has none."""
+    return {} if where.plural in KINDS_WITHOUT_GENERATION else {"generation": 1}
+
+
+def _generation(where: Collection, old: Object, new: Object) -> dict[str, int]:
+    """metadata.generation after a change. It rises with the spec, but for the node that a pod is bound to, and when
+    the object is first marked for deletion; not with metadata or status."""
+    if where.plural in KINDS_WITHOUT_GENERATION:
+        return {}
+    asked, deleted = _asked_for(where, old) != _asked_for(where, new), "deletionTimestamp"
+    marked = deleted in new["metadata"] and deleted not in old["metadata"]
+    return {"generation": old["metadata"].get("generation", 1) + (asked or marked)}
+
+
+def _asked_for(where: Collection, obj: Object) -> Object:
+    """The spec, without what a binding writes."""
+    spec: Object = obj.get("spec") or {}
+    return {key: value for key, value in spec.items() if key != "nodeName"} if where.plural == "pods" else spec
+
+
+def _may_run(pod: Object) -> bool:
+    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return bool(pod.get("spec", {}).get("nodeName")) and not ended
+
+
+def _grace_of(pod: Object, asked: int | None) -> int:
+    """Seconds that a deleted pod has to end: none where nothing of it runs (pod/strategy.go CheckGracefulDelete)."""
+    if not _may_run(pod):
+        return 0
+    own = pod["spec"].get("terminationGracePeriodSeconds")
+    return asked if asked is not None else DEFAULT_GRACE if own is None else int(own)
 
 
 def _same(old: Object, new: Object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from scavenger_api import names
@@ -13,7 +14,7 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.pods import moment
+from scavenger_admitter.core.lifecycle.pods import moment, over
 from scavenger_admitter.core.lifecycle.termination import Run
 
 PODS_AGAIN_SECONDS = 1.0
@@ -37,9 +38,11 @@ def create_missing(draft: Draft, run: Run) -> None:
 
 def stop_members(draft: Draft, run: Run) -> None:
     """A member of the gang has failed: the others stop. FailureTarget is on the Job before, so that a later look takes
-    the deletions for what they are."""
+    the deletions for what they are. Members whose container has ended stay until the verdict, even if others of their
+    containers run on: after a deletion in the same second, that container might not have ended by itself."""
     if run.batch is not None and is_managed(run.batch):
-        _stop_members(draft, run.batch, run.pods, "PodFailed", "a pod of the gang has failed")
+        others = [pod for pod in run.pods if not over(pod)]
+        _stop_members(draft, run.batch, others, "PodFailed", "a pod of the gang has failed")
 
 
 def has_ended(batch: kinds.Job) -> bool:
@@ -94,7 +97,7 @@ def end(
 
 
 def _stop_members(
-    draft: Draft, batch: kinds.Job, pods: tuple[kinds.Pod, ...] | list[kinds.Pod], reason: str, message: str
+    draft: Draft, batch: kinds.Job, pods: Sequence[kinds.Pod], reason: str, message: str
 ) -> None:
     if _has(batch, "FailureTarget"):
         draft.actions += leftover_pods.stop(pods)

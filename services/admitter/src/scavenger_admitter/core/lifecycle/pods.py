@@ -222,6 +222,8 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
         last = main.state.terminated if main is not None else None
         code, said = last.exit_code if last is not None else _KILLED, pod.status.message.strip()
         return Exit(ended_at(pod) or now, pod.metadata.name, pod.program, code, "Evicted", said)
+    if main is not None and main.state.terminated is not None and main.state.terminated.reason in _LOST_CONTAINER:
+        return None  # a container beside it that failed long before has not ended the work
     for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
         terminated = status.state.terminated
         if terminated is None or terminated.exit_code == 0 or terminated.reason in _LOST_CONTAINER:
