@@ -51,7 +51,7 @@ from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.job_record import GangPods, JobRecords
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
@@ -217,7 +217,9 @@ class Reconciler:
         """How many pods are about to be created."""
         if isinstance(create, StartTasks):
             return len(create.indexes)
-        return job.spec.parallelism * (lacking or (create is not None and self._settings.managed_jobs))
+        if lacking:
+            return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
+        return job.spec.parallelism * (create is not None and self._settings.managed_jobs)
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
@@ -385,14 +387,18 @@ class Reconciler:
         key, spec = job.key, batch["spec"]
         if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
             return None
+        gang = self._records[key].gang_of(confirmed.value.run)
+        gang.made |= {pod.metadata.name for pod in self._informers.members(job)}
+        before = len(gang.made)
         try:
-            await self._writer.create_pods(batch, confirmed, lambda: self._limiter.start(key))
+            await self._writer.create_pods(batch, confirmed, gang.made, lambda: self._limiter.start(key))
         except ApiError as error:
+            gang.failed(before, self._clock.monotonic())
             refusal = _refusal(error, of_pod=True)
             passes = refusal.passes(job.spec)
             log.warning("pods refused", job=key, reason=error.reason, error=str(error), again=passes)
             return None if passes else refusal
-        self._records[key].created = confirmed.value.run
+        gang.complete = True
         return None
 
     async def _go_on_creating(self, job: ScavengerJob, confirmed: Confirmed[CreatePods]) -> None:
@@ -417,6 +423,7 @@ class Reconciler:
         informers, record, run = self._informers, self._records[key], run_of(job)
         attempt = record.attempt
         batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
+        gang = record.gang if record.gang.run == run else GangPods()
         return Observation(
             job=job,
             batch=batch,
@@ -444,7 +451,8 @@ class Reconciler:
             spec_bytes=size_of(job),
             level=informers.level(job.metadata.namespace),
             user=informers.user(job.metadata.namespace),
-            pods_created=record.created == run,
+            pods_created=gang.complete,
+            pods_wait=gang.not_before - self._clock.monotonic(),
             failed_starts=attempt.failures,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
