@@ -291,7 +291,7 @@ class Admitter:
         ):
             metrics.ORDINARY_WAIT_SECONDS.observe(waited)
         self._informers.waits.saw(change.key, change.new, self._clock.now())
-        self._budget.observe(change.key, pressure=change.new is not None and signals_pressure(change.new))
+        self._budget.observe(change.key, pressure=change.new is not None and self._presses(change.new))
         self._wakeups.admit()
         old, new = change.old, change.new
         if old is not None and new is not None and pod_progress(old) == pod_progress(new):
@@ -301,6 +301,10 @@ class Admitter:
         after = TOGETHER_SECONDS if together else 0.0
         for key in job_key(change.obj):
             self._wakeups.reconcile(key, after=after)
+
+    def _presses(self, pod: Pod) -> bool:
+        """Whether the pod needs the API server more than our writes do. A pod that no node would take does not."""
+        return signals_pressure(pod) and (bool(job_key(pod)) or self._state.may_be_placed(pod.metadata.key))
 
     def _on_node(self, change: Change[Node]) -> None:
         again = rebooted(change.old, change.new)
