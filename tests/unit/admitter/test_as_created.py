@@ -118,9 +118,42 @@ async def test_an_array_finds_the_node_that_an_injected_toleration_opens() -> No
 def test_kinds_are_asked_about_in_turn_and_rarely() -> None:
     clock = VirtualClock()
     turns = DryRuns(clock)
-    assert [turns.left(kind) for kind in ("a", "b", "c", "a")] == [0, 1, 2, 0]
-    turns.asked("a")
-    assert (turns.left("a"), turns.left("b")) == (600, 1)
+    a, b, c = (("lab", kind) for kind in "abc")
+    assert [turns.left(kind) for kind in (a, b, c, a)] == [0, 1, 2, 0]
+    turns.asked(a)
+    assert (turns.left(a), turns.left(b)) == (600, 1)
+
+
+async def asked_at(kinds: list[tuple[str, int]], seconds: int, gone: int = 0) -> dict[tuple[str, int], float]:
+    """When each kind is asked about, its job being looked at again when it was told to be. Before them come so many of
+    another namespace whose jobs are deleted at once."""
+    clock = VirtualClock()
+    turns, due, asked = DryRuns(clock), dict.fromkeys(kinds, 0.0), dict[tuple[str, int], float]()
+    for number in range(gone):
+        turns.left(("gone", number))
+    began = clock.monotonic()
+    while (now := clock.monotonic() - began) < seconds:
+        for kind in [kind for kind, at in due.items() if at <= now]:
+            if (left := turns.left(kind)) <= 0:
+                turns.asked(kind)
+                asked.setdefault(kind, now)
+                left = turns.left(kind)
+            due[kind] = now + max(left, 0.1)
+        await clock.advance(0.1)
+    return asked
+
+
+async def test_namespaces_take_turns_to_ask() -> None:
+    """However many kinds one namespace has, the other one does not wait for them; it is one a second all the same."""
+    few = [("few", 0), ("few", 1)]
+    asked = await asked_at([*(("many", number) for number in range(200)), *few], 60)
+    assert max(asked[kind] for kind in few) <= 5
+    assert 50 <= len(asked) <= 61
+
+
+async def test_turns_of_jobs_that_are_gone_are_not_waited_for_for_long() -> None:
+    asked = await asked_at([("few", 0), ("few", 1)], 60, gone=1000)
+    assert max(asked.values()) <= 8
 
 
 def two_pools(c: Harness) -> None:
