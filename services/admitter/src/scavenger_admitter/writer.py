@@ -263,9 +263,9 @@ class Writer:
             pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
         return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
 
-    async def missing(self, job: ScavengerJob) -> str:
-        """What the pods of a job need and the API server does not have. Raises ApiError."""
-        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec)
+    async def missing(self, job: ScavengerJob, *, lately: bool = False) -> str:
+        """What the pods of a job need and the API server does not have; lately: as in `References`. Raises ApiError."""
+        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec, lately=lately)
 
     async def create_pods(
         self,
