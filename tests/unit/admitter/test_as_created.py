@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.dry_runs import DryRuns
+from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_kube.resources import PODS
 from scavenger_testing.answers import Request
 from scavenger_testing.clock import VirtualClock
@@ -154,6 +155,23 @@ async def test_namespaces_take_turns_to_ask() -> None:
 async def test_turns_of_jobs_that_are_gone_are_not_waited_for_for_long() -> None:
     asked = await asked_at([("few", 0), ("few", 1)], 60, gone=1000)
     assert max(asked.values()) <= 8
+
+
+async def test_those_that_wait_for_a_turn_are_rarely_looked_at() -> None:
+    """Each turn is of 64 questions, which takes 3.2 s: most of them wait for many minutes."""
+    clock = VirtualClock()
+    turns, due, asked = NamespaceTurns(clock, 0.05), dict.fromkeys(range(1500), 0.0), dict[int, float]()
+    looks, began = 0, clock.monotonic()
+    while (now := clock.monotonic() - began) < 900:
+        for job in [job for job, at in due.items() if at <= now]:
+            looks += 1
+            if (left := turns.left("many", job)) <= 0:
+                turns.take("many", job, 64)
+                asked[job], left = now, 10**6
+            due[job] = now + max(left, 0.1)
+        clock.jump(0.1)
+    assert 250 <= len(asked) <= 282
+    assert looks < 900 * 15
 
 
 def two_pools(c: Harness) -> None:

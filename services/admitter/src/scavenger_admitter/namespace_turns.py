@@ -14,8 +14,11 @@ from scavenger_runtime.clock import Clock
 PATIENCE_SECONDS: Final = 2.0
 """One whose turn it is and that does not come for so long has lost it: its job may be gone."""
 
-LINE: Final = 256
+LINE: Final = 1024
 """So many of a namespace wait for their turns; others of it are told to come again later."""
+
+REMEMBERED: Final = 8
+"""Over about so many turns their average length is taken."""
 
 
 class NamespaceTurns:
@@ -23,12 +26,14 @@ class NamespaceTurns:
 
     Args:
         clock: for the turns.
-        apart: seconds from one question to the next, as far as one is like the other.
+        apart: seconds from one question to the next.
     """
 
     def __init__(self, clock: Clock, apart: float) -> None:
         self._clock = clock
         self._apart = apart
+        self._each = apart
+        """Seconds that a turn takes on average."""
         self._lines: dict[str, dict[Hashable, None]] = {}
         """By namespace, the one whose turn is next first."""
         self._next = 0.0
@@ -42,14 +47,14 @@ class NamespaceTurns:
         line = self._lines.setdefault(namespace, {})
         if what not in line:
             if len(line) >= LINE:
-                return len(line) * self._apart
+                return len(line) * self._each
             line[what] = None
-        ahead = self._ahead(namespace, what)
-        return max(0.0, self._next - now) + ahead * self._apart
+        return max(0.0, self._next - now) + self._ahead(namespace, what) * self._each
 
     def take(self, namespace: str, what: Hashable, questions: int = 1) -> None:
         """It has its turn, and asks so many questions."""
         self._leave(namespace, what)
+        self._each += (questions * self._apart - self._each) / REMEMBERED
         self._next = self._clock.monotonic() + questions * self._apart
 
     def _skip(self, now: float) -> None:

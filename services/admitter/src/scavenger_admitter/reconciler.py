@@ -263,7 +263,7 @@ class Reconciler:
             return
         if refers(job.spec) and (left := self._lookups.left(job.metadata.namespace)) > 0:
             log.info("grant taken back, as its namespace has looked for many objects", job=key)
-            self._feed.revoke(key, left)
+            self._feed.revoke(key, max(1.0, left))
             return
         start = attempt.start
         record.volumes = found = await self._look_at_claims(job)
