@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.dry_runs import DryRuns
+from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_kube.resources import PODS
 from scavenger_testing.answers import Request
 from scavenger_testing.clock import VirtualClock
@@ -118,9 +119,59 @@ async def test_an_array_finds_the_node_that_an_injected_toleration_opens() -> No
 def test_kinds_are_asked_about_in_turn_and_rarely() -> None:
     clock = VirtualClock()
     turns = DryRuns(clock)
-    assert [turns.left(kind) for kind in ("a", "b", "c", "a")] == [0, 1, 2, 0]
-    turns.asked("a")
-    assert (turns.left("a"), turns.left("b")) == (600, 1)
+    a, b, c = (("lab", kind) for kind in "abc")
+    assert [turns.left(kind) for kind in (a, b, c, a)] == [0, 1, 2, 0]
+    turns.asked(a)
+    assert (turns.left(a), turns.left(b)) == (600, 1)
+
+
+async def asked_at(kinds: list[tuple[str, int]], seconds: int, gone: int = 0) -> dict[tuple[str, int], float]:
+    """When each kind is asked about, its job being looked at again when it was told to be. Before them come so many of
+    another namespace whose jobs are deleted at once."""
+    clock = VirtualClock()
+    turns, due, asked = DryRuns(clock), dict.fromkeys(kinds, 0.0), dict[tuple[str, int], float]()
+    for number in range(gone):
+        turns.left(("gone", number))
+    began = clock.monotonic()
+    while (now := clock.monotonic() - began) < seconds:
+        for kind in [kind for kind, at in due.items() if at <= now]:
+            if (left := turns.left(kind)) <= 0:
+                turns.asked(kind)
+                asked.setdefault(kind, now)
+                left = turns.left(kind)
+            due[kind] = now + max(left, 0.1)
+        await clock.advance(0.1)
+    return asked
+
+
+async def test_namespaces_take_turns_to_ask() -> None:
+    """However many kinds one namespace has, the other one does not wait for them; it is one a second all the same."""
+    few = [("few", 0), ("few", 1)]
+    asked = await asked_at([*(("many", number) for number in range(200)), *few], 60)
+    assert max(asked[kind] for kind in few) <= 5
+    assert 50 <= len(asked) <= 61
+
+
+async def test_turns_of_jobs_that_are_gone_are_not_waited_for_for_long() -> None:
+    asked = await asked_at([("few", 0), ("few", 1)], 60, gone=1000)
+    assert max(asked.values()) <= 8
+
+
+async def test_those_that_wait_for_a_turn_are_rarely_looked_at() -> None:
+    """Each turn is of 64 questions, which takes 3.2 s: most of them wait for many minutes."""
+    clock = VirtualClock()
+    turns, due, asked = NamespaceTurns(clock, 0.05), dict.fromkeys(range(1500), 0.0), dict[int, float]()
+    looks, began = 0, clock.monotonic()
+    while (now := clock.monotonic() - began) < 900:
+        for job in [job for job, at in due.items() if at <= now]:
+            looks += 1
+            if (left := turns.left("many", job)) <= 0:
+                turns.take("many", job, 64)
+                asked[job], left = now, 10**6
+            due[job] = now + max(left, 0.1)
+        clock.jump(0.1)
+    assert 250 <= len(asked) <= 282
+    assert looks < 900 * 15
 
 
 def two_pools(c: Harness) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,6 +54,18 @@ class AllBut(Fault):
             return False
         self.spared -= 1
         return self.spared < 0
+
+
+@dataclass(slots=True)
+class FromIndex(Fault):
+    """It is for the pods of a gang from this index on."""
+
+    first: int = 0
+
+    def fits(self, request: Request) -> bool:
+        return (
+            Fault.fits(self, request) and int(json.loads(request.body)["metadata"]["annotations"][INDEX]) >= self.first
+        )
 
 
 def pods_stop(c: Harness, spared: int, action: Literal["fail", "hang"], **how: Any) -> None:
@@ -257,6 +270,49 @@ async def test_what_was_created_and_is_gone_is_not_created_again() -> None:
         before = posts(c)
         await c.pass_time(30)
         assert posts(c) == before
+
+
+async def test_of_a_half_made_gang_only_what_is_missing_is_sent_again_and_ever_more_rarely() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1000", memory="4000Gi", pods="300")
+        managed(c, start_timeout=600.0)
+        c.api.faults.add(FromIndex("fail", ALWAYS, frozenset({"POST"}), "/pods", status=500, first=180))
+        c.submit("a", parallelism=200)
+        await c.pass_time(30)
+        assert 170 < len(c.pods("a")) <= 180
+        assert posts(c) < 180 + 60
+        c.api.heal()
+        await runs(c, "a")
+        assert posts(c) < 200 + 60
+        assert (len(c.pods("a")), c.jobs_ever("a")) == (200, 1)
+        assert never_interrupted(c, "a")
+
+
+async def test_where_pods_are_refused_now_and_then_a_gang_is_complete_in_seconds() -> None:
+    """A try that makes some pods is followed by the next one soon."""
+    async with empty_harness() as c:
+        c.node(cpu="1000", memory="4000Gi", pods="300")
+        managed(c)
+        for spared in (10, 40, 90, 150):
+            c.api.faults.add(AllBut("fail", 1, frozenset({"POST"}), "/pods", spared=spared, status=500))
+        c.submit("a", parallelism=200)
+        await runs(c, "a", limit=20)
+        assert posts(c) <= 200 + 4
+
+
+async def test_who_takes_over_half_a_gang_sends_the_other_half() -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = managed(c)
+        pods_stop(c, 7, "fail", status=500)
+        c.submit("a", parallelism=14)
+        await c.until(lambda: len(c.pods("a")) == 7)
+        await first.kill()
+        c.api.heal()
+        before = posts(c)
+        managed(c)
+        await runs(c, "a")
+        assert posts(c) - before == 7
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from scavenger_admitter.lookups import KEPT, Lookups
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_kube.resources import CONFIGMAPS, JOBS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
 from scavenger_runtime.write_budget import WriteBudget
+from scavenger_testing import VirtualClock, scavengerjob_dict
 
 from . import builders as b
 from .harness import NS, Harness, empty_harness, harness, runs
@@ -88,6 +91,91 @@ async def test_jobs_whose_status_waits_for_its_turn_are_not_looked_at_again_and_
         await c.pass_time(200, step=10)
         assert {c.phase(f"j{number}") for number in range(3)} == {""}
         assert _looks() - before < 30
+
+
+def of_claims(number: int, count: int) -> dict[str, Any]:
+    """A template that mounts so many claims, which only the job of this number has; it waits, as it is too large."""
+    asked = {"requests": {"cpu": "9", "memory": "1Gi"}}
+    claims = [f"c-{number}-{one}" for one in range(count)]
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    container = {"name": "main", "image": "example.org/app:1", "resources": asked}
+    return {"image": None, "resources": None, "template": {"spec": {"containers": [container], "volumes": volumes}}}
+
+
+def gets(c: Harness, namespace: str = "") -> int:
+    """Requests for single claims."""
+    under = f"/namespaces/{namespace}/persistentvolumeclaims/" if namespace else "/persistentvolumeclaims/"
+    return sum(request.method == "GET" and under in request.path for request in c.api.requests)
+
+
+async def test_a_job_that_refers_to_too_many_objects_is_failed_and_nothing_is_looked_for() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="4")
+        c.admitter()
+        for number in range(3):
+            c.submit(f"j{number}", **of_claims(number, 1000))
+        await c.pass_time(75)
+        assert gets(c) == 0
+        assert set(c.phases().values()) == {"Failed"}
+        assert "the pods need 1000 claims, ConfigMaps and Secrets, more than the 64" in c.status("j0")["message"]
+
+
+async def test_each_object_is_looked_for_once_for_all_jobs_that_wait() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="4")
+        c.admitter()
+        for number in range(20):
+            c.submit(f"j{number}", **of_claims(0, 3))
+        await c.pass_time(75)
+        assert ABSENT.replace("data", "c-0-1") in c.status("j19")["message"]
+        assert gets(c) == 3
+
+
+async def test_a_namespace_with_many_claims_does_not_keep_others_from_being_told() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="4")
+        c.admitter()
+        for number in range(25):
+            c.submit(f"j{number}", **of_claims(number, 64))
+        await c.pass_time(1)
+        other = scavengerjob_dict("large", namespace="other", created=c.stamp(), cpu="9", **CLAIM)
+        c.api.put(SCAVENGERJOBS, other)
+
+        def told() -> bool:
+            found = c.api.get(SCAVENGERJOBS, "other", "large")
+            return found is not None and ABSENT in found.get("status", {}).get("message", "")
+
+        took = await c.until(told, limit=120)
+        assert took < 75
+        before = gets(c)
+        await c.pass_time(60)
+        assert 600 < gets(c) - before < 1300
+        assert gets(c, "other") == 1
+
+
+async def test_starts_of_a_namespace_look_for_so_many_objects_in_a_second() -> None:
+    """None of their claims is there, so that they are Failed, after a look at each."""
+    async with harness() as c:
+        for number in range(20):
+            spec = of_claims(number, 64)
+            spec["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+            c.submit(f"j{number}", **spec)
+        await c.pass_time(5, step=0.5)
+        assert gets(c) < 300 + 5 * 100 + 8 * 128
+        await c.until(lambda: set(c.phases().values()) == {"Failed"}, limit=90)
+
+
+def test_what_was_found_is_remembered_for_a_minute_and_of_bounded_many() -> None:
+    clock = VirtualClock()
+    lookups = Lookups(clock)
+    for number in range(KEPT + 10):
+        lookups.note("configmap", "lab", str(number), absent=True)
+    assert lookups.absent("configmap", "lab", "9") is None
+    assert lookups.absent("configmap", "lab", "10") is True
+    assert lookups.left("lab") > 100
+    assert lookups.left("other") < 0
+    clock.jump(60)
+    assert lookups.absent("configmap", "lab", "10") is None
 
 
 def _looks() -> float:

@@ -823,3 +823,21 @@ def test_priorities_order_the_jobs_of_a_namespace_among_their_places() -> None:
     assert line(state) == ["ns/b", "other/x", "ns/a"]
     state.delete_candidate("ns/b")
     assert line(state) == ["ns/a", "other/x"]
+
+
+def test_whether_a_node_may_take_a_pod_is_known_as_of_the_last_snapshot() -> None:
+    state = ClusterState()
+    waits = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "others' words"}]
+    state.apply_pod(pod("large", cpu=9, conditions=waits))
+    assert state.may_be_placed("ns/large"), "no node is known yet"
+    state.apply_node(node("n1", cpu=8))
+    state.snapshot(now=NOW, rule=LoadRule())
+    assert not state.may_be_placed("ns/large")
+    state.apply_node(node("n2", cpu=16))
+    state.snapshot(now=NOW, rule=LoadRule(crowded_nodes={"n1": 1}))
+    assert state.may_be_placed("ns/large")
+    state.apply_pod(pod("large", cpu=9, conditions=waits, node="n2"))
+    assert not state.may_be_placed("ns/large"), "it has a node"
+    assert not state.may_be_placed("ns/gone")
+    state.apply_pod(pod("nominated", cpu=99, conditions=waits, nominatedNodeName="n1"))
+    assert state.may_be_placed("ns/nominated")

@@ -25,7 +25,7 @@ from scavenger_testing import VirtualClock, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import settle
 
 from .builders import Woken
-from .harness import empty_harness, harness
+from .harness import NS, empty_harness, harness
 
 EXPLAIN, START, COUNT, CANCEL = Urgency
 DELETE, RELEASE = DeleteJob("u", "interrupted"), ReleasePod("p", "u")
@@ -218,3 +218,48 @@ async def test_a_takeover_under_pressure_waits_for_no_write(interrupted: int) ->
         c.kubelet = True
         await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=120)
         assert {c.status(name)["interruptedCount"] for name in c.phases()} == {int(interrupted > 0)}
+
+
+NO_ROOM = (
+    "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found."
+)
+NO_MATCH = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+
+
+@pytest.mark.parametrize(
+    ("said", "cpu", "selector", "fits"),
+    [
+        pytest.param(NO_ROOM, "1", {}, True, id="a node may take it"),
+        pytest.param(NO_ROOM, "1000", {}, False, id="larger than any node"),
+        pytest.param(NO_ROOM, "1", {"pool": "none"}, False, id="no node has the label"),
+        pytest.param(NO_MATCH, "1", {}, False, id="the scheduler says so"),
+    ],
+)
+async def test_a_pod_that_no_node_takes_holds_nothing_up(
+    said: str, cpu: str, selector: dict[str, str], fits: bool
+) -> None:
+    """Its owner makes it again every 25 s, and jobs of another namespace start meanwhile."""
+    async with harness(write_rate=500.0) as c:
+        await c.turn(1)  # nodes are known
+        for number in range(40):
+            c.submit(f"j{number}", cpu="500m", memory="1Gi")
+
+        def make_again(number: int) -> None:
+            if number:
+                c.api.remove(PODS, "other", f"web-{number - 1}")
+            pod = pod_dict(f"web-{number}", namespace="other", phase="Pending", cpu=cpu)
+            pod["spec"]["nodeSelector"] = selector
+            conditions = [{**UNSCHEDULABLE[0], "message": said}]
+            c.api.put(PODS, {**pod, "status": {"phase": "Pending", "conditions": conditions}})
+
+        c.kubelet, took = False, 60
+        for second in range(60):
+            if second % 25 == 0:
+                make_again(second // 25)
+            await c.turn(1)
+            for pod in c.api.stored(PODS, NS):
+                if pod["status"]["phase"] == "Pending":
+                    c.run(pod)
+            if set(c.phases().values()) == {"Running"}:
+                took = min(took, second)
+        assert took > 15 if fits else took < 6

@@ -23,3 +23,14 @@ def test_bytes_are_counted_and_not_characters(more: int, problems: int) -> None:
     found = list(problems_of_its_own(one))
     assert len(found) == problems
     assert all(problem.field == "spec" and str(MAX_SPEC_BYTES) in problem.message for problem in found)
+
+
+@pytest.mark.parametrize(("more", "problems"), [(0, 0), (1, 1)])
+def test_references_of_all_kinds_are_counted_together(more: int, problems: int) -> None:
+    env = [{"name": f"E{n}", "valueFrom": {"secretKeyRef": {"name": f"s{n}", "key": "k"}}} for n in range(4 + more)]
+    optional = {"name": "O", "valueFrom": {"secretKeyRef": {"name": "o", "key": "k", "optional": True}}}
+    claims = [{"name": f"c{n % 30}", "mountPath": f"/c/{n}"} for n in range(40)]
+    maps = [{"name": f"m{n}", "mountPath": f"/m/{n}"} for n in range(30)]
+    found = list(problems_of_its_own(spec(env=[*env, optional], persistentVolumeClaims=claims, configMaps=maps)))
+    assert len(found) == problems
+    assert all("need 65 claims, ConfigMaps and Secrets" in problem.message for problem in found)

@@ -307,6 +307,46 @@ def test_a_pod_presses_for_a_limited_time_and_a_new_one_anew() -> None:
     assert pressure.is_on(61), "it waits again"
 
 
+def test_a_namespace_presses_for_five_minutes_an_hour() -> None:
+    """A pod that its owner makes again every 25 s; another namespace is not affected."""
+    pressure, on = Pressure(), 0
+    for second in range(2 * 3600):
+        if second % 25 == 0:
+            pressure.observe(f"lab/p{second // 25 - 1}", pressure=False, now=second)
+            pressure.observe(f"lab/p{second // 25}", pressure=True, now=second)
+        on += pressure.is_on(second)
+        if second in (299, 301, 3500):
+            assert pressure.is_on(second) == (second == 299)
+    assert 570 <= on <= 601
+    pressure.observe("other/p", pressure=True, now=7200)
+    assert pressure.is_on(7229)
+    assert not pressure.is_on(7231)
+
+
+def test_pods_that_press_together_are_accounted_for_once() -> None:
+    pressure = Pressure()
+    for number in range(100):
+        pressure.observe(f"lab/p{number}", pressure=True, now=number / 10)
+    assert pressure.is_on(39)
+    assert not pressure.is_on(40)
+    for number in range(100):
+        pressure.observe(f"lab/p{number}", pressure=False, now=50)
+    pressure.observe("lab/last", pressure=True, now=60)
+    assert pressure.is_on(89)
+    assert sum(pressure._spent["lab"].values()) == pytest.approx(39.9)
+
+
+def test_what_is_known_of_namespaces_is_forgotten_after_an_hour() -> None:
+    pressure = Pressure()
+    for number in range(1000):
+        pressure.observe(f"n{number}/p", pressure=True, now=100 * number)
+        assert pressure.is_on(100 * number + 29)
+        pressure.observe(f"n{number}/p", pressure=False, now=100 * number + 29)
+    assert len(pressure._spent) <= 38
+    assert not pressure._since
+    assert not pressure._on
+
+
 def test_the_lower_rate_is_never_the_higher_one() -> None:
     budget = WriteBudget(VirtualClock(), rate=5, pressed_rate=20)
     budget.observe("a", pressure=True)

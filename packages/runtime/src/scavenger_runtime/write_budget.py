@@ -34,6 +34,12 @@ BURST_SECONDS: Final = 0.5
 PRESSURE_SECONDS: Final = 30.0
 """A pod that waits or leaves for longer than this is not about to be helped: it does not hold writes back any more."""
 
+NAMESPACE_SECONDS: Final = 300.0
+"""The pods of one namespace hold writes back for so long in an hour: a pod that is made again every 25 s never ends."""
+
+MINUTE: Final = 60.0
+HOUR: Final = 3600.0
+
 EXPLAIN_SHARE: Final = 4.0
 """From one explanation to the next, in times that a write takes: they keep one connection busy for a quarter of the
 time."""
@@ -68,30 +74,79 @@ class Urgency(IntEnum):
 class Pressure:
     """The pods for which the API server is needed now: ordinary ones that wait for room, and victims that leave.
 
-    Each counts for a limited time: one that can never be placed must not slow everything down for ever. Times are
+    Each counts for a limited time: one that can never be placed must not slow everything down for ever. All pods of a
+    namespace together count for a limited time of each hour, as their owner may make them again and again. Times are
     seconds on the monotonic clock.
+
+    Args:
+        hold: how long one pod counts.
+        share: how long the pods of one namespace count in an hour.
     """
 
-    def __init__(self, hold: float = PRESSURE_SECONDS) -> None:
+    def __init__(self, hold: float = PRESSURE_SECONDS, share: float = NAMESPACE_SECONDS) -> None:
         self._hold = hold
-        self._since: dict[str, float] = {}
+        self._share = share
+        self._since: dict[str, dict[str, float]] = {}
+        """Of each namespace the pods that press, in the order in which they appeared, and since when."""
+        self._on: dict[str, tuple[float, float]] = {}
+        """Namespaces that press: from when on that is yet to be accounted for, and until when they do."""
+        self._spent: dict[str, dict[float, float]] = {}
+        """How long each namespace has pressed, by the minute's end; who has pressed last is last."""
 
     def observe(self, pod: str, *, pressure: bool, now: float) -> None:
-        """A pod was seen, and whether it waits for room or leaves; False as well where it is gone."""
+        """A pod `namespace/name` was seen, and whether it waits for room or leaves; False as well where it is gone."""
+        if pressure == (pod in self):
+            return
+        namespace = _namespace(pod)
+        pods = self._since.setdefault(namespace, {})
         if pressure:
-            self._since.setdefault(pod, now)
+            pods[pod] = now
         else:
-            self._since.pop(pod, None)
+            del pods[pod]
+        self._account(namespace, now)
+        if not pods:
+            del self._since[namespace]
+            return
+        # In the order in which they appeared: of the last one the most time is left.
+        until = min(next(reversed(pods.values())) + self._hold, now + self._share - self._spent_by(namespace, now))
+        if until > now:
+            self._on[namespace] = now, until
 
     def __contains__(self, pod: str) -> bool:
         """Whether that pod was last seen to wait or to leave."""
-        return pod in self._since
+        return pod in self._since.get(_namespace(pod), ())
 
     def is_on(self, now: float) -> bool:
         """Whether any such pod is there that has not been so for long."""
-        # In the order in which they appeared: of the last one the most time is left.
-        newest = next(reversed(self._since.values()), None)
-        return newest is not None and now - newest < self._hold
+        while self._on:
+            namespace, (_, until) = next(iter(self._on.items()))
+            if until > now:
+                return True
+            self._account(namespace, now)
+        return False
+
+    def _account(self, namespace: str, now: float) -> None:
+        """The namespace presses no longer, as far as is known; that it has is remembered for an hour."""
+        since, until = self._on.pop(namespace, (now, now))
+        ended = min(now, until)
+        if ended <= since:
+            return
+        spent = self._spent[namespace] = self._spent.pop(namespace, {})
+        minute = (ended // MINUTE + 1) * MINUTE
+        spent[minute] = spent.get(minute, 0.0) + ended - since
+        while self._spent and max(next(iter(self._spent.values())), default=0.0) <= now - HOUR:
+            del self._spent[next(iter(self._spent))]
+
+    def _spent_by(self, namespace: str, now: float) -> float:
+        """How long the namespace has pressed in the last hour."""
+        spent = self._spent.get(namespace, {})
+        for minute in [minute for minute in spent if minute <= now - HOUR]:
+            del spent[minute]
+        return sum(spent.values())
+
+
+def _namespace(pod: str) -> str:
+    return pod.partition("/")[0]
 
 
 class WriteBudget:
@@ -129,7 +184,7 @@ class WriteBudget:
             WAITING.labels(urgency.name.lower()).set(0)
 
     def observe(self, pod: str, *, pressure: bool) -> None:
-        """A pod was seen, and whether it waits for room or leaves; see `Pressure.saw`."""
+        """A pod was seen, and whether it waits for room or leaves; see `Pressure.observe`."""
         if pressure == (pod in self.pressure):
             return
         self._refill()  # what has come so far, has come at the rate of that time

@@ -45,6 +45,7 @@ from scavenger_admitter.facts import (
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.lookups import Lookups
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
@@ -116,6 +117,7 @@ class Admitter:
             budget=self._budget,
             wakeups=self._wakeups,
         )
+        lookups = Lookups(self._clock)
         self._reconciler = Reconciler(
             client=self._client,
             settings=settings,
@@ -129,7 +131,7 @@ class Admitter:
                 managed_jobs=settings.managed_jobs,
                 burstable=settings.qos_class == "Burstable",
                 snapshot_image=settings.snapshot_image,
-                references=References(self._client, settings.checked_references),
+                references=References(self._client, settings.checked_references, lookups),
             ),
             feed=self._feed,
             admission=self._admission,
@@ -137,8 +139,9 @@ class Admitter:
             limiter=self._limiter,
             usage=self._usage.usage,
             turns=self._turns,
+            lookups=lookups,
             topologies=VolumeTopologies(
-                self._client, self._clock, allowed="persistentvolumeclaims" in settings.checked_references
+                self._client, self._clock, lookups, allowed="persistentvolumeclaims" in settings.checked_references
             ),
         )
         self._queue_controller = QueueController(
@@ -291,7 +294,7 @@ class Admitter:
         ):
             metrics.ORDINARY_WAIT_SECONDS.observe(waited)
         self._informers.waits.saw(change.key, change.new, self._clock.now())
-        self._budget.observe(change.key, pressure=change.new is not None and signals_pressure(change.new))
+        self._budget.observe(change.key, pressure=change.new is not None and self._presses(change.new))
         self._wakeups.admit()
         old, new = change.old, change.new
         if old is not None and new is not None and pod_progress(old) == pod_progress(new):
@@ -301,6 +304,10 @@ class Admitter:
         after = TOGETHER_SECONDS if together else 0.0
         for key in job_key(change.obj):
             self._wakeups.reconcile(key, after=after)
+
+    def _presses(self, pod: Pod) -> bool:
+        """Whether the pod needs the API server more than our writes do. A pod that no node would take does not."""
+        return signals_pressure(pod) and (bool(job_key(pod)) or self._state.may_be_placed(pod.metadata.key))
 
     def _on_node(self, change: Change[Node]) -> None:
         again = rebooted(change.old, change.new)

@@ -7,10 +7,15 @@ of a kind nobody has seen any, and a job may wait for ever for a node that its p
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, TypeAlias
 
 from scavenger_api.reasons import WaitReason
 from scavenger_runtime.clock import Clock
+
+from scavenger_admitter.namespace_turns import NamespaceTurns
+
+Kind: TypeAlias = tuple[str, Hashable]
+"""A namespace, and what tells its kinds of pods apart."""
 
 ASKED_FOR: Final = frozenset({WaitReason.TAINT_NOT_TOLERATED, WaitReason.NO_SELECTOR_MATCH, WaitReason.NO_PLACE})
 """Reasons that what admission adds may end. It makes no pod smaller, so others are not among them."""
@@ -26,7 +31,7 @@ KINDS: Final = 4096
 
 
 class DryRuns:
-    """Gives each kind its turn, one a second.
+    """Gives each kind its turn, one a second; namespaces take turns.
 
     Args:
         clock: for the turns.
@@ -34,25 +39,19 @@ class DryRuns:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._next = 0.0
-        self._due: dict[Hashable, float] = {}
+        self._turns = NamespaceTurns(clock, APART_SECONDS)
+        self._again: dict[Kind, float] = {}
+        """When those that were asked about may be asked about again, on the monotonic clock."""
 
-    def left(self, kind: Hashable) -> float:
+    def left(self, kind: Kind) -> float:
         """Seconds until the question may be asked; zero or less when it may be now."""
-        now = self._clock.monotonic()
-        due = self._due.get(kind)
-        if due is None:
-            due = max(now, self._next)
-            self._next = due + APART_SECONDS
-            self._note(kind, due)
-        return due - now
+        left = self._again.get(kind, 0.0) - self._clock.monotonic()
+        return left if left > 0 else self._turns.left(kind[0], kind)
 
-    def asked(self, kind: Hashable) -> None:
+    def asked(self, kind: Kind) -> None:
         """The question is being asked."""
-        self._note(kind, self._clock.monotonic() + AGAIN_SECONDS)
-
-    def _note(self, kind: Hashable, due: float) -> None:
-        self._due.pop(kind, None)
-        self._due[kind] = due
-        if len(self._due) > KINDS:
-            del self._due[next(iter(self._due))]
+        self._turns.take(kind[0], kind)
+        self._again.pop(kind, None)
+        self._again[kind] = self._clock.monotonic() + AGAIN_SECONDS
+        if len(self._again) > KINDS:
+            del self._again[next(iter(self._again))]

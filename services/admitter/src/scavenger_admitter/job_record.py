@@ -17,6 +17,7 @@ from scavenger_runtime.clock import Clock
 from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.array.tasks import task_of
+from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 from scavenger_admitter.core.waits import Wait
@@ -30,6 +31,9 @@ after 300 s in which an informer could not follow."""
 
 TAKEN_SECONDS: Final = 60.0
 """A task whose pod's name others have is tried again after so long."""
+
+PODS_AGAIN_MOST: Final = 30.0
+"""Pods that could not be created for now are sent again after so long at the most."""
 
 SKEW: Final = timedelta(minutes=5)
 """By so much the clocks of two replicas may differ."""
@@ -52,6 +56,30 @@ def _own(status: ScavengerJobStatus) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
+class GangPods:
+    """Which pods of one run the API server is known to have, and when those it did not take are sent again.
+
+    Attributes:
+        run: of the Job that they belong to.
+        made: their names, as the API server has answered, or as they were shown.
+        complete: all of them are made.
+        failures: tries in a row that have made no pod.
+        not_before: the next try is not before this, on the monotonic clock.
+    """
+
+    run: str = ""
+    made: set[str] = field(default_factory=set)
+    complete: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+
+    def failed(self, made_before: int, now: float) -> None:
+        """A try has ended early. made_before: how many were made before it. now: on the monotonic clock."""
+        self.failures = 1 if len(self.made) > made_before else self.failures + 1
+        self.not_before = now + min(PODS_AGAIN_MOST, PODS_AGAIN_SECONDS * 2.0 ** min(self.failures - 1, 30))
+
+
+@dataclass(slots=True)
 class JobRecord:
     """One job. What is of a run is of no meaning for the next one, so the run is kept beside it."""
 
@@ -66,8 +94,8 @@ class JobRecord:
     """The start that is under way, and how those before it ended."""
     decision: tuple[str, InterruptDecision] | None = None
     """The run that is to be interrupted, and why."""
-    created: str = ""
-    """The run all of whose pods this process has created."""
+    gang: GangPods = field(default_factory=GangPods)
+    """The pods of the last run that this process has created any of."""
     posted: dict[int, float] = field(default_factory=dict)
     """Tasks whose pods were created and are not shown yet, and when that was, by the monotonic clock."""
     taken: dict[int, float] = field(default_factory=dict)
@@ -157,6 +185,12 @@ class JobRecord:
         return next((one for one in made if _own(one[1].status) == status), None)
 
     # --- a run ---
+
+    def gang_of(self, run: str) -> GangPods:
+        """The pods of this run that are made; nothing is known of those of others any more."""
+        if self.gang.run != run:
+            self.gang = GangPods(run)
+        return self.gang
 
     def decision_on(self, run: str) -> InterruptDecision | None:
         """Why this run is to be interrupted."""

@@ -13,6 +13,7 @@ from scavenger_api.indexes import set_of
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
+from scavenger_api.rules.references import count_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -51,7 +52,9 @@ from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.job_record import GangPods, JobRecords
+from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
@@ -77,6 +80,9 @@ LOOK_SECONDS: Final = 60.0
 LOOK_AGAIN_SECONDS: Final = 600.0
 """And is told again, of what is there by then, so often."""
 
+LOOK_APART_SECONDS: Final = 0.05
+"""Jobs that wait are told of so many objects: one in so long, for all of them together. Namespaces take turns."""
+
 log = get_logger(__name__)
 
 
@@ -97,6 +103,7 @@ class Reconciler:
         usage: CPU time that pods on reclaimed capacity used.
         turns: which jobs may write now.
         topologies: where the volumes of claims can be used.
+        lookups: how often objects may be asked for.
     """
 
     def __init__(
@@ -115,6 +122,7 @@ class Reconciler:
         usage: accounting.Usage,
         turns: WriteTurns,
         topologies: VolumeTopologies,
+        lookups: Lookups,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -129,7 +137,9 @@ class Reconciler:
         self._usage = usage
         self._turns = turns
         self._topologies = topologies
+        self._lookups = lookups
         self._dry_runs = DryRuns(clock)
+        self._looks = NamespaceTurns(clock, LOOK_APART_SECONDS)
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -217,7 +227,9 @@ class Reconciler:
         """How many pods are about to be created."""
         if isinstance(create, StartTasks):
             return len(create.indexes)
-        return job.spec.parallelism * (lacking or (create is not None and self._settings.managed_jobs))
+        if lacking:
+            return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
+        return job.spec.parallelism * (create is not None and self._settings.managed_jobs)
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
@@ -232,21 +244,26 @@ class Reconciler:
         if (left := self._looks_in(key, job)) is not None and left <= 0:
             record = self._records[key]
             record.looked = self._clock.monotonic()
+            self._looks.take(job.metadata.namespace, key, count_of(job.spec))
             try:
-                record.missing = await self._writer.missing(job)
-                record.volumes = await self._look_at_claims(job)
+                record.volumes = await self._look_at_claims(job, lately=True)
+                record.missing = await self._writer.missing(job, lately=True)
             except ApiError as error:
                 log.info("references not looked for", job=key, error=str(error))
 
-    async def _look_at_claims(self, job: ScavengerJob) -> VolumeTopology:
+    async def _look_at_claims(self, job: ScavengerJob, *, lately: bool = False) -> VolumeTopology:
         claims = job.spec.references("persistentvolumeclaim")
-        return await self._topologies.of(job.metadata.namespace, claims)
+        return await self._topologies.of(job.metadata.namespace, claims, lately=lately)
 
     async def _check_nodes_of_grant(self, key: str, job: ScavengerJob) -> None:
         """A start on nodes that cannot use the volumes of the job is taken back: the next cycle knows better."""
         record = self._records[key]
         attempt = record.attempt
         if attempt.stage is not Stage.GRANTED or attempt.start is None:
+            return
+        if refers(job.spec) and (left := self._lookups.left(job.metadata.namespace)) > 0:
+            log.info("grant taken back, as its namespace has looked for many objects", job=key)
+            self._feed.revoke(key, max(1.0, left))
             return
         start = attempt.start
         record.volumes = found = await self._look_at_claims(job)
@@ -263,8 +280,10 @@ class Reconciler:
         if not (status.phase and status.phase.queued and status.queued_timestamp) or not refers(job.spec):
             return None
         if record.looked is not None:
-            return LOOK_AGAIN_SECONDS - (self._clock.monotonic() - record.looked)
-        return LOOK_SECONDS - (self._clock.now() - status.queued_timestamp).total_seconds()
+            left = LOOK_AGAIN_SECONDS - (self._clock.monotonic() - record.looked)
+        else:
+            left = LOOK_SECONDS - (self._clock.now() - status.queued_timestamp).total_seconds()
+        return left if left > 0 else self._looks.left(job.metadata.namespace, key)
 
     async def _ask_what_is_added(self, job: ScavengerJob, seen: Observation) -> float | None:
         """A job that finds no node may find one with what admission adds to its pods: the API server is asked by a dry
@@ -385,14 +404,18 @@ class Reconciler:
         key, spec = job.key, batch["spec"]
         if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
             return None
+        gang = self._records[key].gang_of(confirmed.value.run)
+        gang.made |= {pod.metadata.name for pod in self._informers.members(job)}
+        before = len(gang.made)
         try:
-            await self._writer.create_pods(batch, confirmed, lambda: self._limiter.start(key))
+            await self._writer.create_pods(batch, confirmed, gang.made, lambda: self._limiter.start(key))
         except ApiError as error:
+            gang.failed(before, self._clock.monotonic())
             refusal = _refusal(error, of_pod=True)
             passes = refusal.passes(job.spec)
             log.warning("pods refused", job=key, reason=error.reason, error=str(error), again=passes)
             return None if passes else refusal
-        self._records[key].created = confirmed.value.run
+        gang.complete = True
         return None
 
     async def _go_on_creating(self, job: ScavengerJob, confirmed: Confirmed[CreatePods]) -> None:
@@ -417,6 +440,7 @@ class Reconciler:
         informers, record, run = self._informers, self._records[key], run_of(job)
         attempt = record.attempt
         batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
+        gang = record.gang if record.gang.run == run else GangPods()
         return Observation(
             job=job,
             batch=batch,
@@ -444,7 +468,8 @@ class Reconciler:
             spec_bytes=size_of(job),
             level=informers.level(job.metadata.namespace),
             user=informers.user(job.metadata.namespace),
-            pods_created=record.created == run,
+            pods_created=gang.complete,
+            pods_wait=gang.not_before - self._clock.monotonic(),
             failed_starts=attempt.failures,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,

@@ -7,24 +7,49 @@ cluster may have any number of claims.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
 from scavenger_domain.node_affinity import Requirement, Terms, at, terms_of
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import ApiError
-from scavenger_kube.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES, Resource
+from scavenger_kube.errors import ApiError, NotFound
+from scavenger_kube.resources import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    STORAGECLASSES,
+    Resource,
+    VolumeClaim,
+)
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology, topology_of
+from scavenger_admitter.lookups import Lookups
 
 T = TypeVar("T")
 
 KEPT_SECONDS: Final = 60.0
-"""What is known of a claim with a volume is used for so long; others are looked at again whenever a job needs them."""
+"""What is known of a claim with a volume is used for so long; others are looked at again whenever a job is to start."""
 
 KEPT_CLAIMS: Final = 4096
 """Claims that are remembered; those seen first are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a claim requires, or a StorageClass of its claims.
+
+    Attributes:
+        until: it is used before this, on the monotonic clock.
+        terms: one of them is to match the node.
+        by: the object that requires it.
+        bound: the claim has its volume.
+    """
+
+    until: float
+    terms: Terms
+    by: str
+    bound: bool = False
 
 
 class VolumeTopologies:
@@ -33,48 +58,74 @@ class VolumeTopologies:
     Args:
         client: to ask with.
         clock: for how long an answer is good.
+        lookups: told which claims are there.
         allowed: whether the admitter may read claims.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock, *, allowed: bool) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, lookups: Lookups, *, allowed: bool) -> None:
         self._client = client
         self._clock = clock
+        self._lookups = lookups
         self._allowed = allowed
-        self._known: dict[tuple[str, str], tuple[float, Terms, str]] = {}
+        self._known: dict[tuple[str, str], _Known] = {}
 
-    async def of(self, namespace: str, claims: Iterable[str]) -> VolumeTopology:
+    async def of(self, namespace: str, claims: Iterable[str], *, lately: bool = False) -> VolumeTopology:
         """What all of these claims together require of a node. What cannot be read requires nothing: the scheduler
-        knows, and a start that finds no node is taken back."""
+        knows, and a start that finds no node is taken back. lately: what any of them did within the last minute will
+        do."""
         if not self._allowed or not claims:
             return EVERYWHERE
-        return topology_of([(claim, *await self._claim(namespace, claim)) for claim in sorted(claims)])
+        found = [(claim, await self._claim(namespace, claim, lately)) for claim in sorted(claims)]
+        return topology_of([(claim, known.terms, known.by) for claim, known in found])
 
-    async def _claim(self, namespace: str, claim: str) -> tuple[Terms, str]:
-        """What one claim requires, and by which object."""
-        key, now = (namespace, claim), self._clock.monotonic()
-        until, terms, by = self._known.get(key, (now, (), ""))
-        if until > now:
-            return terms, by
-        self._known.pop(key, None)
+    async def _claim(self, namespace: str, claim: str, lately: bool) -> _Known:
+        """What one claim requires."""
+        now = self._clock.monotonic()
+        known = self._known.get((namespace, claim))
+        if known is not None and known.until > now and (known.bound or lately):
+            return known
+        terms, by, bound = await self._look(namespace, claim)
+        return self._note((namespace, claim), _Known(now + KEPT_SECONDS, terms, by, bound))
+
+    async def _look(self, namespace: str, claim: str) -> tuple[Terms, str, bool]:
+        """What one claim requires, by which object, and whether that is its volume."""
         try:
-            spec = (await self._get(PERSISTENTVOLUMECLAIMS, namespace, claim)).spec
+            spec = (await self._claim_now(namespace, claim)).spec
             if not spec.volume_name:
-                return await self._class(spec.storage_class_name or "")
+                return *await self._class(spec.storage_class_name or ""), False
             volume = (await self._get(PERSISTENTVOLUMES, None, spec.volume_name)).spec
         except (ApiError, msgspec.MsgspecError):
-            return (), ""
-        terms, by = terms_of(at(volume.node_affinity, "required")), f"its volume {spec.volume_name}"
-        self._known[key] = (now + KEPT_SECONDS, terms, by)
+            return (), "", False
+        return terms_of(at(volume.node_affinity, "required")), f"its volume {spec.volume_name}", True
+
+    async def _claim_now(self, namespace: str, claim: str) -> VolumeClaim:
+        absent = False
+        try:
+            return await self._get(PERSISTENTVOLUMECLAIMS, namespace, claim)
+        except NotFound:
+            absent = True
+            raise
+        finally:
+            self._lookups.note("persistentvolumeclaim", namespace, claim, absent=absent)
+
+    def _note(self, key: tuple[str, str], known: _Known) -> _Known:
+        self._known.pop(key, None)
+        self._known[key] = known
         if len(self._known) > KEPT_CLAIMS:
             del self._known[next(iter(self._known))]
-        return terms, by
+        return known
 
     async def _class(self, name: str) -> tuple[Terms, str]:
         """What a StorageClass allows that is yet to make the volume."""
+        now = self._clock.monotonic()
         if not name:
             return (), ""
-        topologies = (await self._get(STORAGECLASSES, None, name)).allowed_topologies
-        return tuple(_allowed(one) for one in topologies or ()), f"its StorageClass {name}"
+        known = self._known.get(("", name))
+        if known is None or known.until <= now:
+            topologies = (await self._get(STORAGECLASSES, None, name)).allowed_topologies
+            terms = tuple(_allowed(one) for one in topologies or ())
+            known = self._note(("", name), _Known(now + KEPT_SECONDS, terms, f"its StorageClass {name}"))
+        return known.terms, known.by
 
     async def _get(self, resource: Resource[T], namespace: str | None, name: str) -> T:
         return msgspec.json.decode(await self._client.get(resource, namespace, name), type=resource.type)

@@ -263,31 +263,37 @@ class Writer:
             pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
         return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
 
-    async def missing(self, job: ScavengerJob) -> str:
-        """What the pods of a job need and the API server does not have. Raises ApiError."""
-        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec)
+    async def missing(self, job: ScavengerJob, *, lately: bool = False) -> str:
+        """What the pods of a job need and the API server does not have; lately: as in `References`. Raises ApiError."""
+        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec, lately=lately)
 
     async def create_pods(
-        self, batch: dict[str, Any], confirmed: Confirmed[CreateJob | CreatePods], answered: Callable[[], None]
+        self,
+        batch: dict[str, Any],
+        confirmed: Confirmed[CreateJob | CreatePods],
+        made: set[str],
+        answered: Callable[[], None],
     ) -> None:
         """Create all pods of a Job that are not there.
 
         Args:
             batch: the Job, as the API server has it.
             confirmed: that they are to be created.
+            made: names of those that the API server has; what it answers to have is added, and none of them is sent.
             answered: called whenever some are there.
 
         Raises:
             ApiError: the API server refuses one, or does not answer; those after it are not created.
         """
         namespace = batch["metadata"]["namespace"]
-        for pods in _waves(pods_of_job(batch)):
-            await _all(self._create_pod(namespace, pod) for pod in pods)
+        for pods in _waves([pod for pod in pods_of_job(batch) if pod["metadata"]["name"] not in made]):
+            await _all(self._create_pod(namespace, pod, made) for pod in pods)
             answered()
 
-    async def _create_pod(self, namespace: str, pod: dict[str, Any]) -> None:
+    async def _create_pod(self, namespace: str, pod: dict[str, Any], made: set[str]) -> None:
         with contextlib.suppress(AlreadyExists):  # another process, or an answer that was lost
             await self._create(PODS, namespace, pod)
+        made.add(pod["metadata"]["name"])
 
     async def _create(self, resource: Resource[Any], namespace: str, body: dict[str, Any]) -> bytes:
         for _ in range(TRIES - 1):

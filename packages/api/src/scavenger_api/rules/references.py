@@ -39,9 +39,31 @@ MAX_KEY: Final = 253 + len("/") + 63
 
 _CONTAINER_RESOURCES: Final = re.compile(r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-\S+)", re.ASCII)
 
+MAX_REFERENCES: Final = 64
+"""Claims, ConfigMaps and Secrets that the pods of one job may need: each is looked for."""
+
+_LOOKED_FOR: Final = ("persistentvolumeclaim", "configmap", "secret")
+
+
+def count_of(spec: ScavengerJobSpec) -> int:
+    """How many claims, ConfigMaps and Secrets the pods need; those that may be absent are not among them."""
+    return sum(len(spec.references(kind)) for kind in _LOOKED_FOR)
+
+
+def count_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """That the pods need too many other objects."""
+    found = count_of(spec)
+    if found > MAX_REFERENCES:
+        text = (
+            f"the pods need {found} claims, ConfigMaps and Secrets, more than the {MAX_REFERENCES} that a job may refer"
+            " to; put several files into one of them"
+        )
+        yield Problem("spec", text)
+
 
 def reference_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
-    """Names and keys that the API server would refuse in the pod."""
+    """Names and keys that the API server would refuse in the pod, and references that are too many."""
+    yield from count_problems(spec)
     for key, value in (spec.node_selector or {}).items():
         field = f"spec.nodeSelector[{key if len(key) <= MAX_KEY else key[:MAX_KEY] + '…'}]"
         problem = qualified_name_problem(key) or label_value_problem(value)

@@ -18,7 +18,8 @@ from scavenger_admitter.core.lifecycle.pods import moment, over
 from scavenger_admitter.core.lifecycle.termination import Run
 
 PODS_AGAIN_SECONDS = 1.0
-"""Pods that could not be created for now are tried again after so long."""
+"""Pods that could not be created for now are sent again after so long; after twice as long with each try in a row that
+made none."""
 
 
 def is_managed(batch: kinds.Job) -> bool:
@@ -31,9 +32,13 @@ def create_missing(draft: Draft, run: Run) -> None:
     batch = run.batch
     if batch is None or not is_managed(batch) or draft.seen.pods_created or batch.spec.suspend:
         return
-    if len(run.pods) < run.parallelism and batch.metadata.deletion_timestamp is None:
-        draft.actions.append(CreatePods(batch.metadata.uid, batch.metadata.annotations.get(names.ANNOTATION_RUN, "")))
-        draft.wakeups.append(PODS_AGAIN_SECONDS)
+    if len(run.pods) >= run.parallelism or batch.metadata.deletion_timestamp is not None:
+        return
+    if draft.seen.pods_wait > 0:
+        draft.wakeups.append(draft.seen.pods_wait)
+        return
+    draft.actions.append(CreatePods(batch.metadata.uid, batch.metadata.annotations.get(names.ANNOTATION_RUN, "")))
+    draft.wakeups.append(PODS_AGAIN_SECONDS)  # they may be refused for now
 
 
 def stop_members(draft: Draft, run: Run) -> None:

@@ -120,6 +120,8 @@ class Observation:
     """The user id that those get which name none; None for the image's."""
     pods_created: bool = False
     """This process has created all pods of this very run; what is missing has been removed."""
+    pods_wait: float = 0.0
+    """Seconds until the pods of this run that could not be created are to be sent again."""
     failed_starts: int = 0
     """Starts in a row that failed."""
     last_queue_position: datetime | None = None

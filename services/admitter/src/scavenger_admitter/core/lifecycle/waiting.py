@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.job import Phase
+from scavenger_api.job import Phase, ScavengerJobSpec
 from scavenger_api.reasons import NEVER, FailureReason, WaitReason
+from scavenger_api.rules.problem import Problem
+from scavenger_api.rules.references import count_problems
 from scavenger_api.rules.size import size_problem
 from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import start_problems
@@ -95,10 +97,17 @@ def clear_leftovers(draft: Draft) -> None:
     draft.actions += leftover_pods.clear(left, draft.seen.nodes, job_uid=uid)
 
 
+def _problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """What is looked at even where no webhook has refused it."""
+    yield from start_problems(spec)
+    yield from count_problems(spec)
+    yield from snapshot_problems(spec)
+
+
 def why_never(seen: Observation) -> str:
     """What is wrong with the spec, so that the job never starts; empty when nothing is."""
     spec = seen.job.spec
-    problems = [f"{one.field}: {one.message}" for one in (*start_problems(spec), *snapshot_problems(spec))]
+    problems = [f"{one.field}: {one.message}" for one in _problems(spec)]
     if spec.snapshot is not None and not seen.settings.snapshots:
         problems.append("spec.snapshot: there are no snapshots on this cluster; leave it out, or ask an administrator")
     return "; ".join(problems)

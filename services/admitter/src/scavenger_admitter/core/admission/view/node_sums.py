@@ -12,20 +12,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node
 
 from scavenger_admitter.core.admission.departures import DepartedPod, Departures
+from scavenger_admitter.core.admission.placement.empty_cluster import EmptyCluster
 from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.placement.node_index import NodeIndex
-from scavenger_admitter.core.admission.shape import Requests
+from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.sums import SumsBySecond, add
 from scavenger_admitter.core.admission.view.object_facts import NodeFacts, PodFacts, node_facts
 from scavenger_admitter.core.admission.view.recent_starts import RecentStarts
 
 _CYCLES_PER_INDEX: Final = 100
 """For so many cycles what is known of nodes that do not change is kept."""
+
+_ASKS_PER_INDEX: Final = 1000
+"""After so many questions the index that answers them is made again, for the same reason."""
 
 
 @dataclass(slots=True)
@@ -63,6 +68,9 @@ class NodeSums:
         self._changed: set[str] = set()  # since the index was renewed
         self._index: NodeIndex | None = None
         self._index_left = 0
+        self._empty: EmptyCluster | None = None
+        self._empty_left = 0
+        self._nodes_changed = False  # since the last views
         self.counting: Final[dict[str, bool]] = {}
         self.capacity: Final[dict[str, int]] = {}
         self.used: Final[dict[str, int]] = {}
@@ -94,6 +102,7 @@ class NodeSums:
         self._recount(name, sums)
         self._stale_views.add(name)
         self._index = None
+        self._nodes_changed = True
 
     def _recount(self, name: str, sums: _Node) -> None:
         """Whether the node counts, as it is now and with the pods that are on it now."""
@@ -152,6 +161,18 @@ class NodeSums:
         if pod.job and pod.node in self._nodes and not pod.ended and self._nodes[pod.node].counts:
             self.departures.add(DepartedPod(pod.node, pod.requests, pod.started, pod.created))
 
+    # --- between snapshots ---
+
+    def may_hold(self, shape: Shape) -> bool:
+        """Whether a node would hold a pod of this shape if no pod ran there. True where there are no nodes yet. Nodes
+        are as of the last snapshot at least."""
+        if self._empty is None or self._empty_left <= 0:
+            # Another index than that of the snapshots: those are looked up in another thread.
+            self._empty, self._empty_left = EmptyCluster(NodeIndex(self.views())), _ASKS_PER_INDEX
+        self._empty_left -= 1
+        found = self._empty.impossible(shape, 1)
+        return found is None or found.reason is WaitReason.NO_NODE
+
     # --- for the snapshot ---
 
     def views(self) -> dict[str, NodeView]:
@@ -172,6 +193,8 @@ class NodeSums:
                 schedulable=node.schedulable,
                 counts=sums.counts,
             )
+        if self._nodes_changed:
+            self._nodes_changed, self._empty = False, None
         self._changed |= self._stale_views
         self._stale_views.clear()
         return dict(self._views)

@@ -130,6 +130,13 @@ class ClusterState:
             if facts.settled and not (old is not None and old.settled and old.same_run(facts)):
                 self.assumed_starts.release(facts)
 
+    def may_be_placed(self, key: str) -> bool:
+        """Whether the ordinary pod `namespace/name` waits for a node that would take it if no pod ran there, as far as
+        its scheduler (`pending.py`) and the sizes of nodes say."""
+        facts = self._pods.get(key)
+        pending = facts.pending if facts is not None else None
+        return pending is not None and (bool(pending.nominated) or self._nodes.may_hold(pending.shape))
+
     def delete_pod(self, key: str) -> None:
         """The pod `namespace/name` is gone from the API."""
         old = self._pods.pop(key, None)
