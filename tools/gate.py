@@ -128,7 +128,7 @@ def main(words: Sequence[str]) -> int:
     chosen = parser.parse_args(words)
     for file in FOLDER.glob("*.jsonl"):
         file.unlink()
-    done = run_steps(STEPS, make, again)
+    done = run_steps(STEPS, make, again, lambda since: read(since=since))
     run = run_of(done)
     history = History(cache_dir() / "gate.json")
     history.add(run)
@@ -139,19 +139,25 @@ def main(words: Sequence[str]) -> int:
     return int(not run.passed or any(times >= MOST_ALONE for times in flaky.values()))
 
 
-def run_steps(steps: Iterable[Step], make: Callable[[str], int], again: Callable[[str], bool]) -> list[Done]:
+def run_steps(
+    steps: Iterable[Step],
+    make: Callable[[str], int],
+    again: Callable[[str], bool],
+    written_since: Callable[[float], list[Lane]],
+) -> list[Done]:
     """Run steps until one does not pass.
 
     Args:
         steps: in this order.
         make: makes a target and returns its exit code.
         again: runs one test alone and returns whether it passed.
+        written_since: the lanes whose results were written after this time (seconds since the epoch).
     """
     found: list[Done] = []
     for step in steps:
         wall, began = time.time(), time.monotonic()
         code = make(step.target)
-        lanes = read(since=wall - 1)
+        lanes = written_since(wall - 1)
         alone = [] if code == 0 else passed_alone(step, lanes, again)
         results = [one for lane in lanes for one in lane.results]
         found.append(Done(step, code == 0 or bool(alone), time.monotonic() - began, results, alone))

@@ -66,7 +66,7 @@ def test_steps_end_with_the_first_that_does_not_pass() -> None:
         asked.append(target)
         return int(target == "b")
 
-    done = run_steps([Step("a"), Step("b"), Step("c")], make, never)
+    done = run_steps([Step("a"), Step("b"), Step("c")], make, never, lambda _: [])
     assert asked == ["a", "b"]
     assert [one.passed for one in done] == [True, False]
 
