@@ -101,9 +101,7 @@ def end(
     )
 
 
-def _stop_members(
-    draft: Draft, batch: kinds.Job, pods: Sequence[kinds.Pod], reason: str, message: str
-) -> None:
+def _stop_members(draft: Draft, batch: kinds.Job, pods: Sequence[kinds.Pod], reason: str, message: str) -> None:
     if _has(batch, "FailureTarget"):
         draft.actions += leftover_pods.stop(pods)
     elif any(not pod.ended for pod in pods):
