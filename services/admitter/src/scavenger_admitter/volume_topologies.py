@@ -50,18 +50,24 @@ class VolumeTopologies:
         return topology_of([(claim, *await self._claim(namespace, claim)) for claim in sorted(claims)])
 
     async def _claim(self, namespace: str, claim: str) -> tuple[Terms, str]:
-        """What one claim requires, and by which object."""
+        """What one claim requires, and by which object.
+
+        Tenants may write any name into `spec.volumeName`, so a volume counts only where it names the claim.
+        """
         key, now = (namespace, claim), self._clock.monotonic()
         until, terms, by = self._known.get(key, (now, (), ""))
         if until > now:
             return terms, by
         self._known.pop(key, None)
         try:
-            spec = (await self._get(PERSISTENTVOLUMECLAIMS, namespace, claim)).spec
+            found = await self._get(PERSISTENTVOLUMECLAIMS, namespace, claim)
+            spec = found.spec
             if not spec.volume_name:
                 return await self._class(spec.storage_class_name or "")
             volume = (await self._get(PERSISTENTVOLUMES, None, spec.volume_name)).spec
         except (ApiError, msgspec.MsgspecError):
+            return (), ""
+        if volume.claim_ref is None or not volume.claim_ref.names(found.metadata):
             return (), ""
         terms, by = terms_of(at(volume.node_affinity, "required")), f"its volume {spec.volume_name}"
         self._known[key] = (now + KEPT_SECONDS, terms, by)
