@@ -112,6 +112,28 @@ def test_what_it_does_not_know_is_refused(helm: Path, values: dict[str, Any], na
     assert named in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("admitter", "webhook", "refused"),
+    [
+        ({"allowedTolerations": ["gpu"]}, {"allowedTolerations": ["gpu"]}, False),
+        ({}, {"allowedTolerations": []}, False),
+        ({}, {"allowedTolerations": ["gpu"]}, True),
+        ({"maxInterruptionAfter": "1h"}, {"maxInterruptionAfter": "2h"}, True),
+    ],
+)
+def test_webhook_and_admitter_have_the_same_maxima(
+    helm: Path, admitter: dict[str, Any], webhook: dict[str, Any], refused: bool
+) -> None:
+    given = (
+        f"--set-json=scavenger-{name}.settings={json.dumps(settings)}"
+        for name, settings in (("admitter", admitter), ("webhook", webhook))
+    )
+    registry = f"--set=global.image.registry={REGISTRY}"
+    done = rendered(helm, *given, registry, f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
+    assert (done.returncode != 0) == refused, done.stderr
+    assert ("of scavenger-admitter and scavenger-webhook differ" in done.stderr) == refused
+
+
 def test_its_values_and_its_schema_name_every_component() -> None:
     values = yaml.safe_load((UMBRELLA / "values.yaml").read_text())
     schema = json.loads((UMBRELLA / "values.schema.json").read_text())

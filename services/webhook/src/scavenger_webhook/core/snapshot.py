@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.queue import QueueState
+from scavenger_api.rules.bounds import BY_DEFAULT, Bounds
 from scavenger_domain.selectors import Selector
 
 SCAVENGER_CLASSES: Final = frozenset({names.PRIORITY_CLASS_PREEMPTIBLE, names.PRIORITY_CLASS_NON_PREEMPTIBLE})
@@ -29,15 +29,12 @@ class LowPriority(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the administrator has decided. max_grace: seconds. max_interval: the longest `interruptionAfter`. tolerated:
-    keys of the taints that jobs may tolerate, beside those of resources that they ask for; None for all.
-    """
+    """What the administrator has decided. max_grace: seconds."""
 
     ordinary_class: str = names.PRIORITY_CLASS_ORDINARY
     low_priority: LowPriority = LowPriority.RAISE
     max_grace: int = 300
-    max_interval: timedelta = timedelta(days=7)
-    tolerated: tuple[str, ...] | None = ()
+    bounds: Bounds = BY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
