@@ -23,6 +23,11 @@ caBundle: {{ $root.Values.admission.caBundle }}
 {{- end }}
 {{- end }}
 
+{{- /* The ConfigMap of the authority of client certificates. */ -}}
+{{- define "webhook.clients.name" -}}
+{{ .Chart.Name }}-clients-{{ .Values.admission.clientCA | trim | sha256sum | trunc 8 }}
+{{- end }}
+
 {{- /* cert-manager keeps the caBundle of what carries this. */ -}}
 {{- define "scavenger.injection" -}}
 {{- if and (include "scavenger.mounted" .) .Values.certManager.issuerRef -}}

@@ -49,7 +49,9 @@ class WebhookSettings(ServiceSettings):
     certificate_folder: str = option("/etc/scavenger/tls", "folder of tls.crt and tls.key, where they are mounted")
     tls_names: Names = option((), "further DNS names and IP addresses for the serving certificate")
     client_authority: str = option(
-        "", "file (PEM) of the authority of the API servers' client certificates; without it every client may ask"
+        "",
+        "file (PEM) of the authority of the API servers' client certificates, which alone may ask then; without it"
+        " every client may, and no answer depends on quotas, sizes of nodes, claims or labels of namespaces",
     )
     serving_validity: Seconds = option(90 * DAY, "life of the serving certificate", unit="seconds", ge=60)
 

@@ -10,7 +10,7 @@ from scavenger_api.reasons import WaitReason
 from scavenger_api.rules.bounds import bound_problems
 from scavenger_api.rules.job import problems_of_its_own, warnings_of_its_own
 from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown, warning
-from scavenger_domain.pod_security import breaches, level_of
+from scavenger_domain.pod_security import Level, breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
 
@@ -25,15 +25,16 @@ CHOOSE: Final = "choose another queue (`kubectl get scavengerqueues` lists them)
 def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
     """A job that is being created: everything wrong with it at once."""
     spec = job.spec
+    level = Level.BASELINE if facts.namespace_labels is None else level_of(facts.namespace_labels)
     problems = (
         *_queue_problems(spec, facts),
         *_grace_problems(spec, facts),
         *bound_problems(spec, facts.rules.bounds),
         *problems_of_its_own(spec),
-        *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
+        *(Problem(*found, FORBIDDEN) for found in breaches(spec, level)),
     )
     of_cluster = (*_claim_warnings(facts), *node_warnings(spec, facts), *reclaimed_warnings(spec, facts))
-    warnings = (*of_cluster, *warnings_of_its_own(spec))
+    warnings = (*of_cluster, *_label_warnings(spec, facts), *warnings_of_its_own(spec))
     return Verdict(problems, warnings)
 
 
@@ -41,6 +42,15 @@ def _claim_warnings(facts: Facts) -> Iterator[str]:
     """Claims may come later than the job: it waits, and is Failed when its turn comes without them."""
     for name in facts.absent_claims:
         yield warning(f"persistentvolumeclaim {shown(name)} not found: the job fails when its turn comes without it")
+
+
+def _label_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
+    """What the namespace may not allow, where its labels are not looked up: the admitter knows them."""
+    if facts.namespace_labels is None:
+        never = set(breaches(spec, Level.BASELINE))
+        for found in breaches(spec, Level.RESTRICTED):
+            if found not in never:
+                yield warning(f"the job waits unless its namespace allows this: {found}")
 
 
 def review_updated(old: ScavengerJob, new: ScavengerJob, facts: Facts) -> Verdict:
@@ -57,7 +67,7 @@ def _queue_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
     if queue is None:
         yield Problem(field, f"there is no queue {shown(spec.queue)}; {CHOOSE}", NOT_FOUND)
         return
-    selected = queue.selector is None or selects(queue.selector, facts.namespace_labels)
+    selected = queue.selector is None or selects(queue.selector, facts.namespace_labels or {})
     reason = why_closed(queue.state, selected=selected)
     if reason is None:
         yield from quota_problems(spec, queue)

@@ -1,7 +1,7 @@
 """Quantities of the whole: what no queue allows, what no node has.
 
-Answers have no quota and no size of a node, as anybody in the cluster's network can ask. They name the command that
-shows them to whoever may see them.
+Only API servers are told: facts for anybody have no quotas and no nodes (`Facts.for_anybody`). Answers have no quota
+and no size of a node. They name the command that shows them to users who may see them.
 """
 
 from __future__ import annotations

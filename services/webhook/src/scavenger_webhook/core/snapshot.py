@@ -70,16 +70,30 @@ class NodeFacts:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """One consistent view for one review. queues, priority_classes: by name. namespace_labels: of the request's
-    namespace; asked for where a rule depends on them, else empty.
+    namespace; asked for where a rule depends on them, else empty; None where they are not looked up at all.
     """
 
     rules: Rules = Rules()
     queues: Mapping[str, QueueFacts] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     priority_classes: Mapping[str, PriorityClassFacts] = field(default_factory=dict)
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
     absent_claims: tuple[str, ...] = ()
     """Names of PersistentVolumeClaims that a new job mounts, and that its namespace does not have."""
+
+    def for_anybody(self) -> Facts:
+        """What an answer may depend on where not only API servers can ask.
+
+        An answer that depends on a size or a quota tells it, by yes and no, in about 20 questions. Left are the names
+        of queues and whether they are open, and the class of regular workloads.
+        """
+        ordinary = self.rules.ordinary_class
+        return Facts(
+            self.rules,
+            {name: QueueFacts(name, queue.state) for name, queue in self.queues.items()},
+            priority_classes={name: one for name, one in self.priority_classes.items() if name == ordinary},
+            namespace_labels=None,
+        )
 
     def queue(self, name: str) -> QueueFacts | None:
         """The queue of that name. `default` is always there, open, unless a ScavengerQueue says otherwise."""
