@@ -36,6 +36,15 @@ async def test_a_job_beyond_them_is_held_and_says_why(spec: dict[str, Any], said
         assert c.jobs_ever("beyond") == 0
 
 
+async def test_a_message_names_few_of_many_tolerations() -> None:
+    async with harness() as c:
+        c.submit("beyond", tolerations=[{"key": f"{number}.example.com/taint"} for number in range(32)])
+        await c.until(lambda: admitted(c, "beyond") == "BeyondMaxima")
+        message = c.status("beyond")["message"]
+        assert "and 29 more" in message
+        assert len(message) < 1000
+
+
 async def test_a_job_within_them_runs() -> None:
     async with harness(max_interruption_after=3 * 3600, allowed_tolerations=("control-plane",)) as c:
         c.submit("within", **TOLERATION, **LONG)

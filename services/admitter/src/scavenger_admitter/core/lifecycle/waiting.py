@@ -196,14 +196,19 @@ def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
     return None if draft.seen.assumed_started else _forbidden(draft.seen)
 
 
+MAX_TOLD: Final = 3
+"""So many problems of a spec stand in its status: its user chooses how many there are."""
+
+
 def _forbidden(seen: Observation) -> Wait | None:
     """What the job asks for and may not have: in any namespace, or in its own."""
     spec = seen.job.spec
-    beyond = (f"{one.field}: {one.message}" for one in bound_problems(spec, seen.settings.bounds))
-    breached = (str(breach) for breach in breaches(spec, seen.level))
+    beyond = [f"{one.field}: {one.message}" for one in bound_problems(spec, seen.settings.bounds)]
+    breached = [str(breach) for breach in breaches(spec, seen.level)]
     for reason, found in ((WaitReason.BEYOND_MAXIMA, beyond), (WaitReason.POD_SECURITY, breached)):
-        if text := "; ".join(found):
-            return Wait(reason, f"{text}. A spec cannot change: create the job again")
+        if found:
+            more = [f"and {len(found) - MAX_TOLD} more"] if len(found) > MAX_TOLD else []
+            return Wait(reason, f"{'; '.join([*found[:MAX_TOLD], *more])}. A spec cannot change: create the job again")
     return None
 
 
