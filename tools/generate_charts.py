@@ -8,6 +8,7 @@
 | `tools/values/common.schema.json` | values.schema.json of every component that runs |
 | `tools/values/services.yaml` | values.yaml of every service |
 | `tools/values/<component>.*` | the values that one chart has beside those of all |
+| `tools/values/scavenger.yaml`, values.yaml of each component | values.yaml of the chart of all components |
 | `services/*/settings.py` | the settings in both: a misspelt one is refused by name |
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
@@ -43,6 +44,8 @@ LOOKED_AT: Final = frozenset({"board"})
 SCHEDULER: Final = "scheduler"
 """kube-scheduler with a plugin: flags, probes and values of its own, and nothing to clean up."""
 NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "metrics", "extraEnv", "extraVolumes", "extraVolumeMounts"})
+UMBRELLA: Final = "scavenger"
+"""The chart of all components."""
 CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for name in (*SERVICES, SCHEDULER)))
 """In the order they are installed."""
 
@@ -179,10 +182,26 @@ def chart_files() -> Files:
         if service in LOOKED_AT:
             values = values.replace("replicas: 2", "replicas: 1")
         files[charts / f"scavenger-{service}" / "values.yaml"] = head + values + "\n" + own_values(service)
+    files[charts / UMBRELLA / "values.yaml"] = values_of_all(files)
     for component in (*SERVICES, SCHEDULER):
         schema = json.dumps(values_schema(component), indent=2)
         files[charts / f"scavenger-{component}" / "values.schema.json"] = schema + "\n"
     return files
+
+
+def values_of_all(files: Files) -> str:
+    """values.yaml of the chart of all components: its own values, and those of each component, commented out.
+
+    `helm show values` prints this file and none of the charts inside.
+    """
+    parts = [(VALUES / f"{UMBRELLA}.yaml").read_text()]
+    for chart in CHARTS[1:]:
+        path = ROOT / "charts" / chart / "values.yaml"
+        text = files[path] if path in files else path.read_text()
+        lines = [line for line in text.splitlines() if "do not edit" not in line]
+        body = "\n".join(f"#   {line}".rstrip() for line in "\n".join(lines).strip().splitlines())
+        parts.append(f"# {chart}:\n{body}\n")
+    return "# " + HEADER.format(source="tools/values") + "\n\n" + "\n".join(parts)
 
 
 def own_values(service: str) -> str:

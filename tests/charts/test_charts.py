@@ -660,6 +660,26 @@ def test_who_mounts_certificates_needs_no_cluster_to_render(helm: Path) -> None:
 # --- definitions, classes, roles ---
 
 
+def test_the_authority_of_client_certificates_is_mounted_and_another_starts_pods_again(helm: Path) -> None:
+    def mounted(authority: str) -> str:
+        objects = Chart(helm, "webhook").objects({"admission": {"clientCA": authority}})
+        deployment = objects["Deployment"]
+        found = environment(deployment)["SCAVENGER_CLIENT_AUTHORITY"]
+        [mount] = [one for one in container(deployment)["volumeMounts"] if found == f"{one['mountPath']}/ca.crt"]
+        [volume] = [v for v in deployment["spec"]["template"]["spec"]["volumes"] if v["name"] == mount["name"]]
+        name = str(volume["configMap"]["name"])
+        [made] = [one for one in objects.values() if one["kind"] == "ConfigMap" and one["metadata"]["name"] == name]
+        assert made["data"] == {"ca.crt": authority}
+        return name
+
+    begin, end = "-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----\n"
+    assert mounted(f"{begin}one{end}") != mounted(f"{begin}other{end}")
+    webhook = Chart(helm, "webhook")
+    assert "clientCA" in webhook.refused({"admission": {"clientCA": "/a/file"}})
+    twice = {"admission": {"clientCA": f"{begin}one{end}"}, "settings": {"clientAuthority": "/a/file"}}
+    assert "admission.clientCA, or settings.clientAuthority" in webhook.refused(twice)
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_definitions_are_those_of_the_contract(helm: Path, keep: bool) -> None:
     values = {"keep": keep, "labels": {"team": "batch"}, "annotations": {"a": "b"}}

@@ -56,6 +56,8 @@ def test_it_installs_what_the_charts_of_the_components_install(helm: Path) -> No
     expected: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name in BY_DEFAULT:
         values = {} if name == "base" else registry
+        if name == "webhook":  # by itself it does not see that scavenger-base is there
+            values = {**registry, "pods": {"defaulting": "class"}}
         expected |= keyed(Chart(helm, name).objects(values, "scavenger-system").values())
     assert objects(helm) == expected
 
@@ -75,11 +77,76 @@ def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
     done = renders.run(helm, "install", "scavenger", UMBRELLA, "--dry-run=client", *given, *values)
     assert done.returncode == 0, done.stderr
     notes = done.stdout.partition("NOTES:")[2]
-    assert "The board: " in notes
+    assert "The board: kubectl sj board --open --system-namespace default\n" in notes
     assert not re.search(r"(charts|demo-apps)/", notes), "who installs from a registry has no checkout"
     first = ScavengerJob.model_validate(yaml.safe_load(notes.partition("<<END")[2].partition("END")[0]))
     assert not list(problems_of_its_own(first.spec))
     assert ("--set scavenger-webhook.admission.quotas=true" in notes) == asked
+
+
+@pytest.mark.parametrize(
+    ("values", "page"),
+    [
+        ((), False),
+        (("components.board=false",), False),
+        (("scavenger-board.settings.access=token", "scavenger-board.page.tls.secretName=board"), True),
+    ],
+)
+def test_the_notes_name_a_service_only_where_it_is_made(helm: Path, values: tuple[str, ...], page: bool) -> None:
+    given = (f"global.image.registry={REGISTRY}", f"scavenger-webhook.admission.caBundle={AUTHORITY}", *values)
+    words = [f"--set={one}" for one in given]
+    done = renders.run(helm, "install", "scavenger", UMBRELLA, "--dry-run=client", *words)
+    assert done.returncode == 0, done.stderr
+    made, _, notes = done.stdout.partition("NOTES:")
+    assert ("name: scavenger-board-page\n" in made, "scavenger-board-page" in notes) == (page, page)
+    assert ("kubectl sj board" in notes) == ("components.board=false" not in values)
+
+
+POLICIES = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+
+
+@pytest.mark.parametrize(
+    ("values", "ranked_by"),
+    [
+        ((), "class"),
+        ((POLICIES,), "class"),
+        (("--set=components.base=false",), "webhook"),
+        (("--set=components.base=false", POLICIES), "policy"),
+        (("--set=scavenger-webhook.pods.defaulting=webhook",), "webhook"),
+        (("--set=scavenger-webhook.pods.defaulting=webhook", "--set=scavenger-base.guard.enabled=false"), "webhook"),
+    ],
+)
+def test_who_ranks_pods_follows_from_what_the_release_installs(
+    helm: Path, values: tuple[str, ...], ranked_by: str
+) -> None:
+    """At the first install helm finds neither class nor policies in the cluster."""
+    ways = {
+        "class": ("ValidatingAdmissionPolicy", "", "scavenger-classes-warning"),
+        "policy": ("MutatingAdmissionPolicy", "", "scavenger-pods-rank"),
+        "webhook": ("MutatingWebhookConfiguration", "", "scavenger-webhook"),
+    }
+    made = objects(helm, *values)
+    assert [way for way, key in ways.items() if key in made] == [ranked_by]
+
+
+def test_without_the_policies_an_administrator_says_who_ranks_pods(helm: Path) -> None:
+    given = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
+    done = rendered(helm, *given, "--set=scavenger-base.guard.enabled=false")
+    assert done.returncode != 0
+    assert "scavenger-webhook.pods.defaulting=webhook, policy or class" in done.stderr
+
+
+def test_a_packaged_chart_prints_no_links_and_shows_the_values_of_each_component(helm: Path, tmp_path: Path) -> None:
+    renders.run_again(helm, "package", UMBRELLA, f"--destination={tmp_path}").check_returncode()
+    [package] = tmp_path.glob("*.tgz")
+    done = renders.run_again(helm, "show", "values", package)
+    assert (done.returncode, done.stderr) == (0, "")
+    given = done.stdout.replace("\n# ", "\n").replace("\n#\n", "\n\n")
+    given = given[given.index("\nscavenger-base:") :]
+    shown = yaml.safe_load(given)
+    for name in ALL:
+        values = yaml.safe_load((ROOT / f"charts/scavenger-{name}/values.yaml").read_text())
+        assert shown[f"scavenger-{name}"] == values
 
 
 @pytest.mark.parametrize("off", BY_DEFAULT)
@@ -110,6 +177,28 @@ def test_what_it_does_not_know_is_refused(helm: Path, values: dict[str, Any], na
     done = rendered(helm, f"--values={tmp_path / 'values.yaml'}")
     assert done.returncode != 0
     assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("admitter", "webhook", "refused"),
+    [
+        ({"allowedTolerations": ["gpu"]}, {"allowedTolerations": ["gpu"]}, False),
+        ({}, {"allowedTolerations": []}, False),
+        ({}, {"allowedTolerations": ["gpu"]}, True),
+        ({"maxInterruptionAfter": "1h"}, {"maxInterruptionAfter": "2h"}, True),
+    ],
+)
+def test_webhook_and_admitter_have_the_same_maxima(
+    helm: Path, admitter: dict[str, Any], webhook: dict[str, Any], refused: bool
+) -> None:
+    given = (
+        f"--set-json=scavenger-{name}.settings={json.dumps(settings)}"
+        for name, settings in (("admitter", admitter), ("webhook", webhook))
+    )
+    registry = f"--set=global.image.registry={REGISTRY}"
+    done = rendered(helm, *given, registry, f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
+    assert (done.returncode != 0) == refused, done.stderr
+    assert ("of scavenger-admitter and scavenger-webhook differ" in done.stderr) == refused
 
 
 def test_its_values_and_its_schema_name_every_component() -> None:

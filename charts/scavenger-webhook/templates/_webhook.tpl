@@ -23,6 +23,11 @@ caBundle: {{ $root.Values.admission.caBundle }}
 {{- end }}
 {{- end }}
 
+{{- /* The ConfigMap of the authority of client certificates. */ -}}
+{{- define "webhook.clients.name" -}}
+{{ .Chart.Name }}-clients-{{ .Values.admission.clientCA | trim | sha256sum | trunc 8 }}
+{{- end }}
+
 {{- /* cert-manager keeps the caBundle of what carries this. */ -}}
 {{- define "scavenger.injection" -}}
 {{- if and (include "scavenger.mounted" .) .Values.certManager.issuerRef -}}
@@ -52,9 +57,12 @@ webhook
 What is missing in the cluster for no ordinary pod to get a priority of -1000 or less; empty if nothing is. A pod has the
 value of its class, or of the default one; values do not change, and the guard lets nobody make such a class. Of what
 helm does not see, as with `helm template`, all is missing.
+
+Where scavenger-base is in this release (pods.base, which the chart of all components fills in), its class and policies
+count as there: at the first install helm finds none of them. That chart refuses to leave out the policies with `auto`.
 */ -}}
 {{- define "webhook.classesLack" -}}
-{{- $default := false -}}
+{{- $default := not (empty .Values.pods.base) -}}
 {{- $low := list -}}
 {{- range (lookup "scheduling.k8s.io/v1" "PriorityClass" "" "").items -}}
 {{- $isLow := le (int .value) -1000 -}}
@@ -66,13 +74,17 @@ helm does not see, as with `helm template`, all is missing.
 {{- end -}}
 {{- end -}}
 {{- $guard := "scavenger-guard-priority-classes" -}}
+{{- $guarded := not (empty .Values.pods.base) -}}
+{{- if not $guarded -}}
 {{- $policy := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicy" "" $guard -}}
 {{- $binding := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicyBinding" "" $guard -}}
+{{- $guarded = and $policy $binding (has "Deny" $binding.spec.validationActions) -}}
+{{- end -}}
 {{- if $low -}}
 without PriorityClasses of -1000 or less, as {{ $low | uniq | sortAlpha | join ", " }}
 {{- else if not $default -}}
 a default PriorityClass above -1000
-{{- else if not (and $policy $binding (has "Deny" $binding.spec.validationActions)) -}}
+{{- else if not $guarded -}}
 the policy {{ $guard }} of scavenger-base
 {{- end -}}
 {{- end }}

@@ -54,6 +54,10 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.NAME_TAKEN: ("do what the message says of the Service", _RETRIED),
     WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
     WaitReason.SPEC_TOO_LARGE: ("put large values into a ConfigMap or Secret, mount it, and submit the job again",),
+    WaitReason.BEYOND_MAXIMA: (
+        "submit it again with what the message allows",
+        "ask an administrator to raise settings.maxInterruptionAfter or settings.allowedTolerations",
+    ),
     WaitReason.POD_SECURITY: (
         "submit it again without what the message names",
         "ask an administrator for the label that the message names",

@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from scavenger_cluster import ports
-from scavenger_cluster.certificates import ensure_authority
+from scavenger_cluster.certificates import ADMISSION_CLIENTS_CA, ensure_authority
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.services import SYSTEM_NAMESPACE
 
@@ -39,12 +39,14 @@ def port(cluster: Cluster) -> int:
 
 
 def environment(cluster: Cluster) -> dict[str, str]:
-    """Where the webhook listens on this machine, and the name its certificate must have for that."""
+    """Where the webhook listens on this machine, the name its certificate must have for that, and which clients may ask
+    it: the API server alone."""
     return {
         "SCAVENGER_ADDRESS": ADDRESS,
         "SCAVENGER_PORT": str(port(cluster)),
         "SCAVENGER_TLS_NAMES": ADDRESS,
         "SCAVENGER_SHUTDOWN_DELAY": "0",
+        "SCAVENGER_CLIENT_AUTHORITY": str(cluster.layout.pki / f"{ADMISSION_CLIENTS_CA}.crt"),
     }
 
 

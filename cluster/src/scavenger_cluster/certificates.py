@@ -1,4 +1,4 @@
-"""Certificates and keys: three authorities, and one certificate for each one who speaks to another."""
+"""Certificates and keys: four authorities, and one certificate for each one who speaks to another."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ LIFETIME = datetime.timedelta(days=3650)
 CLUSTER_CA = "ca"
 FRONT_PROXY_CA = "front-proxy-ca"
 ETCD_CA = "etcd-ca"
+ADMISSION_CLIENTS_CA = "admission-clients-ca"
+"""For the API server as a client of webhooks, and nothing else."""
+ADMISSION_CLIENT = "kube-apiserver-admission-client"
 SERVICE_ACCOUNT_KEY = "service-account"
 
 
@@ -50,6 +53,7 @@ def control_plane_certificates(state: ClusterState) -> list[CertificateSpec]:
     return [
         CertificateSpec("kube-apiserver", "kube-apiserver", addresses=api_addresses),
         CertificateSpec("kube-apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
+        CertificateSpec(ADMISSION_CLIENT, "kube-apiserver", authority=ADMISSION_CLIENTS_CA),
         CertificateSpec("front-proxy-client", "front-proxy-client", authority=FRONT_PROXY_CA),
         CertificateSpec("etcd", "etcd", authority=ETCD_CA, addresses=("localhost", "127.0.0.1")),
         CertificateSpec("kube-apiserver-etcd-client", "kube-apiserver-etcd-client", authority=ETCD_CA),

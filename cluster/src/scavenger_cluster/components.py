@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scavenger_cluster import cgroups, dns, kubeconfig, kwok, metrics, network, nodes, ports, scheduler, storage
-from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates
+from scavenger_cluster.certificates import ADMISSION_CLIENT, control_plane_certificates, ensure_certificates
 from scavenger_cluster.control_plane import (
     API_SERVER,
     COMPONENTS,
@@ -23,6 +23,7 @@ from scavenger_cluster.control_plane import (
     METRICS_SERVER,
     SCHEDULER,
     Probe,
+    admission_configuration,
     base_environment,
     full_name,
     probe,
@@ -83,6 +84,9 @@ class Components(Parts):
         ):
             user = kubeconfig.certificate_user(pki, name)
             kubeconfig.write_private(path, kubeconfig.render(state.name, server, pki / "ca.crt", user))
+        clients = self.layout.component_kubeconfig(f"{API_SERVER}.webhooks")
+        kubeconfig.write_private(clients, kubeconfig.of_any_server(kubeconfig.certificate_user(pki, ADMISSION_CLIENT)))
+        kubeconfig.write_private(self.layout.admission_configuration, admission_configuration(clients))
         kubeconfig.write_private(self.layout.config / "kwok.yaml", kwok.configuration())
         self.configure_scheduler()
         names = dns.corefile(state, self.layout.component_kubeconfig(COREDNS))

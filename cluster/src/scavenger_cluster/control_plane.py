@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -114,6 +115,7 @@ def api_server_arguments(state: ClusterState, layout: Layout) -> list[str]:
         "--kubelet-preferred-address-types=InternalIP",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
+        f"--admission-control-config-file={layout.admission_configuration}",
         f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User",
@@ -129,6 +131,25 @@ def api_server_arguments(state: ClusterState, layout: Layout) -> list[str]:
         "--allow-privileged=true",
         "--profiling=false",
     ]
+
+
+def admission_configuration(clients: Path) -> str:
+    """Return the file in which the API server finds the kubeconfig of its calls to webhooks.
+
+    Whether a webhook asks for that certificate is its own decision.
+    """
+    webhooks = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(clients),
+    }
+    plugins = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+    configuration = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": name, "configuration": webhooks} for name in plugins],
+    }
+    return json.dumps(configuration, indent=2)
 
 
 def _manager_arguments(state: ClusterState, layout: Layout, name: str) -> list[str]:

@@ -36,6 +36,12 @@ def render(cluster: str, server: str, authority: Path, user: dict[str, str]) -> 
     return yaml.safe_dump(content, sort_keys=False)
 
 
+def of_any_server(user: dict[str, str]) -> str:
+    """Return the text of a kubeconfig with which the API server shows one user to every webhook."""
+    users = [{"name": "*", "user": user}]
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": users}, sort_keys=False)
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file only its owner may read, atomically; an unchanged one is left alone."""
     if path.exists() and path.read_text() == text:

@@ -79,6 +79,11 @@ class Layout:
         """Return the folder of a real node."""
         return self.root / "nodes" / name
 
+    @property
+    def admission_configuration(self) -> Path:
+        """How the API server calls webhooks; an input of its process by its name."""
+        return self.config / "kube-apiserver.admission.yaml"
+
     def component_kubeconfig(self, name: str) -> Path:
         """Return the kubeconfig of a component or service."""
         return self.config / f"{name}.kubeconfig"

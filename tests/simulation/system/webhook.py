@@ -28,7 +28,7 @@ class Webhook(Process):
 
     def __init__(self, system: System, settings: WebhookSettings) -> None:
         self.context = _context(system, names.WEBHOOK, settings, system.clock)
-        view = ClusterView(self.context.client, settings.rules(), system.clock)
+        view = ClusterView(self.context.client, settings.rules(), system.clock, api_servers_only=True)
         for informer in view.informers:
             self.context.add_informer(informer)
         self._app = create_app(view.facts_for)

@@ -19,9 +19,11 @@ def put_claim(c: Harness, **spec: Any) -> None:
     c.api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": "data", "namespace": NS}, "spec": spec})
 
 
-def put_volume(c: Harness, *zones: str) -> None:
+def put_volume(c: Harness, *zones: str, claim: dict[str, str] | None = None) -> None:
+    """A volume of these zones, bound to the claim `data` or to another."""
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [*zones]}]}]
     spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": {"volumeHandle": "v"}}
+    spec["claimRef"] = {"namespace": NS, "name": "data"} if claim is None else claim
     c.api.put(PERSISTENTVOLUMES, {"metadata": {"name": "pv-1"}, "spec": spec})
 
 
@@ -70,6 +72,30 @@ async def test_no_node_can_use_the_volume() -> None:
             "cannot start as things are: no node has the labels that its volumes require;"
             f' persistentvolumeclaim "data" needs nodes with {ZONE}=gone (its volume pv-1)'
         )
+
+
+@pytest.mark.parametrize(
+    "bound_to",
+    [
+        {},
+        {"namespace": "elsewhere", "name": "data"},
+        {"namespace": NS, "name": "other"},
+        {"namespace": NS, "name": "data", "uid": "of an earlier claim"},
+    ],
+    ids=["nothing", "namespace", "name", "uid"],
+)
+async def test_a_claim_that_names_a_volume_of_others_tells_nothing_of_it(bound_to: dict[str, str]) -> None:
+    async with empty_harness() as c:
+        put_zones(c)
+        put_volume(c, "gone", claim=bound_to)
+        put_claim(c, volumeName="pv-1")
+        c.admitter()
+        c.submit("a", cpu="1000", **CLAIM)
+        await c.pass_time(60)
+        assert c.phase("a") == "Waiting"
+        assert "gone" not in c.status("a")["message"]
+        c.submit("b", **CLAIM)
+        await runs(c, "b")
 
 
 async def test_a_claim_that_got_another_volume_is_looked_at_again() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
+from scavenger_api.reclaimed import RECLAIMED
 from scavenger_kube.resources import NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing import VirtualClock
@@ -32,7 +33,7 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> 
         api.put(
             NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "x": "bad"}}}
         )
-        view = ClusterView(api.client(), Rules(), SystemClock())
+        view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=True)
         asked = request("scavengerjobs", job(queue="late"))
         assert await view.facts_for(asked) is None, "nothing is known yet"
         async with running(*(informer.run() for informer in view.informers)):
@@ -63,7 +64,7 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> 
 async def test_claims_that_are_not_there_are_told_when_a_job_is_created() -> None:
     async with FakeApi() as api:
         api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": "there", "namespace": "ns"}})
-        view = ClusterView(api.client(), Rules(), VirtualClock())
+        view = ClusterView(api.client(), Rules(), VirtualClock(), api_servers_only=True)
         mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("there", "absent", "no/name")]
         made = request("scavengerjobs", job(persistentVolumeClaims=mounts), namespace="ns")
         async with running(*(informer.run() for informer in view.informers)):
@@ -87,13 +88,13 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selec
         spec = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
         api.put(SCAVENGERQUEUES, {"metadata": {"name": "own"}, "spec": spec})
         api.put(SCAVENGERQUEUES, {"metadata": {"name": "all"}, "spec": {}})
-        view = ClusterView(api.client(), Rules(), clock)
+        view = ClusterView(api.client(), Rules(), clock, api_servers_only=True)
         async with running(*(informer.run() for informer in view.informers)):
             await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
 
             async def labels(queue: str, namespace: str = "ns") -> dict[str, str] | None:
                 found = await view.facts_for(request("scavengerjobs", job(queue=queue), namespace=namespace))
-                return None if found is None else dict(found.namespace_labels)
+                return None if found is None else dict(found.namespace_labels or {})
 
             assert await labels("all") == {}
             assert await labels("nowhere") == {}
@@ -133,7 +134,7 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_job_asks_for_righ
     async with FakeApi() as api:
         labels = {"scavenger.dev/pod-security": "baseline"}
         api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": labels}})
-        view = ClusterView(api.client(), Rules(), VirtualClock())
+        view = ClusterView(api.client(), Rules(), VirtualClock(), api_servers_only=True)
         async with running(*(informer.run() for informer in view.informers)):
             await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
             found = await view.facts_for(request("scavengerjobs", job(**spec)))
@@ -147,12 +148,89 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_job_asks_for_righ
 @pytest.mark.parametrize("name", ["../nodes", "A", "", "x" * 64, 7, None])
 async def test_no_path_is_made_of_what_is_no_name(name: object) -> None:
     async with FakeApi() as api:
-        view = ClusterView(api.client(), Rules(), SystemClock())
+        view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=True)
         async with running(*(informer.run() for informer in view.informers)):
             await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
             seen = len(api.requests)
             await view.facts_for(request("scavengerjobs", job(queue=name)))
             assert [r.path for r in api.requests[seen:] if "watch" not in r.query] == []
+
+
+# --- where anybody can ask ---
+
+SECRETIVE: list[dict[str, Any]] = [
+    {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}},
+    {"resources": {"requests": {"cpu": "7777", "memory": "1Gi"}}},
+    {"queue": "small", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}},
+    {"queue": "blue"},
+    {"nodeSelector": {"disk": "ssd"}},
+    {"capacity": "Reclaimed", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}},
+    {"persistentVolumeClaims": [{"name": "absent", "mountPath": "/a"}]},
+    {"runAsUser": 0},
+    {"template": {"spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "absent"}}]}}},
+]
+
+
+@pytest.mark.parametrize("spec", SECRETIVE, ids=str)
+async def test_an_answer_to_anybody_is_the_same_whatever_the_cluster_has(spec: dict[str, Any]) -> None:
+    """So no number of questions tells a size, a quota, a label or a claim; and no question is passed on."""
+
+    async def answer(*, large: bool) -> object:
+        async with FakeApi() as api:
+            cpu, there = ("9999", "absent") if large else ("1", "other")
+            allocatable = {"cpu": cpu, "memory": "999Gi"}
+            if large:
+                allocatable |= {extended: "9999999" for extended, _ in RECLAIMED.values()}
+            node = {"metadata": {"name": "n", "labels": {"disk": "ssd" if large else "hdd"}}}
+            api.put(NODES, {**node, "status": {"allocatable": allocatable}})
+            api.put(SCAVENGERQUEUES, {"metadata": {"name": "small"}, "spec": {"quota": {"cpu": cpu}}})
+            selector = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
+            api.put(SCAVENGERQUEUES, {"metadata": {"name": "blue"}, "spec": selector})
+            labels = {"team": "blue", "scavenger.dev/pod-security": "baseline"} if large else {}
+            api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": labels}})
+            api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": there, "namespace": "ns"}})
+            view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=False)
+            async with running(*(informer.run() for informer in view.informers)):
+                await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+                seen = len(api.requests)
+                asked = request("scavengerjobs", job(**spec), namespace="ns")
+                known = await view.facts_for(asked)
+                assert known is not None
+                assert [r.path for r in api.requests[seen:] if "watch" not in r.query] == []
+                return review(asked, known)
+
+    assert await answer(large=True) == await answer(large=False)
+
+
+async def test_anybody_is_told_of_root_by_a_warning_as_labels_are_not_looked_up() -> None:
+    async with FakeApi() as api:
+        view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=False)
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+            asked = request("scavengerjobs", job(runAsUser=0))
+            known = await view.facts_for(asked)
+            assert known is not None
+            [told] = review(asked, known).warnings or ()
+            assert told.startswith("the job waits unless its namespace allows this: spec.runAsUser: 0 is root")
+            assert told.endswith("label the namespace scavenger.dev/pod-security=baseline")
+
+
+async def test_a_new_queue_is_waited_for_without_a_request() -> None:
+    async with FakeApi() as api:
+        view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=False)
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+            asked = request("scavengerjobs", job(queue="newer"))
+            refused = await view.facts_for(asked)
+            assert refused is not None
+            assert refused.queue("newer") is None
+            answer = asyncio.create_task(view.facts_for(asked))
+            await asyncio.sleep(0)
+            api.put(SCAVENGERQUEUES, {"metadata": {"name": "newer"}, "spec": {}})
+            found = await answer
+            assert found is not None
+            assert found.queue("newer") is not None
+            assert api.count("GET", "scavengerqueues/newer") == 0
 
 
 # --- settings ---

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.rules.bounds import Bounds, requested
 from scavenger_api.rules.image import image_problem
 from scavenger_api.rules.problem import MAX_WARNING, warning
 from scavenger_api.selectors import LabelSelector
 from scavenger_webhook.core.models import API_VERSION, MalformedReview, parse_review
-from scavenger_webhook.core.resources import requested
 from scavenger_webhook.core.review import MAX_PROBLEMS, NotOurs
 from scavenger_webhook.core.snapshot import Facts, LowPriority, NodeFacts, QueueFacts, Rules
 from scavenger_webhook.settings import WebhookSettings
@@ -95,7 +95,7 @@ def test_a_pod_that_is_raised_says_what_to_do() -> None:
     ],
 )
 def test_jobs(spec: Object, field: str | None) -> None:
-    response = answer_to("scavengerjobs", job(**spec), rules(tolerated=None))
+    response = answer_to("scavengerjobs", job(**spec), rules(bounds=Bounds(tolerated=None)))
 
     assert response.allowed == (field is None), problems(response)
     assert list(problems(response)) == ([field] if field else [])
@@ -149,7 +149,7 @@ def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed() -> 
     ],
 )
 def test_the_longest_promise_that_the_administrator_allows(written: str, most: int, refused: bool) -> None:
-    response = answer_to("scavengerjobs", job(interruptionAfter=written), rules(max_interval=timedelta(seconds=most)))
+    response = answer_to("scavengerjobs", job(interruptionAfter=written), rules(bounds=Bounds(timedelta(seconds=most))))
     told = (
         f"{written} is more than the 1h that the administrator allows, as so much would be lost at once; write 1h or "
     )
@@ -165,15 +165,16 @@ def test_tolerations_that_the_administrator_allows() -> None:
         {"operator": "Exists"},
     ]
     assert len(problems(answer_to("scavengerjobs", job(tolerations=tolerations)))) == 3, "none, unless told otherwise"
-    assert answer_to("scavengerjobs", job(tolerations=tolerations), rules(tolerated=None)).allowed
-    refused = problems(answer_to("scavengerjobs", job(tolerations=tolerations), rules(tolerated=("gpu", "spot"))))
+    assert answer_to("scavengerjobs", job(tolerations=tolerations), rules(bounds=Bounds(tolerated=None))).allowed
+    bounded = rules(bounds=Bounds(tolerated=("gpu", "spot")))
+    refused = problems(answer_to("scavengerjobs", job(tolerations=tolerations), bounded))
     assert refused == {
         "spec.tolerations[1].key": "it tolerates taints 'db', which the administrator does not allow scavenger jobs; "
         "name one of gpu, spot, or remove it",
         "spec.tolerations[2].key": "it tolerates every taint, as it names no key, which the administrator does not "
         "allow scavenger jobs; name one of gpu, spot, or remove it",
     }
-    none = problems(answer_to("scavengerjobs", job(tolerations=tolerations[:1]), rules(tolerated=())))
+    none = problems(answer_to("scavengerjobs", job(tolerations=tolerations[:1]), rules(bounds=Bounds())))
     assert none["spec.tolerations[0].key"].endswith("does not allow scavenger jobs; remove it")
 
 
@@ -190,9 +191,9 @@ def test_the_taint_of_a_resource_that_is_asked_for_may_be_written() -> None:
 
 def test_settings_become_rules() -> None:
     assert WebhookSettings.load([]).rules() == Rules()
-    told = WebhookSettings.load(["--max-interruption-after=1d", "--allowed-tolerations=gpu,spot"]).rules()
+    told = WebhookSettings.load(["--max-interruption-after=1d", "--allowed-tolerations=gpu,spot"]).rules().bounds
     assert (told.max_interval, told.tolerated) == (timedelta(days=1), ("gpu", "spot"))
-    assert WebhookSettings.load(["--allowed-tolerations=*"]).rules().tolerated is None
+    assert WebhookSettings.load(["--allowed-tolerations=*"]).rules().bounds.tolerated is None
 
 
 @pytest.mark.parametrize("queue", ["nowhere", "closed", "going", "chemistry"])

@@ -122,6 +122,9 @@ DEFAULT_QUEUE: Final = "default"
 MAX_SPEC_BYTES: Final = 256 * 1024
 """Bytes of the spec of a ScavengerJob as JSON."""
 
+EVERY_TAINT: Final = "*"
+"""In settings, in the place of the key of a taint: all of them."""
+
 RESTRICTED_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
 """Capabilities that PodSecurity `restricted` lets a container add."""
 
@@ -148,6 +151,8 @@ MAX_DEVICES: Final = 8
 
 # --- defaults of the spec ---
 DEFAULT_INTERRUPTION_AFTER: Final = "30m"
+MAX_INTERRUPTION_AFTER_SECONDS: Final = 7 * 86400.0
+"""The longest that the definition of ScavengerJob allows."""
 DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS: Final = 30
 
 # What a restart costs each core of a job, unless the services are told otherwise (docs/preemption-classes.md).

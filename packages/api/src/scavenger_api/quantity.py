@@ -8,7 +8,7 @@ everything else in whole units (bytes, devices), rounded up as the scheduler doe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Final
@@ -115,6 +115,15 @@ def readable_amounts(quantities: Mapping[str, str | int | float]) -> dict[str, i
         except QuantityError:
             continue
     return found
+
+
+TAINT_EFFECT: Final = "NoSchedule"
+"""Of the taint that sets nodes with a device apart."""
+
+
+def resources_with_taints(requested: Iterable[str]) -> frozenset[str]:
+    """Of these resources the extended ones: nodes that have them may carry a taint of that name."""
+    return frozenset(name for name in requested if "/" in name and "kubernetes.io/" not in name)
 
 
 def format_amount(resource: str, value: int) -> str:

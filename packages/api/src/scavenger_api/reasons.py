@@ -88,6 +88,7 @@ class WaitReason(Reason):
     )
     # it will not start before the job or the cluster is changed
     SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON."
+    BEYOND_MAXIMA = "BeyondMaxima", "It asks for more than an administrator allows any job."
     POD_SECURITY = "PodSecurity", "It asks for what scavenger jobs of its namespace may not have."
     NO_NODE = "NoNode", "The cluster has no node."
     NO_SELECTOR_MATCH = "NoSelectorMatch", "No node has the labels of spec.nodeSelector."
@@ -120,6 +121,7 @@ class WaitReason(Reason):
 NEVER: Final = frozenset(
     {
         WaitReason.SPEC_TOO_LARGE,
+        WaitReason.BEYOND_MAXIMA,
         WaitReason.POD_SECURITY,
         WaitReason.NO_NODE,
         WaitReason.NO_SELECTOR_MATCH,

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from scavenger_api.quantity import TAINT_EFFECT, resources_with_taints
+
 BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
 """Effects of a taint that keep pods away; PreferNoSchedule only makes a node less liked."""
 
@@ -96,7 +98,7 @@ class ResourceToleration:
     key: str
     operator: str = "Exists"
     value: None = None
-    effect: str = "NoSchedule"
+    effect: str = TAINT_EFFECT
 
 
 def of_resources(requested: Iterable[str]) -> tuple[ResourceToleration, ...]:
@@ -105,8 +107,7 @@ def of_resources(requested: Iterable[str]) -> tuple[ResourceToleration, ...]:
     Nodes with GPUs carry a taint named like the resource, and the API server or the provider adds the toleration as a
     pod is created (kube-apiserver plugin ExtendedResourceToleration; GKE). So who asks for one has it from the start.
     """
-    extended = (name for name in requested if "/" in name and "kubernetes.io/" not in name)
-    return tuple(ResourceToleration(name) for name in sorted(extended))
+    return tuple(ResourceToleration(name) for name in sorted(resources_with_taints(requested)))
 
 
 def blocking(taints: Iterable[T]) -> tuple[T, ...]:

@@ -74,9 +74,23 @@ class VolumeClaim(kinds.Struct, frozen=True, gc=False, rename="camel"):
     spec: VolumeClaimSpec = VolumeClaimSpec()
 
 
-class VolumeSpec(kinds.Struct, frozen=True, gc=False, rename="camel"):
-    """spec of a PersistentVolume: the nodes that can use it, and nothing of where it lies."""
+class ClaimRef(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """spec.claimRef of a PersistentVolume: the claim that it is bound to, or kept for. Tenants cannot write it."""
 
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    """Empty while the volume is kept for a claim of that name."""
+
+    def names(self, claim: kinds.ObjectMeta) -> bool:
+        """Whether this is the claim."""
+        return (self.namespace, self.name) == (claim.namespace, claim.name) and self.uid in ("", claim.uid)
+
+
+class VolumeSpec(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a PersistentVolume: its claim, the nodes that can use it, and nothing of where it lies."""
+
+    claim_ref: ClaimRef | None = None
     node_affinity: dict[str, Any] | None = None
 
 

@@ -24,6 +24,8 @@ from scavenger_api.names import (
     DEFAULT_RESOURCE_WEIGHTS,
     DEFAULT_STARTUP_COST_SECONDS,
     DEFAULT_TRUSTED_INTERVAL_SECONDS,
+    EVERY_TAINT,
+    MAX_INTERRUPTION_AFTER_SECONDS,
 )
 from scavenger_api.weights import parse_weights
 
@@ -97,6 +99,17 @@ TRUSTED_INTERVAL: Any = option(
     "and for less the longer it has not been due",
     unit="seconds",
     ge=1,
+)
+MAX_INTERRUPTION_AFTER: Any = option(
+    MAX_INTERRUPTION_AFTER_SECONDS,
+    "no job may promise checkpoints less often than this; admitter and webhook each have this setting",
+    unit="seconds",
+    ge=1,
+)
+ALLOWED_TOLERATIONS: Any = option(
+    (),
+    f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {EVERY_TAINT} is every taint; "
+    "admitter and webhook each have this setting",
 )
 RESOURCE_WEIGHTS: Any = option(
     ",".join(f"{name}={weight:g}" for name, weight in DEFAULT_RESOURCE_WEIGHTS.items()),

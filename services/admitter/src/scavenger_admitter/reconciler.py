@@ -13,6 +13,7 @@ from scavenger_api.indexes import set_of
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
+from scavenger_api.rules.bounds import Bounds
 from scavenger_api.rules.references import count_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
@@ -147,6 +148,7 @@ class Reconciler:
             trusted_interval=timedelta(seconds=settings.trusted_interval),
             startup_cost=timedelta(seconds=settings.startup_cost),
             snapshots=bool(settings.snapshot_image),
+            bounds=Bounds.of(settings.max_interruption_after, settings.allowed_tolerations),
             turns=settings.interrupted_first == "short-runs",
             quiet_for=timedelta(seconds=settings.explain_after),
         )

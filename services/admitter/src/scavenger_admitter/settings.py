@@ -7,6 +7,8 @@ from typing import Final, Literal, Self
 from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
 from scavenger_runtime.settings import (
+    ALLOWED_TOLERATIONS,
+    MAX_INTERRUPTION_AFTER,
     MINIMUM_RUN,
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
@@ -142,6 +144,8 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+    max_interruption_after: Seconds = MAX_INTERRUPTION_AFTER
+    allowed_tolerations: Names = ALLOWED_TOLERATIONS
 
     @model_validator(mode="after")
     def _watched_for_long_enough(self) -> Self:

@@ -88,13 +88,19 @@ class VolumeTopologies:
         return self._note((namespace, claim), _Known(now + KEPT_SECONDS, terms, by, bound))
 
     async def _look(self, namespace: str, claim: str) -> tuple[Terms, str, bool]:
-        """What one claim requires, by which object, and whether that is its volume."""
+        """What one claim requires, by which object, and whether that is its volume.
+
+        Tenants may write any name into `spec.volumeName`, so a volume counts only where it names the claim.
+        """
         try:
-            spec = (await self._claim_now(namespace, claim)).spec
+            found = await self._claim_now(namespace, claim)
+            spec = found.spec
             if not spec.volume_name:
                 return *await self._class(spec.storage_class_name or ""), False
             volume = (await self._get(PERSISTENTVOLUMES, None, spec.volume_name)).spec
         except (ApiError, msgspec.MsgspecError):
+            return (), "", False
+        if volume.claim_ref is None or not volume.claim_ref.names(found.metadata):
             return (), "", False
         return terms_of(at(volume.node_affinity, "required")), f"its volume {spec.volume_name}", True
 

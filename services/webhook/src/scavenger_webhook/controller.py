@@ -7,6 +7,7 @@ import gc
 import re
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -48,6 +49,9 @@ MISSING_SECONDS: Final = 1.0
 LABELS_SECONDS: Final = 1.0
 """For so long the labels of a namespace are not asked for again."""
 
+WATCH_SECONDS: Final = 0.5
+"""For so long a queue that is not known may still come by the watch."""
+
 MAX_MISSING: Final = 1000
 
 MAX_CLAIMS: Final = 16
@@ -63,7 +67,9 @@ log = get_logger(__name__)
 async def main(context: ServiceContext[WebhookSettings]) -> None:
     """The service: every replica serves, with a certificate of its own."""
     settings = context.settings
-    cluster = ClusterView(context.client, settings.rules(), context.clock)
+    cluster = ClusterView(
+        context.client, settings.rules(), context.clock, api_servers_only=bool(settings.client_authority)
+    )
     tls_context = tls.server_context()
     if settings.client_authority:
         tls.require_client(tls_context, settings.client_authority)
@@ -100,36 +106,55 @@ def _keeps_its_queue(request: AdmissionRequest) -> bool:
 
 
 class ClusterView:
-    """What is known of the cluster, as facts that a review can be made on."""
+    """What is known of the cluster, as facts that a review can be made on.
 
-    def __init__(self, client: ApiClient, rules: Rules, clock: Clock) -> None:
+    Args:
+        client: to ask with.
+        rules: of the administrator.
+        clock: for how long an answer is good.
+        api_servers_only: whether only clients with a certificate can ask. Otherwise nothing is looked up for a request,
+            and no fact tells a size, a quota or a label.
+    """
+
+    def __init__(self, client: ApiClient, rules: Rules, clock: Clock, *, api_servers_only: bool) -> None:
         self._client = client
         self._clock = clock
         self._rules = rules
+        self._api_servers_only = api_servers_only
         self._nodes: dict[str, NodeFacts] = {}
         self._facts: Facts | None = None
         self._missing: dict[str, float] = {}
+        self._queues_changed = asyncio.Event()
         self._labels: dict[str, tuple[float, Mapping[str, str]]] = {}
         self.queues = Informer(client, SCAVENGERQUEUES, clock=clock)
         self.nodes = Informer(client, NODES, clock=clock)
         self.priority_classes = Informer(client, PRIORITYCLASSES, clock=clock)
         self.nodes.add_handler(self._on_node)
-        self.queues.add_handler(self._on_change)
+        self.queues.add_handler(self._on_queue)
         self.priority_classes.add_handler(self._on_change)
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """The caches that facts are made of."""
-        return (self.queues, self.nodes, self.priority_classes)
+        return (self.queues, self.priority_classes, *((self.nodes,) if self._api_servers_only else ()))
 
     async def facts_for(self, request: AdmissionRequest) -> Facts | None:
-        """What is known for this request; None while not enough is. A queue that is not known is asked for once more:
-        `kubectl apply` creates a queue and its first job within the same millisecond. Labels of namespaces decide about
-        few requests, and are asked for when they do.
+        """What is known for this request; None while not enough is.
+
+        A queue that is not known is waited for, or asked for once more: `kubectl apply` creates a queue and its first
+        job within the same millisecond. Labels of namespaces decide about few requests, and are asked for when they do.
         """
         if not all(informer.synced for informer in self.informers):
             return None
-        facts, name = self.facts(), _queue_of(request)
+        name = _queue_of(request)
+        if not self._api_servers_only:
+            if name is not None and not _keeps_its_queue(request):
+                await self._watched(name)
+            return self.facts()
+        return await self._looked_up(request, self.facts(), name)
+
+    async def _looked_up(self, request: AdmissionRequest, facts: Facts, name: str | None) -> Facts | None:
+        """The facts with what else an API server may be told; None where that cannot be had."""
         if claims := _claims_of(request):
             facts = replace(facts, absent_claims=await self._absent(request.namespace, claims))
         queue = None if name is None else facts.queue(name)
@@ -145,13 +170,21 @@ class ClusterView:
     def facts(self) -> Facts:
         """What the caches hold at this moment."""
         if self._facts is None:
-            self._facts = Facts(
+            facts = Facts(
                 self._rules,
                 {queue.metadata.name: queue_facts(queue) for queue in self.queues.items()},
                 tuple(self._nodes.values()),
                 {found.metadata.name: priority_class_facts(found) for found in self.priority_classes.items()},
             )
+            self._facts = facts if self._api_servers_only else facts.for_anybody()
         return self._facts
+
+    async def _watched(self, name: str) -> None:
+        """Until the watch shows a queue of that name, for a short time: that costs the API server nothing."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_SECONDS):
+                while self.facts().queue(name) is None:
+                    await self._queues_changed.wait()
 
     async def _look_up(self, name: str) -> QueueFacts | None:
         now = self._clock.monotonic()
@@ -209,6 +242,11 @@ class ClusterView:
         else:
             self._nodes[change.key] = node_facts(change.new)
         self._facts = None
+
+    def _on_queue(self, change: Change[Any]) -> None:
+        self._on_change(change)
+        self._queues_changed.set()
+        self._queues_changed = asyncio.Event()
 
     def _on_change(self, change: Change[Any]) -> None:
         self._facts = None

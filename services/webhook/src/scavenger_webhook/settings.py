@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 from scavenger_api import names
+from scavenger_api.rules.bounds import Bounds
 from scavenger_runtime.listening import EVERYWHERE
-from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import (
+    ALLOWED_TOLERATIONS,
+    MAX_INTERRUPTION_AFTER,
+    Names,
+    Seconds,
+    ServiceSettings,
+    option,
+)
 
 from scavenger_webhook.core.certificates import CertificateRules
 from scavenger_webhook.core.snapshot import LowPriority, Rules
 
 DAY = 86400.0
-ALL: Final = "*"
 
 
 class WebhookSettings(ServiceSettings):
@@ -34,12 +40,8 @@ class WebhookSettings(ServiceSettings):
         300, "no job may ask for a longer grace period; the admitter's setting of this name", unit="seconds", ge=0
     )
 
-    max_interruption_after: Seconds = option(
-        7 * DAY, "no job may promise checkpoints less often than this", unit="seconds", ge=1
-    )
-    allowed_tolerations: Names = option(
-        (), f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {ALL} is every taint"
-    )
+    max_interruption_after: Seconds = MAX_INTERRUPTION_AFTER
+    allowed_tolerations: Names = ALLOWED_TOLERATIONS
 
     certificates: Literal["authority", "mounted"] = option(
         "authority", "signed by the authority of the chart, or files that another program renews"
@@ -47,7 +49,9 @@ class WebhookSettings(ServiceSettings):
     certificate_folder: str = option("/etc/scavenger/tls", "folder of tls.crt and tls.key, where they are mounted")
     tls_names: Names = option((), "further DNS names and IP addresses for the serving certificate")
     client_authority: str = option(
-        "", "file (PEM) of the authority of the API servers' client certificates; without it every client may ask"
+        "",
+        "file (PEM) of the authority of the API servers' client certificates, which alone may ask then; without it"
+        " every client may, and no answer depends on quotas, sizes of nodes, claims or labels of namespaces",
     )
     serving_validity: Seconds = option(90 * DAY, "life of the serving certificate", unit="seconds", ge=60)
 
@@ -77,8 +81,7 @@ class WebhookSettings(ServiceSettings):
             self.ordinary_class,
             self.low_priority,
             self.max_termination_grace_period_seconds,
-            timedelta(seconds=self.max_interruption_after),
-            None if ALL in self.allowed_tolerations else self.allowed_tolerations,
+            Bounds.of(self.max_interruption_after, self.allowed_tolerations),
         )
 
     def certificate_rules(self) -> CertificateRules:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from scavenger_api.duration import DurationError, format_duration
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.reasons import WaitReason
+from scavenger_api.rules.bounds import bound_problems
 from scavenger_api.rules.job import problems_of_its_own, warnings_of_its_own
 from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown, warning
-from scavenger_domain.pod_security import breaches, level_of
+from scavenger_domain.pod_security import Level, breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
-from scavenger_domain.taints import of_resources
 
-from scavenger_webhook.core.resources import node_warnings, quota_problems, reclaimed_warnings, requested
+from scavenger_webhook.core.resources import node_warnings, quota_problems, reclaimed_warnings
 from scavenger_webhook.core.snapshot import Facts
 from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
@@ -26,16 +25,16 @@ CHOOSE: Final = "choose another queue (`kubectl get scavengerqueues` lists them)
 def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
     """A job that is being created: everything wrong with it at once."""
     spec = job.spec
+    level = Level.BASELINE if facts.namespace_labels is None else level_of(facts.namespace_labels)
     problems = (
         *_queue_problems(spec, facts),
         *_grace_problems(spec, facts),
-        *_interval_problems(spec, facts),
-        *_toleration_problems(spec, facts),
+        *bound_problems(spec, facts.rules.bounds),
         *problems_of_its_own(spec),
-        *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
+        *(Problem(*found, FORBIDDEN) for found in breaches(spec, level)),
     )
     of_cluster = (*_claim_warnings(facts), *node_warnings(spec, facts), *reclaimed_warnings(spec, facts))
-    warnings = (*of_cluster, *warnings_of_its_own(spec))
+    warnings = (*of_cluster, *_label_warnings(spec, facts), *warnings_of_its_own(spec))
     return Verdict(problems, warnings)
 
 
@@ -43,6 +42,15 @@ def _claim_warnings(facts: Facts) -> Iterator[str]:
     """Claims may come later than the job: it waits, and is Failed when its turn comes without them."""
     for name in facts.absent_claims:
         yield warning(f"persistentvolumeclaim {shown(name)} not found: the job fails when its turn comes without it")
+
+
+def _label_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
+    """What the namespace may not allow, where its labels are not looked up: the admitter knows them."""
+    if facts.namespace_labels is None:
+        never = set(breaches(spec, Level.BASELINE))
+        for found in breaches(spec, Level.RESTRICTED):
+            if found not in never:
+                yield warning(f"the job waits unless its namespace allows this: {found}")
 
 
 def review_updated(old: ScavengerJob, new: ScavengerJob, facts: Facts) -> Verdict:
@@ -59,7 +67,7 @@ def _queue_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
     if queue is None:
         yield Problem(field, f"there is no queue {shown(spec.queue)}; {CHOOSE}", NOT_FOUND)
         return
-    selected = queue.selector is None or selects(queue.selector, facts.namespace_labels)
+    selected = queue.selector is None or selects(queue.selector, facts.namespace_labels or {})
     reason = why_closed(queue.state, selected=selected)
     if reason is None:
         yield from quota_problems(spec, queue)
@@ -85,32 +93,3 @@ def _grace_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
             f"wait this long; write {most} or less, and checkpoints that are quicker"
         )
         yield Problem("spec.terminationGracePeriodSeconds", text)
-
-
-def _interval_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
-    most = facts.rules.max_interval
-    try:
-        wanted = spec.checkpoint_interval
-    except (DurationError, OverflowError):
-        return  # longer than there are dates; the definition refuses it
-    if wanted > most:
-        allowed = format_duration(most)
-        text = (
-            f"{spec.interruption_after} is more than the {allowed} that the administrator allows, as so much would be "
-            f"lost at once; write {allowed} or less, and checkpoints as often"
-        )
-        yield Problem("spec.interruptionAfter", text)
-
-
-def _toleration_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
-    allowed = facts.rules.tolerated
-    if allowed is None:
-        return
-    given = {(one.key, one.effect) for one in of_resources(requested(spec))}
-    where = "spec." if spec.template is None else "spec.template.spec."
-    for index, toleration in enumerate(spec.tolerated):
-        if toleration.key not in allowed and (toleration.key, toleration.effect) not in given:
-            what = f"taints {shown(toleration.key)}" if toleration.key else "every taint, as it names no key"
-            remedy = f"name one of {', '.join(allowed)}, or remove it" if allowed else "remove it"
-            text = f"it tolerates {what}, which the administrator does not allow scavenger jobs; {remedy}"
-            yield Problem(f"{where}tolerations[{index}].key", text, FORBIDDEN)

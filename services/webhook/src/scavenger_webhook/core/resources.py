@@ -1,17 +1,17 @@
 """Quantities of the whole: what no queue allows, what no node has.
 
-Answers have no quota and no size of a node, as anybody in the cluster's network can ask. They name the command that
-shows them to whoever may see them.
+Only API servers are told: facts for anybody have no quotas and no nodes (`Facts.for_anybody`). Answers have no quota
+and no size of a node. They name the command that shows them to users who may see them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
-from scavenger_api.quantity import QuantityError, format_amount, readable_amounts
+from scavenger_api.quantity import format_amount
 from scavenger_api.reclaimed import RECLAIMED
+from scavenger_api.rules.bounds import requested
 from scavenger_api.rules.problem import FORBIDDEN, Problem, warning
 from scavenger_api.rules.quantities import FIELD
 
@@ -77,17 +77,6 @@ def _offered(node: NodeFacts) -> NodeFacts:
     """The node as it is to a pod on reclaimed capacity: what it offers of that, in place of its cpu and memory."""
     offer = {name: node.allocatable.get(extended, 0) * unit for name, (extended, unit) in RECLAIMED.items()}
     return NodeFacts(node.name, node.labels, {**node.allocatable, **offer})
-
-
-def requested(spec: ScavengerJobSpec) -> dict[str, int]:
-    """What one pod asks for, without what is not a quantity: that is a problem of its own, and keeps nothing else from
-    being said.
-    """
-    if spec.resources is not None:
-        return readable_amounts(spec.resources.effective())
-    with suppress(QuantityError):
-        return dict(spec.requests)
-    return {}
 
 
 def _selects(selector: Mapping[str, str], node: NodeFacts) -> bool:

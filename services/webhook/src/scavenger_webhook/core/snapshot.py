@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.queue import QueueState
+from scavenger_api.rules.bounds import BY_DEFAULT, Bounds
 from scavenger_domain.selectors import Selector
 
 SCAVENGER_CLASSES: Final = frozenset({names.PRIORITY_CLASS_PREEMPTIBLE, names.PRIORITY_CLASS_NON_PREEMPTIBLE})
@@ -29,15 +29,12 @@ class LowPriority(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the administrator has decided. max_grace: seconds. max_interval: the longest `interruptionAfter`. tolerated:
-    keys of the taints that jobs may tolerate, beside those of resources that they ask for; None for all.
-    """
+    """What the administrator has decided. max_grace: seconds."""
 
     ordinary_class: str = names.PRIORITY_CLASS_ORDINARY
     low_priority: LowPriority = LowPriority.RAISE
     max_grace: int = 300
-    max_interval: timedelta = timedelta(days=7)
-    tolerated: tuple[str, ...] | None = ()
+    bounds: Bounds = BY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +70,30 @@ class NodeFacts:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """One consistent view for one review. queues, priority_classes: by name. namespace_labels: of the request's
-    namespace; asked for where a rule depends on them, else empty.
+    namespace; asked for where a rule depends on them, else empty; None where they are not looked up at all.
     """
 
     rules: Rules = Rules()
     queues: Mapping[str, QueueFacts] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     priority_classes: Mapping[str, PriorityClassFacts] = field(default_factory=dict)
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
     absent_claims: tuple[str, ...] = ()
     """Names of PersistentVolumeClaims that a new job mounts, and that its namespace does not have."""
+
+    def for_anybody(self) -> Facts:
+        """What an answer may depend on where not only API servers can ask.
+
+        An answer that depends on a size or a quota tells it, by yes and no, in about 20 questions. Left are the names
+        of queues and whether they are open, and the class of regular workloads.
+        """
+        ordinary = self.rules.ordinary_class
+        return Facts(
+            self.rules,
+            {name: QueueFacts(name, queue.state) for name, queue in self.queues.items()},
+            priority_classes={name: one for name, one in self.priority_classes.items() if name == ordinary},
+            namespace_labels=None,
+        )
 
     def queue(self, name: str) -> QueueFacts | None:
         """The queue of that name. `default` is always there, open, unless a ScavengerQueue says otherwise."""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_api.reasons import InterruptionReason
+from scavenger_api.rules.bounds import BY_DEFAULT, Bounds
 from scavenger_domain.pod_security import Level
 from scavenger_kube import kinds
 
@@ -33,6 +34,8 @@ class LifecycleSettings(StartLimits):
     """What a restart costs each core, when it comes to who stops first."""
     snapshots: bool = False
     """Whether there is an image for snapshots."""
+    bounds: Bounds = BY_DEFAULT
+    """What the administrator allows any job."""
     turns: bool = False
     """A run as long as a checkpoint interval is a turn: the job goes behind the others in its queue after it."""
 

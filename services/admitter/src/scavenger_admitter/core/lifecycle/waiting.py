@@ -9,6 +9,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobSpec
 from scavenger_api.reasons import NEVER, FailureReason, WaitReason
+from scavenger_api.rules.bounds import bound_problems
 from scavenger_api.rules.problem import Problem
 from scavenger_api.rules.references import count_problems
 from scavenger_api.rules.size import size_problem
@@ -189,7 +190,7 @@ _PLACES: Final = frozenset(
 )
 """Why a job waits that would wait less if its claims could be used on more nodes."""
 
-_STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE)
+_STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE, WaitReason.BEYOND_MAXIMA)
 
 
 def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
@@ -201,10 +202,23 @@ def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
         return Wait(WaitReason.HELD_BACK, overdue)
     if draft.seen.spec_bytes is not None and (problem := size_problem(draft.seen.spec_bytes)) is not None:
         return Wait(WaitReason.SPEC_TOO_LARGE, f"it may not start: spec: {problem}")
-    found = "; ".join(str(breach) for breach in breaches(draft.seen.job.spec, draft.seen.level))
-    if not found or draft.seen.assumed_started:
-        return None
-    return Wait(WaitReason.POD_SECURITY, f"{found}. A spec cannot change: create the job again")
+    return None if draft.seen.assumed_started else _forbidden(draft.seen)
+
+
+MAX_TOLD: Final = 3
+"""So many problems of a spec stand in its status: its user chooses how many there are."""
+
+
+def _forbidden(seen: Observation) -> Wait | None:
+    """What the job asks for and may not have: in any namespace, or in its own."""
+    spec = seen.job.spec
+    beyond = [f"{one.field}: {one.message}" for one in bound_problems(spec, seen.settings.bounds)]
+    breached = [str(breach) for breach in breaches(spec, seen.level)]
+    for reason, found in ((WaitReason.BEYOND_MAXIMA, beyond), (WaitReason.POD_SECURITY, breached)):
+        if found:
+            more = [f"and {len(found) - MAX_TOLD} more"] if len(found) > MAX_TOLD else []
+            return Wait(reason, f"{'; '.join([*found[:MAX_TOLD], *more])}. A spec cannot change: create the job again")
+    return None
 
 
 def _job_held(draft: Draft) -> Wait | None:
