@@ -397,3 +397,20 @@ async def test_a_job_of_the_old_way_goes_on_after_the_setting_has_changed() -> N
         await c.until(lambda: conditions(c, "b") == ["SuccessCriteriaMet", "Complete"])
         assert conditions(c, "a") == [], "that is the Job controller's"
         assert [job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS)] == ["a", "b"]
+
+
+async def test_a_pod_of_a_half_made_gang_that_is_deleted_is_made_again_with_the_others() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.kubelet = False
+        managed(c)
+        c.api.faults.add(FromIndex("fail", ALWAYS, frozenset({"POST"}), "/pods", status=500, first=2))
+        c.submit("a", parallelism=4)
+        await c.until(lambda: len(c.pods("a")) == 2)
+        await c.pass_time(2)
+        c.api.remove(PODS, NS, c.pods("a")[0]["metadata"]["name"])
+        c.api.heal()
+        c.kubelet = True
+        await runs(c, "a", limit=120)
+        assert len(c.pods("a")) == 4
+        assert c.most_at_once("a") <= 4

@@ -61,7 +61,8 @@ class GangPods:
 
     Attributes:
         run: of the Job that they belong to.
-        made: their names, as the API server has answered, or as they were shown.
+        made: their names, as the API server has answered lately, or as they are shown.
+        unseen: until when those count that are not shown yet, on the monotonic clock.
         complete: all of them are made.
         failures: tries in a row that have made no pod.
         not_before: the next try is not before this, on the monotonic clock.
@@ -69,13 +70,21 @@ class GangPods:
 
     run: str = ""
     made: set[str] = field(default_factory=set)
+    unseen: dict[str, float] = field(default_factory=dict)
     complete: bool = False
     failures: int = 0
     not_before: float = 0.0
 
-    def failed(self, made_before: int, now: float) -> None:
-        """A try has ended early. made_before: how many were made before it. now: on the monotonic clock."""
-        self.failures = 1 if len(self.made) > made_before else self.failures + 1
+    def sync(self, shown: set[str], now: float) -> None:
+        """The informer shows these pods of the run. One that was shown and is not any more is gone, and made again."""
+        self.unseen = {name: until for name, until in self.unseen.items() if name not in shown and until > now}
+        self.made = shown | self.unseen.keys()
+
+    def failed(self, before: set[str], now: float) -> None:
+        """A try has ended early, before which these were made. now: on the monotonic clock."""
+        new = self.made - before
+        self.unseen |= dict.fromkeys(new, now + UNSEEN_START_SECONDS)
+        self.failures = 1 if new else self.failures + 1
         self.not_before = now + min(PODS_AGAIN_MOST, PODS_AGAIN_SECONDS * 2.0 ** min(self.failures - 1, 30))
 
 

@@ -14,7 +14,7 @@ from scavenger_runtime.clock import Clock
 PATIENCE_SECONDS: Final = 2.0
 """One whose turn it is and that does not come for so long has lost it: its job may be gone."""
 
-LINE: Final = 1024
+LINE: Final = 4096
 """So many of a namespace wait for their turns; others of it are told to come again later."""
 
 REMEMBERED: Final = 8

@@ -407,8 +407,8 @@ class Reconciler:
         if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
             return None
         gang = self._records[key].gang_of(confirmed.value.run)
-        gang.made |= {pod.metadata.name for pod in self._informers.members(job)}
-        before = len(gang.made)
+        gang.sync({pod.metadata.name for pod in self._informers.members(job)}, self._clock.monotonic())
+        before = set(gang.made)
         try:
             await self._writer.create_pods(batch, confirmed, gang.made, lambda: self._limiter.start(key))
         except ApiError as error:
