@@ -33,7 +33,7 @@ class References:
     """
 
     client: ApiClient
-    checked: Iterable[str] = ("persistentvolumeclaims",)
+    checked: Iterable[str] = ("persistentvolumeclaims", "configmaps")
 
     async def missing(self, namespace: str, spec: ScavengerJobSpec) -> str:
         """What the API server does not have, in its words; empty where all is there, or that is not known."""
@@ -48,7 +48,7 @@ class References:
 
     async def _absent(self, kind: str, namespace: str, name: str) -> bool:
         try:
-            await self.client.get(KINDS[kind], namespace, name)
+            await self.client.get_metadata(KINDS[kind], namespace, name)
         except NotFound:
             return True
         except ApiError:

@@ -56,7 +56,10 @@ _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 NAME_TAKEN: Final = "NameTaken"
 UNMANAGED: Final = "Unmanaged"
 ABSENT: Final = "ReferenceAbsent"
-"""The reason of a refusal of our own: an object that the job cannot use has a name that it needs."""
+"""The reason of a refusal of our own: there is no object of a name that the job refers to."""
+ABSENT_FOR: Final = timedelta(seconds=30)
+"""What starts have not found for so long is missing for good: an object may be created right after its job, and whoever
+writes one again may delete it for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class Refusal:
     """The reasons in `details.causes`."""
     of_pod: bool = False
     """It was about a pod, and the Job is there."""
+    absent_for: timedelta = timedelta()
+    """How long starts have not found what the job refers to."""
 
     @property
     def unclear(self) -> bool:
@@ -357,7 +362,9 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
     status, message = refused.status, refused.message
     if refused.reason == ABSENT:
-        return Problem(message, True, FailureReason.NOT_FOUND)
+        if refused.absent_for >= ABSENT_FOR:
+            return Problem(message, True, FailureReason.NOT_FOUND)
+        return Problem(message, False, WaitReason.REFERENCE_MISSING, blameless=True)
     if refused.reason == NAME_TAKEN:
         return Problem(message, False, WaitReason.NAME_TAKEN, blameless=True)
     if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:
