@@ -147,8 +147,8 @@ CREATION_GRACE: Final = timedelta(seconds=3)
 _NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
 """What the kubelet says while a container is on its way, for whatever reason it takes long."""
 
-PULL_SAID_AFTER: Final = timedelta(minutes=1)
-"""A pull that takes longer is worth a write that says so."""
+SAID_AFTER: Final = timedelta(minutes=1)
+"""A pull, or a scheduling gate, that takes longer is worth a write that says so."""
 
 
 def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
@@ -201,6 +201,16 @@ def pulls_on(run: Run) -> str:
         creating = any(waiting.reason in _NOTHING_SAID for waiting in _waiting(pod))
         if ready is not None and ready.status == "True" and creating and not deleting(pod):
             return pod.spec.node_name
+    return ""
+
+
+def gated(run: Run) -> str:
+    """Which pod of the run has scheduling gates, in words; empty where none has. No template has any: admission adds
+    them, for a controller that may take its time to remove them."""
+    for pod in run.pods:
+        scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
+        if scheduled is not None and scheduled.reason == "SchedulingGated" and not deleting(pod):
+            return f"pod {pod.metadata.name} has schedulingGates, which a webhook of the cluster has added"
     return ""
 
 
@@ -452,7 +462,7 @@ def _timeout(
         return
     words = [f"{w.reason}: {w.message}" if w.message else w.reason for pod in run.pods for w in _waiting(pod)]
     words += list(diagnosis.mounts[-1:]) if diagnosis else []
-    said = next((word for word in words if word not in ("", *_NOTHING_SAID)), "")
+    said = next((word for word in words if word not in ("", *_NOTHING_SAID)), "") or gated(run)
     node = "" if said else pulls_on(run)
     said = said or (f"still pulling its image on node {node}; it goes on there" if node else "no reason given")
     what = f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}"
