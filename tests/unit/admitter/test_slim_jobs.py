@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.manifest import pod_labels
 from scavenger_admitter.facts import candidate, shape_of
 from scavenger_admitter.slim_jobs import KEPT_BYTES, size_of, slim
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
-from scavenger_api.names import MAX_SPEC_BYTES
+from scavenger_api.names import LABEL_QUEUE, MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
 from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import start_problems
@@ -20,6 +21,7 @@ from scavenger_kube.resources import JOBS
 
 from . import builders as b
 from .harness import NS, empty_harness, runs
+from .test_queue_controller import queue
 
 
 def variables(size: int, count: int = 4) -> list[dict[str, Any]]:
@@ -85,6 +87,24 @@ async def test_the_whole_spec_goes_into_the_job() -> None:
         assert whole is not None
         env = whole["spec"]["template"]["spec"]["containers"][0]["env"]
         assert sum(len(variable.get("value", "")) for variable in env) > 100_000
+
+
+async def test_a_job_starts_in_the_queue_whose_capacity_it_was_granted() -> None:
+    """The whole spec is read when the Job is created: by then its user may have moved it."""
+    async with empty_harness() as c:
+        for name in ("a", "b"):
+            queue(c, name)
+        c.admitter()
+        c.submit("large", queue="a", env=variables(100_000))
+        await c.until(lambda: c.phase("large") == "Waiting")
+        c.api.hold_watches(SCAVENGERJOBS)
+        c.api.edit(SCAVENGERJOBS, NS, "large", lambda job: job["spec"].update(queue="b"))
+        c.node()
+        await c.pass_time(5)
+        assert c.jobs_ever("large") == 0
+        c.api.release_watches(SCAVENGERJOBS)
+        await runs(c, "large")
+        assert {pod["metadata"]["labels"][LABEL_QUEUE] for pod in c.pods("large")} == {"b"}
 
 
 async def test_a_spec_that_is_too_large_is_told_and_not_started() -> None:

@@ -372,12 +372,13 @@ class Writer:
         return found
 
     async def _whole(self, job: ScavengerJob) -> ScavengerJob:
-        """The job with all of its spec, of which a part may be kept. Raises Conflict where it is another one by now."""
+        """The job with all of its spec, of which a part may be kept. Raises Conflict where it is another one by now, or
+        in another queue than the one whose capacity it was granted."""
         if size_of(job) is None:
             return job
         body = await self._client.get(SCAVENGERJOBS, job.metadata.namespace, job.metadata.name)
         found = ScavengerJob.model_validate_json(body)
-        if found.metadata.uid != job.metadata.uid:
+        if (found.metadata.uid, found.spec.queue) != (job.metadata.uid, job.spec.queue):
             raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
         return found
 
