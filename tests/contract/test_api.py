@@ -97,6 +97,15 @@ async def test_create_read_and_what_is_missing(server: Server) -> None:
         await create(server, CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})
 
 
+async def test_metadata_comes_without_the_rest(server: Server) -> None:
+    created = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
+    found = orjson.loads(await server.client.get_metadata(CONFIGMAPS, server.namespace, "a"))
+    assert (found["kind"], found["metadata"]["uid"]) == ("PartialObjectMetadata", created["metadata"]["uid"])
+    assert "data" not in found
+    with pytest.raises(NotFound):
+        await server.client.get_metadata(CONFIGMAPS, server.namespace, "b")
+
+
 async def test_generated_names(server: Server) -> None:
     manifest = configmap("", generateName="made-")
     del manifest["metadata"]["name"]

@@ -72,6 +72,48 @@ async def test_no_more_than_may_run_at_a_time() -> None:
         assert c.most_at_once("sweep") == 2
 
 
+async def test_the_queue_of_an_array_cannot_change_from_before_it_has_pods() -> None:
+    """The rule of the CRD reads `status.jobName`: where that comes late, some tasks are in one queue and some in
+    another."""
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        named: list[str | None] = []
+        c.admission = lambda body: named.append(c.status("sweep").get("jobName")) if body["kind"] == "Pod" else None
+        c.submit("sweep", array={"tasks": 3, "maxRunning": 1})
+        for _ in range(3):
+            await c.until(lambda: len(alive(c)) == 1)
+            await c.pass_time(3)
+            c.succeed("sweep")
+        await c.until(lambda: c.phase("sweep") == "Completed")
+        assert named == ["sweep"] * 3
+
+
+async def test_tasks_that_are_granted_while_their_queue_changes_are_in_the_new_one() -> None:
+    async with empty_harness() as c:
+        c.node()
+        for name in ("a", "b"):
+            queue(c, name)
+        c.admitter()
+        queues: list[str] = []
+
+        def admission(body: dict[str, Any]) -> None:
+            if body["kind"] == "Pod":
+                queues.append(body["metadata"]["labels"][names.LABEL_QUEUE])
+            elif body["kind"] == "Job":  # the last moment at which its user may move it, if not for jobName
+                told = c.status("sweep").get("jobName")
+                c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda job: told or job["spec"].update(queue="b"))
+
+        c.admission = admission
+        c.submit("sweep", queue="a", array={"tasks": 3, "maxRunning": 2})
+        await c.until(lambda: len(alive(c)) == 2)
+        c.succeed("sweep")
+        await c.until(lambda: len(alive(c)) == 1)
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("sweep") == "Completed")
+        assert len(set(queues)) == 1
+
+
 async def test_an_interrupted_task_starts_again_and_the_others_run_on() -> None:
     async with empty_harness() as c:
         c.node()

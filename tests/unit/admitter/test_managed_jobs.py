@@ -12,11 +12,12 @@ from scavenger_admitter.core.pods_of_job import pods_of_job
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS
+from scavenger_testing import running, terminated
 from scavenger_testing.answers import Request
 from scavenger_testing.faults import Fault
 
 from . import builders as b
-from .harness import INDEX, NS, Harness, Instance, Object, empty_harness, runs
+from .harness import INDEX, NS, Harness, Instance, Object, empty_harness, harness, runs
 from .test_controller import ALWAYS, QUOTA, never_interrupted, status_body
 from .test_starts import admitted
 from .test_writes import spoken
@@ -414,3 +415,77 @@ async def test_a_pod_of_a_half_made_gang_that_is_deleted_is_made_again_with_the_
         await runs(c, "a", limit=120)
         assert len(c.pods("a")) == 4
         assert c.most_at_once("a") <= 4
+
+
+# --- a container beside the program ---------------------------------------------------------------------------------
+
+MESH = {"name": "mesh", "image": "mesh:1"}
+
+
+class Kubelet:
+    """Pods of two containers: the mesh runs on when main has ended, until the pod is deleted.
+
+    Args:
+        c: the cluster, whose own kubelet rests.
+        observes: whether it writes observedGeneration, as since Kubernetes 1.34.
+    """
+
+    def __init__(self, c: Harness, *, observes: bool) -> None:
+        self.c, self.observes = c, observes
+        c.kubelet, c.injected = False, {"containers": [MESH]}
+
+    def play(self, job: str) -> None:
+        """Pods start, and those that are deleted end."""
+        for pod in self.c.pods(job):
+            if pod["status"].get("phase") == "Pending":
+                self._write(
+                    pod, "Running", running(started=self.c.stamp()), running(started=self.c.stamp(), name="mesh")
+                )
+            elif pod["status"].get("phase") == "Running" and "deletionTimestamp" in pod["metadata"]:
+                main = next(one for one in pod["status"]["containerStatuses"] if one["name"] == "main")
+                over = "terminated" in main["state"]
+                stopped = terminated(143, finished=self.c.stamp(), name="mesh")
+                self._write(pod, "Failed", main if over else terminated(143, finished=self.c.stamp()), stopped)
+
+    def fail(self, pod: Object, code: int, reason: str = "") -> None:
+        """Main fails, and the mesh runs on."""
+        ended = terminated(code, finished=self.c.stamp(), reason=reason)
+        ended["state"]["terminated"]["startedAt"] = pod["status"]["startTime"]
+        self._write(pod, "Running", ended, running(started=pod["status"]["startTime"], name="mesh"))
+
+    def _write(self, pod: Object, phase: str, *containers: Object) -> None:
+        def edit(obj: Object) -> None:
+            obj["spec"]["nodeName"] = "n1"
+            start = obj["status"].get("startTime", self.c.stamp())
+            obj["status"] = {"phase": phase, "startTime": start, "containerStatuses": list(containers)}
+            if self.observes:
+                obj["status"]["observedGeneration"] = obj["metadata"].get("generation", 1)
+
+        self.c.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+
+
+@pytest.mark.parametrize("observes", [False, True], ids=["1.33", "1.34"])
+@pytest.mark.parametrize(
+    ("parallelism", "code", "reason"),
+    [(2, 1, ""), (2, 137, ""), (1, 137, "OOMKilled"), (1, 143, ""), (1, 1, "")],
+    ids=["gang", "gang-killed", "memory", "signal", "one"],
+)
+async def test_a_failure_beside_which_a_mesh_runs_on_is_a_failure(
+    parallelism: int, code: int, reason: str, *, observes: bool
+) -> None:
+    """The admitter deletes the pods of a run that failed. It is not to read that as what ended the run."""
+    async with harness() as c:
+        kubelet = Kubelet(c, observes=observes)
+        c.submit("a", parallelism=parallelism, backoffLimit=0)
+        for _ in range(600):
+            kubelet.play("a")
+            there = [pod for pod in c.pods("a") if pod["status"].get("phase") == "Running"]
+            whole = len(there) == parallelism and not any("deletionTimestamp" in pod["metadata"] for pod in there)
+            fresh = all("running" in one["state"] for pod in there for one in pod["status"]["containerStatuses"])
+            if c.phase("a") == "Running" and whole and fresh:
+                kubelet.fail(there[0], code, reason)
+            if c.phase("a") == "Failed":
+                break
+            await c.pass_time(1, step=0.2)
+        assert (c.phase("a"), c.status("a").get("interruptedCount", 0)) == ("Failed", 0)
+        assert c.jobs_ever("a") == 1

@@ -5,19 +5,24 @@ from __future__ import annotations
 import gc
 import json
 import tracemalloc
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scavenger_admitter.core.admission.view.object_facts import pod_facts
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_admitter.facts import without_details
+from scavenger_admitter.facts import signals_pressure, waited_seconds, without_details
+from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_api.names import LABEL_JOB
 from scavenger_kube.decode import StructDecoder
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.cache import Cache
 
 PODS = 1_000
+NOW = datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 
 
 def pod(number: int = 0, *, node: str = "n1", **more: Any) -> dict[str, Any]:
@@ -95,6 +100,57 @@ def test_decisions_see_the_same(each: dict[str, Any]) -> None:
     assert (kept.metadata.key, kept.metadata.uid) == (full.metadata.key, full.metadata.uid)
     assert kept.metadata.resource_version == full.metadata.resource_version
     assert kept.metadata.labels == {}
+
+
+FOUND = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "timed out"}
+GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+STATES = st.builds(
+    lambda node, spec, status, deleted: pod(
+        node=node,
+        spec=spec,
+        status=status,
+        metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {},
+    ),
+    st.sampled_from(["", "n1"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "initContainers": st.sampled_from([[SIDECAR], [SIDECAR, LARGE]]),
+            "overhead": st.just({"memory": "120Mi", "cpu": "7m"}),
+            "resources": st.just({"requests": {"cpu": "3"}}),
+            "containers": st.just([]),
+            "priority": st.sampled_from([-5, 7]),
+            "tolerations": st.just([]),
+            "nodeSelector": st.just({}),
+        },
+    ),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "phase": st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+            "nominatedNodeName": st.just("n2"),
+            "conditions": st.sampled_from([[], [UNSCHEDULABLE], [FOUND], [GATED]]),
+        },
+    ),
+    st.booleans(),
+)
+
+
+@given(states=st.lists(STATES, min_size=1, max_size=4))
+def test_all_that_is_read_of_an_ordinary_pod_is_kept_through_its_life(states: list[dict[str, Any]]) -> None:
+    """What a handler reads may be of the version before, too."""
+    full = [msgspec.convert(each, Pod) for each in states]
+    kept = [without_details(each) for each in full]
+    waits, of_kept = OrdinaryWaits(), OrdinaryWaits()
+    for old, new, old_kept, new_kept in zip([None, *full], full, [None, *kept], kept, strict=False):
+        assert pod_facts(new_kept) == pod_facts(new)
+        assert signals_pressure(new_kept) == signals_pressure(new)
+        if old is None or not old.ended:  # one that has ended gets no node
+            assert waited_seconds(old_kept, new_kept, NOW) == waited_seconds(old, new, NOW)
+        waits.saw(new.metadata.key, new, NOW)
+        of_kept.saw(new.metadata.key, new_kept, NOW)
+        for node in ("n1", "n2"):
+            assert of_kept.wanted("team-0", node, NOW) == waits.wanted("team-0", node, NOW)
 
 
 def test_scavenger_pods_are_kept_as_they_are() -> None:

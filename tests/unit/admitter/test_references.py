@@ -41,13 +41,78 @@ async def test_a_job_without_its_claim_is_failed_without_a_job() -> None:
         await runs(c, "b")
 
 
-@pytest.mark.parametrize(("checked", "phase"), [(EVERYTHING, "Failed"), (EVERYTHING[:1], "Running"), ((), "Running")])
+SECRET: dict[str, Any] = {"secrets": [{"name": "how", "mountPath": "/how"}]}
+
+
+@pytest.mark.parametrize("mounts", [CLAIM, CONFIG], ids=["claim", "configmap"])
+async def test_a_job_that_refers_to_nothing_spends_no_pod_and_is_failed_once(mounts: dict[str, Any]) -> None:
+    async with harness() as c:
+        c.submit("a", **mounts)
+        await c.pass_time(600, step=5)
+        assert c.phase("a") == "Failed"
+        assert c.status("a")["message"].endswith("not found")
+        assert c.jobs_ever("a") == 0
+        assert len(c.events("Failed")) == 1
+
+
+async def test_what_is_created_moments_after_its_job_is_no_failure() -> None:
+    """As `kubectl apply -f FOLDER` may do it."""
+    async with harness() as c:
+        c.submit("a", **CONFIG)
+        await c.until(lambda: "not found" in c.status("a").get("message", ""))
+        assert c.phase("a") == "Waiting"
+        put(c, CONFIGMAPS, "how")
+        await runs(c, "a")
+
+
+async def test_absences_of_several_runs_are_not_added_up() -> None:
+    """Who writes an object again deletes it for a moment."""
+    async with harness() as c:
+        c.submit("a", **CONFIG)
+        for _ in range(3):
+            await c.pass_time(20)
+            assert c.phase("a") in ("Waiting", "Interrupted")
+            put(c, CONFIGMAPS, "how")
+            await runs(c, "a")
+            c.api.remove(CONFIGMAPS, NS, "how")
+            c.delete_pod(c.pods("a")[0])
+            await c.until(lambda: c.phase("a") != "Running")
+
+
+async def test_tasks_whose_configmap_is_deleted_later_spend_one_pod_and_those_that_run_go_on() -> None:
+    async with harness() as c:
+        put(c, CONFIGMAPS, "how")
+        c.submit("a", array={"tasks": 3, "maxRunning": 2}, **CONFIG)
+        await c.until(lambda: len([pod for pod in c.pods("a") if pod["status"].get("phase") == "Running"]) == 2)
+        c.api.remove(CONFIGMAPS, NS, "how")
+        c.kubelet = False
+        ended, runs_on = c.pods("a")
+        c.end(ended)
+        absent = 'MountVolume.SetUp failed for volume "v" : configmap "how" not found'
+        told = set()
+        for _ in range(120):
+            for pod in c.pods("a"):
+                uid = pod["metadata"]["uid"]
+                if pod["status"].get("phase") == "Pending" and uid not in told:
+                    told.add(uid)
+                    c.event(pod, "FailedMount", absent)
+            await c.pass_time(10, step=5)
+        assert len(told) == 1
+        assert 'configmap "how" not found' in c.status("a")["message"]
+        assert c.phase("a") == "Running"
+        assert runs_on["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in c.pods("a")}
+        c.end(next(pod for pod in c.pods("a") if pod["metadata"]["uid"] == runs_on["metadata"]["uid"]))
+        await c.pass_time(400, step=10)
+        assert c.phase("a") == "Failed"
+
+
+@pytest.mark.parametrize(("checked", "phase"), [(EVERYTHING, "Failed"), (EVERYTHING[:2], "Running"), ((), "Running")])
 async def test_of_what_may_not_be_read_nobody_knows(checked: tuple[str, ...], phase: str) -> None:
     async with harness(checked_references=checked) as c:
-        c.submit("a", **CONFIG)
+        c.submit("a", **SECRET)
         await c.until(lambda: c.phase("a") == phase)
-        put(c, CONFIGMAPS, "how")
-        c.submit("b", **CONFIG)
+        put(c, SECRETS, "how")
+        c.submit("b", **SECRET)
         await runs(c, "b")
 
 

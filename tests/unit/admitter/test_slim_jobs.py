@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_admitter.core.manifest import pod_labels
+from scavenger_admitter.facts import candidate, shape_of
 from scavenger_admitter.slim_jobs import KEPT_BYTES, size_of, slim
-from scavenger_api.names import MAX_SPEC_BYTES
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec
+from scavenger_api.names import LABEL_QUEUE, MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
+from scavenger_api.rules.snapshot import snapshot_problems
+from scavenger_api.rules.template import start_problems
 from scavenger_kube.resources import JOBS
 
 from . import builders as b
 from .harness import NS, empty_harness, runs
+from .test_queue_controller import queue
 
 
 def variables(size: int, count: int = 4) -> list[dict[str, Any]]:
@@ -78,6 +89,24 @@ async def test_the_whole_spec_goes_into_the_job() -> None:
         assert sum(len(variable.get("value", "")) for variable in env) > 100_000
 
 
+async def test_a_job_starts_in_the_queue_whose_capacity_it_was_granted() -> None:
+    """The whole spec is read when the Job is created: by then its user may have moved it."""
+    async with empty_harness() as c:
+        for name in ("a", "b"):
+            queue(c, name)
+        c.admitter()
+        c.submit("large", queue="a", env=variables(100_000))
+        await c.until(lambda: c.phase("large") == "Waiting")
+        c.api.hold_watches(SCAVENGERJOBS)
+        c.api.edit(SCAVENGERJOBS, NS, "large", lambda job: job["spec"].update(queue="b"))
+        c.node()
+        await c.pass_time(5)
+        assert c.jobs_ever("large") == 0
+        c.api.release_watches(SCAVENGERJOBS)
+        await runs(c, "large")
+        assert {pod["metadata"]["labels"][LABEL_QUEUE] for pod in c.pods("large")} == {"b"}
+
+
 async def test_a_spec_that_is_too_large_is_told_and_not_started() -> None:
     async with empty_harness() as c:
         c.node()
@@ -89,3 +118,119 @@ async def test_a_spec_that_is_too_large_is_told_and_not_started() -> None:
         admitted = next(one for one in c.status("large")["conditions"] if one["type"] == "Admitted")
         assert admitted["reason"] == "SpecTooLarge"
         assert c.jobs_ever("large") == 0
+
+
+# --- what rules read is the same ----------------------------------------------------------------
+
+READ = [
+    name
+    for name, kind in vars(ScavengerJobSpec).items()
+    if isinstance(kind, property | cached_property) and name not in ("written_template", "program")
+]
+"""All that a spec says of itself, but for the text of its containers, which goes into the Job as a whole."""
+
+
+def read(job: ScavengerJob) -> Mapping[str, object]:
+    """All that admission and lifecycle read of a job."""
+    spec = job.spec
+    return {
+        **{name: getattr(spec, name) for name in READ},
+        **{kind: spec.references(kind) for kind in ("configmap", "secret", "persistentvolumeclaim")},
+        "labels": pod_labels(job),
+        "shape": shape_of(job),
+        "candidate": candidate(job, 0),
+        "problems": [*start_problems(spec), *snapshot_problems(spec)],
+    }
+
+
+def some(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Any of these fields, each of them there or not."""
+    return st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in fields.items()})
+
+
+APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+REFERS = [
+    {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+    {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+    {"name": "C", "value": "x" * 5000},
+]
+AMOUNTS = {"cpu": "1", "memory": "1Gi"}
+CONTAINERS = some(
+    image=["i:1", "j"],
+    command=[["run"], []],
+    env=[REFERS, REFERS[:1], []],
+    envFrom=[[{"secretRef": {"name": "whole"}}], [{"configMapRef": {"name": "w", "optional": True}}]],
+    resources=[{"requests": AMOUNTS}, {"limits": {**AMOUNTS, "nvidia.com/gpu": "2"}}],
+    volumeMounts=[[{"name": "state", "mountPath": "/s"}], [{"name": "state", "mountPath": "/s", "readOnly": True}]],
+    restartPolicy=["Always"],
+    securityContext=[{"runAsUser": 7}],
+)
+PODS = some(
+    nodeSelector=[{"disk": "ssd"}],
+    tolerations=[[{"key": "k", "operator": "Exists"}]],
+    affinity=[
+        {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [APART]}},
+        {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ZONE}},
+    ],
+    volumes=[
+        [{"name": "state", "persistentVolumeClaim": {"claimName": "p"}}],
+        [{"name": "c", "configMap": {"name": "v"}}, {"name": "e", "ephemeral": {}}],
+        [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+    ],
+    serviceAccountName=["robot"],
+    serviceAccount=["old"],
+    terminationGracePeriodSeconds=[7],
+    overhead=[{"cpu": "1"}],
+    resources=[{"requests": {"cpu": "3", "memory": "2Gi"}}],
+    runtimeClassName=["gvisor"],
+    topologySpreadConstraints=[[{"maxSkew": 1}]],
+    schedulingGates=[[{"name": "a/b"}]],
+    hostNetwork=[True],
+)
+MARKS = st.none() | some(labels=[{"app": "a"}, {"scavenger.dev/x": "y"}], annotations=[{"a": "b"}])
+AROUND = some(
+    parallelism=[1, 3],
+    capacity=["Reclaimed"],
+    snapshot=[{"volume": "state", "every": "1m"}],
+    interruptionAfter=["5m"],
+    checkpointExitCode=[9],
+)
+
+
+@given(pod=PODS, first=CONTAINERS, init=st.none() | CONTAINERS, marks=MARKS, around=AROUND)
+def test_all_that_is_read_of_a_template_is_kept_of_a_large_one(
+    pod: dict[str, Any],
+    first: dict[str, Any],
+    init: dict[str, Any] | None,
+    marks: dict[str, Any] | None,
+    around: dict[str, Any],
+) -> None:
+    containers = [{"name": "one", "image": "i", "args": ["y" * KEPT_BYTES], **first}]
+    inits = [{"name": "init", "image": "i", **init}] if init is not None else []
+    template = {"metadata": marks, "spec": {**pod, "containers": containers, "initContainers": inits}}
+    job = b.job(spec={**around, "image": None, "resources": None, "template": template})
+    assert size_of(slim(job)) is not None
+    assert read(slim(job)) == read(job)
+
+
+SHORT = some(
+    command=[["run"]],
+    env=[REFERS, REFERS[:1]],
+    envFrom=[[{"secretRef": {"name": "whole"}}]],
+    nodeSelector=[{"disk": "ssd"}],
+    tolerations=[[{"key": "k", "operator": "Exists"}]],
+    configMaps=[[{"name": "v", "mountPath": "/v"}]],
+    secrets=[[{"name": "v", "mountPath": "/w"}]],
+    persistentVolumeClaims=[[{"name": "state", "mountPath": "/s"}]],
+    serviceAccountName=["robot"],
+)
+
+
+@given(fields=SHORT, around=AROUND)
+def test_all_that_is_read_of_a_short_form_is_kept_of_a_large_one(
+    fields: dict[str, Any], around: dict[str, Any]
+) -> None:
+    job = b.job(spec={**fields, **around, "args": ["y" * KEPT_BYTES]})
+    assert size_of(slim(job)) is not None
+    assert read(slim(job)) == read(job)

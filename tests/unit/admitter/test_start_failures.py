@@ -72,6 +72,7 @@ CREATING = stuck("ContainerCreating")
 PULLING = pending(
     waiting=("ContainerCreating", ""), conditions=[b.condition("PodReadyToStartContainers", "True", 5, "")]
 )
+GATED = pending(node="", conditions=[b.condition("PodScheduled", "False", 2, "SchedulingGated")])
 FINAL = (
     # --- what the job refers to is not there
     Row(
@@ -381,15 +382,15 @@ AGAIN = (
         diagnosis=mount("timed out"),
     ),
     Row("an image that takes longer", (PULLING,), WAITING, "StartTimeout", "image on node node-1; it goes on", now=601),
+    Row("gated", (GATED,), WAITING, "StartTimeout", "has schedulingGates", now=601),
     Row("nobody says why", (CREATING,), WAITING, "StartTimeout", "no reason given", now=601),
     Row("no pods, nobody says why", (), WAITING, "StartTimeout", "no reason given", now=601),
 )
 STILL = (
     Row("placed", (pending(),), STARTING),
     Row("not placed for a short while", (unplaced("0/3 nodes", since=25),), STARTING),
-    Row(
-        "gated", (pending(node="", conditions=[b.condition("PodScheduled", "False", 2, "SchedulingGated")]),), STARTING
-    ),
+    Row("gated", (GATED,), STARTING),
+    Row("gated for long", (GATED,), STARTING, says="schedulingGates", now=61),
     Row("pulling", (stuck("ContainerCreating"),), STARTING, now=600),
     Row("pulling for long", (PULLING,), STARTING, says="pulling the image image on node node-1", now=61),
     Row("pull fails so far", (stuck("ErrImagePull", "not found"),), STARTING, now=600),

@@ -71,7 +71,6 @@ WRITTEN: Mapping[str, Any] = {
     "hostAliases": [{"ip": "10.0.0.2", "hostnames": ["db"]}],
     "enableServiceLinks": False,
     "shareProcessNamespace": True,
-    "schedulingGates": [{"name": "example.com/gate"}],
     "securityContext": {"fsGroup": 100, "supplementalGroups": [7]},
     "imagePullSecrets": [{"name": "registry"}],
 }

@@ -119,6 +119,7 @@ UNEQUAL: dict[str, Any] = {"containers": [container("a", {"requests": {"cpu": "1
         (ScavengerJobSpec(), "spec.resources", "they are mandatory"),
         (spec({"nodeName": "n"}), "spec.template.spec.nodeName", "the scheduler chooses"),
         (spec({"activeDeadlineSeconds": 5}), "spec.template.spec.activeDeadlineSeconds", "spec.activeDeadlineSeconds"),
+        (spec({"schedulingGates": [{"name": "a/b"}]}), "spec.template.spec.schedulingGates", "spec.suspend: true"),
         (spec({"resourceClaims": []}), "spec.template.spec.resourceClaims", "an extended resource"),
         (spec(metadata={"labels": {"scavenger.dev/x": ""}}), "spec.template.metadata.labels[scavenger.dev/x]", "leave"),
         (spec(SIDE), "spec.template.spec.containers[0].env[0].name", "set by the admitter"),

@@ -69,7 +69,7 @@ class WaitReason(Reason):
     )
     REFERENCE_MISSING = (
         "ReferenceMissing",
-        "Its last start failed: an Event says that a ConfigMap, Secret or service account is missing.",
+        "Its last start failed: a claim, ConfigMap, Secret or service account is missing.",
     )
     QUOTA_EXCEEDED = "QuotaExceeded", "Its last start failed: a ResourceQuota of its namespace is used up."
     CREATION_REFUSED = "CreationRefused", "Its last start failed: the API server refused its Job or its pods."

@@ -28,8 +28,10 @@ from scavenger_kube.errors import NotFound, TooLarge, TooManyRequests, Unavailab
 from scavenger_kube.nesting import shallow
 from scavenger_kube.resources import (
     APPLY_PATCH,
+    JSON,
     JSON_PATCH,
     MERGE_PATCH,
+    METADATA,
     PODS,
     STRATEGIC_PATCH,
     Params,
@@ -143,23 +145,28 @@ class ApiClient:
         timeout: float | None = None,
         urgent: bool = False,
         at_most: int | None = None,
+        accept: str = JSON,
     ) -> bytes:
         """Send one request and return the body of its answer.
 
         body: bytes, or anything `resources.encode` takes. timeout: seconds for the whole request. urgent: do
         not wait for a place among `max_concurrency` (lease renewals must not queue behind a thousand
-        patches). at_most: bytes of the answer. A 429 with a short Retry-After is waited for and sent again. Raises
-        ApiError; TooLarge for a longer answer; Unavailable for what may not be written.
+        patches). at_most: bytes of the answer. accept: its media type. A 429 with a short Retry-After is waited for and
+        sent again. Raises ApiError; TooLarge for a longer answer; Unavailable for what may not be written.
         """
         if urgent:
-            return await self._request(method, path, params, body, content_type, timeout, at_most)
+            return await self._request(method, path, params, body, content_type, timeout, at_most, accept)
         async with self._places:
             may = None if method == "GET" else self._may_write
-            return await self._request(method, path, params, body, content_type, timeout, at_most, may)
+            return await self._request(method, path, params, body, content_type, timeout, at_most, accept, may)
 
     async def get(self, resource: Resource[Any], namespace: str | None, name: str) -> bytes:
         """Read an object. Raises NotFound, ApiError."""
         return await self.request("GET", resource.path(namespace, name))
+
+    async def get_metadata(self, resource: Resource[Any], namespace: str | None, name: str) -> bytes:
+        """Read the metadata of an object: nothing else of it is sent. Raises NotFound, ApiError."""
+        return await self.request("GET", resource.path(namespace, name), accept=METADATA)
 
     async def create(self, resource: Resource[Any], namespace: str | None, obj: Any, *, dry_run: bool = False) -> bytes:
         """Create an object, or be answered what would be created (dry_run). Raises AlreadyExists, Invalid, ApiError."""
@@ -345,6 +352,7 @@ class ApiClient:
         content_type: str | None,
         timeout: float | None,
         at_most: int | None,
+        accept: str,
         may: Callable[[], bool] | None = None,
     ) -> bytes:
         total = timeout if timeout is not None else self.request_timeout
@@ -355,7 +363,14 @@ class ApiClient:
             started = time.perf_counter()
             try:
                 async with self._transport.send(
-                    method, path, params=params, data=data, content_type=content_type, total=total, read=total
+                    method,
+                    path,
+                    params=params,
+                    data=data,
+                    content_type=content_type,
+                    accept=accept,
+                    total=total,
+                    read=total,
                 ) as response:
                     return self._shallow(await _read(response, at_most))
             except TooManyRequests as refusal:

@@ -18,6 +18,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+METADATA = f"{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+"""Accepts an object without all but its metadata."""
 
 Params = Mapping[str, str | int | bool | None]
 

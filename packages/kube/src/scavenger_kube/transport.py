@@ -108,6 +108,7 @@ class Transport:
         params: Params | None = None,
         data: bytes | None = None,
         content_type: str | None = None,
+        accept: str = JSON,
         total: float | None = None,
         read: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -128,7 +129,9 @@ class Transport:
                     used.url(path),
                     params=query(params),
                     data=data,
-                    headers=used.headers(("Content-Type", (data is not None and content_type) or JSON)),
+                    headers=used.headers(
+                        ("Accept", accept), ("Content-Type", (data is not None and content_type) or JSON)
+                    ),
                     timeout=timeout,
                     allow_redirects=False,
                     ssl=used.ssl_context() or True,
@@ -217,7 +220,7 @@ def _session(socks: str | None, user_agent: str) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(socket_factory=_socket_with_keepalive, **options)
     return aiohttp.ClientSession(
         connector=connector,
-        headers={"User-Agent": user_agent, "Accept": JSON},
+        headers={"User-Agent": user_agent},
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=READ_BUFFER,
         auto_decompress=True,

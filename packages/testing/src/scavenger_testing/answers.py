@@ -14,7 +14,7 @@ from scavenger_testing.store import Refusal
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request that was received. target: path and query as they were sent. token: that of its Authorization header,
-    empty where there is none."""
+    empty where there is none. accept: the media type that is asked for."""
 
     method: str
     path: str
@@ -23,6 +23,7 @@ class Request:
     content_type: str = ""
     token: str = ""
     body: bytes = b""
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)

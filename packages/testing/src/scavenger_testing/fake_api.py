@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 import orjson
 from aiohttp import web
 from scavenger_kube.client import ApiClient
-from scavenger_kube.resources import Resource
+from scavenger_kube.resources import METADATA, Resource
 from scavenger_runtime.clock import Clock, SystemClock
 
 from scavenger_testing import patches
@@ -268,7 +268,8 @@ class FakeApi:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         query, body = dict(request.query), await request.read()
-        received = Request(request.method, request.path, query, request.path_qs, request.content_type, token, body)
+        kind, accept = request.content_type, request.headers.get("Accept", "")
+        received = Request(request.method, request.path, query, request.path_qs, kind, token, body, accept)
         try:
             answer = await self.answer(received)
             if answer.lines is not None:
@@ -312,7 +313,8 @@ class FakeApi:
         if request.method == "GET" and not name:
             return self._watches.serve(request, where) if "watch" in request.query else self._list(request, where)
         if request.method == "GET":
-            return json_answer(self.store.get(where, name))
+            found = self.store.get(where, name)
+            return json_answer(_only_metadata(found) if request.accept == METADATA else found)
         body = orjson.loads(request.body or b"{}")
         if request.method == "POST":
             if "dryRun" in request.query:
@@ -399,6 +401,11 @@ def _budgets_over(store: Store, where: Collection, pod: Object) -> list[tuple[Ob
             staying = (one for one in store.list(where) if "deletionTimestamp" not in one["metadata"])
             found.append((budget, sum(matches(one, selector, "") for one in staying)))
     return found
+
+
+def _only_metadata(found: Object) -> Object:
+    """As the API server answers who accepts no more."""
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": found["metadata"]}
 
 
 def _parse(path: str) -> tuple[Collection, str, str]:

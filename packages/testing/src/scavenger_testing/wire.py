@@ -53,7 +53,7 @@ class Wire:
         target = "?".join((path, "&".join(f"{key}={value}" for key, value in params.items()))) if params else path
         said = dict(headers)
         token, kind = said.get("Authorization", "").removeprefix("Bearer "), said["Content-Type"]
-        return Exchange(self, Request(method, path, params, target, kind, token, data or b""), timeout)
+        return Exchange(self, Request(method, path, params, target, kind, token, data or b"", said["Accept"]), timeout)
 
     async def close(self) -> None:
         """Cut what is under way."""

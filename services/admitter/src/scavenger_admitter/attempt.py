@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -17,7 +17,7 @@ from scavenger_kube.kinds import Job
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.core.admission.cycle.plan import Start
-from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_admitter.core.lifecycle.start_failures import ABSENT, Refusal
 
 UNSEEN_START_SECONDS: Final = 10.0
 """A Job that was created, or may have been, and that the informer has not shown for this long is looked for again."""
@@ -71,6 +71,8 @@ class Attempt:
     """The next start is not before this, on the monotonic clock."""
     not_before: int = 0
     """The same as the wall clock had it, microseconds since the epoch."""
+    absent_since: float | None = None
+    """Since when starts have found that something is missing which the job refers to, on the monotonic clock."""
     most: int | None = None
     """The next start of an array is of no more tasks than this: capacity that is granted and not used is for nobody."""
 
@@ -96,7 +98,7 @@ class Attempt:
     def on_response(self, refusal: Refusal | None, shown: Job | None, now: float) -> None:
         """The API server has answered, or has not in time. `refusal`: None when the Job is there; `shown`: the Job of
         that name, as far as the informer has one."""
-        self.since, self.refusal = now, refusal
+        self.since, self.refusal = now, self._dated(refusal, now)
         self.stage = Stage.POSTED if refusal is None or refusal.unclear else Stage.REFUSED
         self.observe(shown)
 
@@ -104,12 +106,13 @@ class Attempt:
         """The API server did not take the pods of tasks: half as many are tried next."""
         if self.start is not None:
             self.most = max(1, len(self.start.nodes) // 2)
-        self.stage, self.since, self.refusal = Stage.REFUSED, now, refusal
+        self.stage, self.since, self.refusal = Stage.REFUSED, now, self._dated(refusal, now)
 
     def accept(self) -> None:
         """The API server has taken the pods of tasks: twice as many may be tried next, up to all of them."""
         if self.most is not None:
             self.most = 2 * self.most if self.most < MAX_TASKS else None
+        self.absent_since = None
         self.reset()
 
     def observe(self, shown: Job | None) -> None:
@@ -147,6 +150,14 @@ class Attempt:
         return True
 
     # --- failures ---
+
+    def _dated(self, refusal: Refusal | None, now: float) -> Refusal | None:
+        """The same, with how long starts have not found what the job refers to."""
+        if refusal is None or refusal.reason != ABSENT:
+            self.absent_since = None
+            return refusal
+        self.absent_since = now if self.absent_since is None else self.absent_since
+        return replace(refusal, absent_for=timedelta(seconds=now - self.absent_since))
 
     def avoid(self, node: str) -> None:
         """The program could not be continued from its snapshot on this node."""

@@ -383,8 +383,9 @@ class Reconciler:
             made += not taken
             (record.taken if taken else record.posted)[index] = self._clock.monotonic()
 
+        again, target = attempt.failures > 0, _target(job, attempt)
         try:
-            await self._writer.start_tasks(job, confirmed, _target(job, attempt), answered)
+            await self._writer.start_tasks(job, confirmed, target, answered, again=again)
         except ApiError as error:
             refusal = _refusal(error, of_pod=made > 0)
             log.warning("tasks refused", job=key, reason=error.reason, error=str(error), created=made)

@@ -37,7 +37,7 @@ class References:
     """
 
     client: ApiClient
-    checked: Iterable[str] = ("persistentvolumeclaims",)
+    checked: Iterable[str] = ("persistentvolumeclaims", "configmaps")
     lookups: Lookups = field(default_factory=Lookups)
 
     async def missing(self, namespace: str, spec: ScavengerJobSpec, *, lately: bool = False) -> str:
@@ -61,7 +61,7 @@ class References:
 
     async def _absent(self, kind: str, namespace: str, name: str) -> bool:
         try:
-            await self.client.get(KINDS[kind], namespace, name)
+            await self.client.get_metadata(KINDS[kind], namespace, name)
         except NotFound:
             return True
         except ApiError:

@@ -73,9 +73,9 @@ class AdmitterSettings(ServiceSettings):
         " such jobs are Failed",
     )
     checked_references: Names = option(
-        ("persistentvolumeclaims",),
-        "of what a job refers to, what is looked for before it starts; a job that lacks some is Failed without a Job."
-        " persistentvolumeclaims, configmaps, secrets: the admitter may read all of these in the cluster then",
+        ("persistentvolumeclaims", "configmaps"),
+        "of what a job refers to, what is looked for before it starts; a job that lacks some for 30 s is Failed without"
+        " a pod. persistentvolumeclaims, configmaps, secrets: the admitter may get each of these by its name then",
     )
     explain_after: Seconds = option(
         5.0,

@@ -77,7 +77,10 @@ def _part_of_template(template: PodTemplate, *, startable: bool) -> PodTemplate:
     spec = dict(written["spec"]) if startable else {}
     for kind in ("initContainers", "containers"):
         spec[kind] = [_part_of_container(one, startable) for one in written["spec"].get(kind, ())]
-    metadata = {"annotations": written.get("metadata", {}).get("annotations", {})} if startable else {}
+    marks = (
+        written.get("metadata", {}) if startable else {}
+    )  # labels: anti-affinity selects the pods themselves by them
+    metadata = {kind: marks[kind] for kind in ("labels", "annotations") if kind in marks}
     return PodTemplate.model_validate({"metadata": metadata, "spec": spec})
 
 

@@ -308,6 +308,8 @@ class Writer:
         confirmed: Confirmed[StartTasks],
         target: Target,
         answered: TaskAnswered,
+        *,
+        again: bool = False,
     ) -> None:
         """Create the pods of tasks, and before them the Job of their array where there is none.
 
@@ -316,13 +318,17 @@ class Writer:
             confirmed: which tasks start.
             target: where their pods may go.
             answered: called for each task when its pod is there, or a pod of others that has its name.
+            again: the last start failed, so what the tasks refer to may have gone since the Job was created.
 
         Raises:
             Conflict: the Job of that name is not of the array, or is being deleted.
+            ReferenceAbsent: there is no such object as the tasks refer to.
             ApiError: as `create` and `create_pods`; or the Job cannot have tasks.
         """
         action = confirmed.value
         batch = await self._job_of_array(job, action.job)
+        if again and (absent := await self.missing(job)):
+            raise ReferenceAbsent(absent)
         affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
         interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
 
@@ -372,12 +378,13 @@ class Writer:
         return found
 
     async def _whole(self, job: ScavengerJob) -> ScavengerJob:
-        """The job with all of its spec, of which a part may be kept. Raises Conflict where it is another one by now."""
+        """The job with all of its spec, of which a part may be kept. Raises Conflict where it is another one by now, or
+        in another queue than the one whose capacity it was granted."""
         if size_of(job) is None:
             return job
         body = await self._client.get(SCAVENGERJOBS, job.metadata.namespace, job.metadata.name)
         found = ScavengerJob.model_validate_json(body)
-        if found.metadata.uid != job.metadata.uid:
+        if (found.metadata.uid, found.spec.queue) != (job.metadata.uid, job.spec.queue):
             raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
         return found
 

@@ -26,6 +26,8 @@ REFUSED: Final = {
     "nodeName": "the scheduler chooses the node; write nodeSelector or affinity",
     "activeDeadlineSeconds": "every run has new pods; write spec.activeDeadlineSeconds, which counts all runs",
     "ephemeralContainers": "no template has them",
+    "schedulingGates": "a job starts only when there is capacity for it, which a gated pod would hold; leave them out, "
+    "write spec.suspend: true, and let your controller set it to false",
     "resourceClaims": "queues cannot count claimed devices; ask for an extended resource, as nvidia.com/gpu: 1",
 }
 """Fields of a pod that no scavenger job has, and what to do."""

@@ -30,7 +30,7 @@ from scavenger_admitter.core.lifecycle import (
     starting,
     waiting,
 )
-from scavenger_admitter.core.lifecycle.actions import DeleteJob
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, StartTasks
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
@@ -156,7 +156,7 @@ def summarise(draft: Draft) -> None:
     seen, status = draft.seen, draft.status
     if draft.phase.active:
         draft.set(job_name=seen.job.metadata.name)
-    elif not draft.phase.finished:
+    elif not draft.phase.finished and not any(isinstance(action, StartTasks) for action in draft.actions):
         draft.set(job_name=None)
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
@@ -188,7 +188,7 @@ def _quiet_until(draft: Draft) -> datetime | None:
     left out would say follows from the Job again at every look, in this process or in the next.
     """
     before, phase, batch = draft.seen.job.status.phase, draft.phase, draft.own_job
-    if draft.events or draft.status == draft.seen.job.status:
+    if draft.events or draft.status == draft.seen.job.status or _names_job_of_tasks(draft):
         return None
     since = None
     if before is None and (phase is Phase.STARTING or (phase is Phase.WAITING and _in_line(draft))):
@@ -196,6 +196,13 @@ def _quiet_until(draft: Draft) -> datetime | None:
     elif before is not None and before.queued and phase is Phase.STARTING and batch is not None:
         since = moment(batch.metadata.creation_timestamp)
     return since + draft.seen.settings.quiet_for if since is not None else None
+
+
+def _names_job_of_tasks(draft: Draft) -> bool:
+    """Whether the status says for the first time that tasks may have pods. It is written before they have: the queue of
+    the array cannot change from then on, and each pod names the queue that the array is in."""
+    before = draft.seen.job
+    return before.spec.array is not None and before.status.job_name is None and draft.status.job_name is not None
 
 
 def _in_line(draft: Draft) -> bool:

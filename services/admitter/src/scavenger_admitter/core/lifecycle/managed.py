@@ -14,7 +14,7 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.pods import moment, over
+from scavenger_admitter.core.lifecycle.pods import ended_at, moment, over
 from scavenger_admitter.core.lifecycle.termination import Run
 
 PODS_AGAIN_SECONDS = 1.0
@@ -43,11 +43,11 @@ def create_missing(draft: Draft, run: Run) -> None:
 
 def stop_members(draft: Draft, run: Run) -> None:
     """A member of the gang has failed: the others stop. FailureTarget is on the Job before, so that a later look takes
-    the deletions for what they are. Members whose container has ended stay until the verdict, even if others of their
-    containers run on: after a deletion in the same second, that container might not have ended by itself."""
+    the deletions for what they are. Members whose work is over stay until the status says how the run ended, whatever
+    runs on beside it: once they are deleted, nothing proves that they ended by themselves."""
     if run.batch is not None and is_managed(run.batch):
-        others = [pod for pod in run.pods if not over(pod)]
-        _stop_members(draft, run.batch, others, "PodFailed", "a pod of the gang has failed")
+        pods = [pod for pod in run.pods if not over(pod) and ended_at(pod) is None]
+        _stop_members(draft, run.batch, pods, "PodFailed", "a pod of the gang has failed")
 
 
 def has_ended(batch: kinds.Job) -> bool:

@@ -56,7 +56,10 @@ _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 NAME_TAKEN: Final = "NameTaken"
 UNMANAGED: Final = "Unmanaged"
 ABSENT: Final = "ReferenceAbsent"
-"""The reason of a refusal of our own: an object that the job cannot use has a name that it needs."""
+"""The reason of a refusal of our own: there is no object of a name that the job refers to."""
+ABSENT_FOR: Final = timedelta(seconds=30)
+"""What starts have not found for so long is missing for good: an object may be created right after its job, and whoever
+writes one again may delete it for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class Refusal:
     """The reasons in `details.causes`."""
     of_pod: bool = False
     """It was about a pod, and the Job is there."""
+    absent_for: timedelta = timedelta()
+    """How long starts have not found what the job refers to."""
 
     @property
     def unclear(self) -> bool:
@@ -142,8 +147,8 @@ CREATION_GRACE: Final = timedelta(seconds=3)
 _NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
 """What the kubelet says while a container is on its way, for whatever reason it takes long."""
 
-PULL_SAID_AFTER: Final = timedelta(minutes=1)
-"""A pull that takes longer is worth a write that says so."""
+SAID_AFTER: Final = timedelta(minutes=1)
+"""A pull, or a scheduling gate, that takes longer is worth a write that says so."""
 
 
 def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
@@ -196,6 +201,16 @@ def pulls_on(run: Run) -> str:
         creating = any(waiting.reason in _NOTHING_SAID for waiting in _waiting(pod))
         if ready is not None and ready.status == "True" and creating and not deleting(pod):
             return pod.spec.node_name
+    return ""
+
+
+def gated(run: Run) -> str:
+    """Which pod of the run has scheduling gates, in words; empty where none has. No template has any: admission adds
+    them, for a controller that may take its time to remove them."""
+    for pod in run.pods:
+        scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
+        if scheduled is not None and scheduled.reason == "SchedulingGated" and not deleting(pod):
+            return f"pod {pod.metadata.name} has schedulingGates, which a webhook of the cluster has added"
     return ""
 
 
@@ -357,7 +372,9 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
     status, message = refused.status, refused.message
     if refused.reason == ABSENT:
-        return Problem(message, True, FailureReason.NOT_FOUND)
+        if refused.absent_for >= ABSENT_FOR:
+            return Problem(message, True, FailureReason.NOT_FOUND)
+        return Problem(message, False, WaitReason.REFERENCE_MISSING, blameless=True)
     if refused.reason == NAME_TAKEN:
         return Problem(message, False, WaitReason.NAME_TAKEN, blameless=True)
     if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:
@@ -445,7 +462,7 @@ def _timeout(
         return
     words = [f"{w.reason}: {w.message}" if w.message else w.reason for pod in run.pods for w in _waiting(pod)]
     words += list(diagnosis.mounts[-1:]) if diagnosis else []
-    said = next((word for word in words if word not in ("", *_NOTHING_SAID)), "")
+    said = next((word for word in words if word not in ("", *_NOTHING_SAID)), "") or gated(run)
     node = "" if said else pulls_on(run)
     said = said or (f"still pulling its image on node {node}; it goes on there" if node else "no reason given")
     what = f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}"

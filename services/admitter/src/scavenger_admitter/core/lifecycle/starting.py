@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scavenger_api.job import Phase
+from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import StateReason, WaitReason
 
 from scavenger_admitter.core.lifecycle import finished, managed, start_failures
@@ -67,14 +67,19 @@ def _keep_starting(draft: Draft, run: Run) -> None:
         draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
     if start_failures.unpullable(run):
         draft.set(message=f"starting: the image {seen.job.spec.main_image} could not be pulled so far")
-    elif node := start_failures.pulls_on(run):
-        said_in = start_failures.PULL_SAID_AFTER.total_seconds() - start_failures.age(run, seen.now)
+    elif words := start_failures.gated(run) or _pulls(run, seen.job):
+        said_in = start_failures.SAID_AFTER.total_seconds() - start_failures.age(run, seen.now)
         if said_in <= 0:
-            draft.set(message=f"starting: pulling the image {seen.job.spec.main_image} on node {node}")
+            draft.set(message=f"starting: {words}")
         else:
             draft.wakeups.append(said_in)
     if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)) is not None:
         draft.wakeups.append(wait)
+
+
+def _pulls(run: Run, job: ScavengerJob) -> str:
+    node = start_failures.pulls_on(run)
+    return f"pulling the image {job.spec.main_image} on node {node}" if node else ""
 
 
 def fail_start(draft: Draft, problem: Problem) -> None:

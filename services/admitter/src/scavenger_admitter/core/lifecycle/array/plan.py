@@ -412,6 +412,7 @@ class _Plan:
         if free and seen.granted_tasks and queued is not None:
             job = CreateJob(accounting.run_id(queued), 0, seen.level, token=seen.token, user=seen.user)
             draft.actions.append(StartTasks(job, self.tasks.next(min(most, seen.granted_tasks), taken)))
+            draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
         wait = stuck or self._taken(most) or seen.wait
         if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
             draft.explained = True
@@ -463,6 +464,8 @@ class _Plan:
         """What only says which tasks run is written once in a while."""
         draft = self.draft
         if before.array is None or _without_running(draft.status) != _without_running(before) or draft.events:
+            return
+        if before.job_name is None and draft.status.job_name is not None:
             return
         if draft.phase is not before.phase and Phase.STARTING is not draft.phase:
             return
