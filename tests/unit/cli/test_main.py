@@ -259,6 +259,50 @@ def test_without_a_cluster_a_manifest_is_printed(
     assert sj(*words, "--dry-run=server")[0] == 1, "that needs a cluster"
 
 
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("--image", "App:1"), "spec.image"),
+        (("--cpu", "0"), "spec.resources"),
+        (("--memory", "16"), "spec.resources.requests[memory]"),
+        (("--queue", "Night"), "spec.queue"),
+        (("--resource", "gpu=1"), "spec.resources"),
+        (("--user", "0"), "spec.runAsUser"),
+        (("--interruption-after", "8d"), "spec.interruptionAfter"),
+        (("--label", "team=a b"), "metadata.labels[team]"),
+        (("--env", "SCAVENGER_INDEX=1"), "spec.env[0].name"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_without_a_cluster_a_job_is_judged_as_lint_judges_it(
+    server: Server, sj: Run, tmp_path: Path, words: tuple[str, ...], field: str
+) -> None:
+    code, out, err = sj("run", "pi", "--image", "a", "--cpu", "1", "--memory", "1Gi", *words, "--dry-run=client")
+    assert (code, out) == (2, "")
+    assert f"error: ScavengerJob pi is not valid:\n  {field}: " in err
+    assert not server.requests
+
+
+def test_without_a_cluster_all_of_a_file_is_judged_before_any_is_printed(
+    server: Server, sj: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    good = scavengerjob_dict("a")
+    file.write_text(yaml.safe_dump_all([good, {**good, "metadata": {"name": "b"}, "spec": {"requests": {}}}]))
+    code, out, err = sj("submit", str(file), "--dry-run=client", "-o", "yaml")
+    assert (code, out) == (2, "")
+    assert "spec.requests: unknown field; write resources.requests" in err
+    assert not server.requests
+
+
+def test_without_a_cluster_the_level_of_the_namespace_can_be_told(server: Server, sj: Run) -> None:
+    words = ("run", "pi", "--image", "a", "--cpu", "1", "--memory", "1Gi", "--user", "0", "--dry-run=client")
+    assert sj(*words, "--pod-security", "baseline")[0] == 0
+    code, _, err = sj(*words, "--pod-security", "none")
+    assert code == 2
+    assert "there is no level none" in err
+
+
 CLAIMS = "/api/v1/namespaces/lab/persistentvolumeclaims"
 BESIDE = (
     "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: state}}\n---\n"
