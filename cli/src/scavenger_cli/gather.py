@@ -20,7 +20,7 @@ from scavenger_cli.access import Access
 from scavenger_cli.details import last_told
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.facts import Facts
-from scavenger_cli.objects import Job, decode, decode_items, place_in_line
+from scavenger_cli.objects import Job, JobPod, decode, decode_items, place_in_line
 from scavenger_cli.room import Room, room_for
 
 T = TypeVar("T")
@@ -131,11 +131,11 @@ class Reader:
             "pods of other namespaces", lambda: decode_items(self.access.client.get(paths.PODS, params), Pod)
         )
 
-    def job_pods(self, job: Job, task: int | None = None) -> list[Pod]:
+    def job_pods(self, job: Job, task: int | None = None) -> list[JobPod]:
         """The pods of one job. task: only those of this task."""
         of_task = f",{LABEL_TASK}={task}" if task is not None else ""
         params = {"labelSelector": f"{LABEL_JOB}={job.name}{of_task}"}
-        read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), Pod)  # noqa: E731
+        read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), JobPod)  # noqa: E731
         return self.optional("the job's pods", read) or []
 
     def snapshot_warning(self, job: Job) -> str:
@@ -198,6 +198,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
             now,
             levels=levels,
             pods=pods,
+            pull_secrets=sorted({one.name for pod in pods for one in pod.spec.image_pull_secrets}),
             weights=access.weights,
             queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
             room=_room(reader, job, levels) if job.spec.array is not None else None,  # its other tasks may wait

@@ -16,7 +16,7 @@ import yaml
 from scavenger_cli import main
 from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause
-from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated
+from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated, waiting
 
 from .conftest import Answer, Request, Run, Server, event, listed, status
 
@@ -212,6 +212,20 @@ def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Run) -> None
         "error: a failed: exited with code 3",
         "  kubectl sj why a -n lab",
     ]
+
+
+def test_why_names_the_secrets_that_a_pod_pulls_with(server: Server, sj: Run) -> None:
+    server.on(f"{JOBS}/a", Answer(body=one("a", "Starting")))
+    server.on(
+        "/api/v1/namespaces/scavenger-system/configmaps/scavenger-levels", Answer(404, status(404, "NotFound", "none"))
+    )
+    pod = pod_dict("a-0", namespace="lab", container_statuses=[waiting("ImagePullBackOff", "401\nUnauthorized")])
+    pod["spec"]["imagePullSecrets"] = [{"name": "login"}]
+    server.on(PODS, listed(pod))
+    code, out, _ = sj("why", "a", "-o", "json")
+    assert code == 0
+    (found,) = [one["text"] for one in json.loads(out)["findings"] if one["label"] == "pod a-0"]
+    assert found.startswith("image example.org/app:1 of registry example.org, with the secret login: ImagePullBackOff")
 
 
 def test_the_last_words_of_a_job_that_is_deleted(server: Server, sj: Run) -> None:
