@@ -78,6 +78,7 @@ def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
     assert done.returncode == 0, done.stderr
     notes = done.stdout.partition("NOTES:")[2]
     assert "The board: kubectl sj board --open --system-namespace default\n" in notes
+    assert "kubectl sj doctor --install --system-namespace default   # " in notes
     assert not re.search(r"(charts|demo-apps)/", notes), "who installs from a registry has no checkout"
     first = ScavengerJob.model_validate(yaml.safe_load(notes.partition("<<END")[2].partition("END")[0]))
     assert not list(problems_of_its_own(first.spec))

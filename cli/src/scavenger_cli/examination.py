@@ -24,6 +24,7 @@ from scavenger_domain.selectors import selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
 
+from scavenger_cli.gather import Deployment
 from scavenger_cli.kueue import KueueConfiguration
 from scavenger_cli.words import age, plural
 
@@ -58,6 +59,8 @@ class Cluster:
         job_namespaces: those with ScavengerJobs.
         classes: the PriorityClasses and their values.
         images: of the services, by name.
+        default_class: the PriorityClass of pods that name none; empty without one.
+        deployments: of the services.
     """
 
     now: datetime
@@ -76,6 +79,8 @@ class Cluster:
     job_namespaces: Collection[str] = ()
     classes: Mapping[str, int] | None = None
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    default_class: str = ""
+    deployments: Sequence[Deployment] | None = None
 
 
 def examine(cluster: Cluster) -> list[Ailment]:
@@ -143,6 +148,7 @@ def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:
             f"beside regular pods: these jobs have a PodDisruptionBudget in {some(cluster.budgets)}",
             "with scavenger-scheduler for all pods: helm upgrade scavenger-prioritizer … --reuse-values --set "
             "settings.budgets=false; else docs/faq.md says what is left",
+            advice=True,
         )
 
 
@@ -156,6 +162,7 @@ def _keep_scale_down_off(cluster: Cluster) -> Iterator[Ailment]:
         "KeepScaleDownOff",
         f"an autoscaler is seen {where}, and keepScaleDown is never: {' and '.join(KEEPERS[name] for name in off)}",
         "; ".join(f"helm upgrade {name} … --reuse-values --set settings.keepScaleDown=auto" for name in off),
+        advice=True,
     )
 
 
@@ -194,6 +201,7 @@ def _mesh(cluster: Cluster) -> Iterator[Ailment]:
             "what a job asks for, and count in quotas and shares. A program has no network until the proxy is ready",
             "where jobs need no mesh, label their pods by spec.template.metadata: sidecar.istio.io/inject: "
             '"false" (Istio), or annotate linkerd.io/inject: disabled (Linkerd)',
+            advice=True,
         )
 
 
@@ -220,6 +228,7 @@ def _classes(cluster: Cluster) -> Iterator[Ailment]:
             "LowClasses",
             f"pods of {some(low)} do not outrank scavenger jobs, and displace none: the value is {least} or less",
             f"give these pods a class above {least}",
+            advice=True,
         )
 
 
@@ -230,4 +239,5 @@ def _schedulers(cluster: Cluster) -> Iterator[Ailment]:
             "ForeignScheduler",
             f"pods name the scheduler {some(found)}, which need not know classes and budgets of scavenger jobs",
             "where such pods wait for room, see whether their scheduler preempts by priority",
+            advice=True,
         )

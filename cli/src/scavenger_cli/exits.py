@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 3, "the job, queue or namespace does not exist"
     JOB_FAILED = 4, "a job that was waited for, or followed, did not complete"
     TIMED_OUT = 5, "what was waited for has not come in time"
+    FOUND = 6, "`doctor` found something that an administrator must mend"
     INTERRUPTED = 130, "Ctrl-C"
 
 

@@ -10,9 +10,11 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_api.rules.image import registry_of
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
-from scavenger_kube.kinds import Pod
+from scavenger_domain.pulls import NO_IMAGE
+from scavenger_kube.kinds import Pod, Waiting
 
 from scavenger_cli import objects
 from scavenger_cli.advice import command, remedies
@@ -132,10 +134,13 @@ def interruption(reason: str) -> str:
 def _levels(facts: Facts) -> list[Finding]:
     closed = facts.levels.closed if facts.levels is not None else ""
     findings = [Finding("new jobs", f"none start: {closed}")] if closed else []
+    admitted = facts.job.condition(ConditionType.ADMITTED)
     for name, load in loads(facts).items():
         what = "requests" if load.by_requests else "load"
-        text = f"{percent(load.now)} now, {percent(load.with_job)} with this job; new jobs start below "
-        findings.append(Finding(f"{name} {what}", text + percent(load.admission)))
+        # The admitter has counted the job in already, with all that it knows: a second figure would be another one.
+        told = admitted is not None and admitted.status == "False" and f"{name} load would be" in admitted.message
+        text = f"{percent(load.now)} now{'' if told else f', {percent(load.with_job)} with this job'}; "
+        findings.append(Finding(f"{name} {what}", f"{text}new jobs start below {percent(load.admission)}"))
     return findings
 
 
@@ -203,14 +208,15 @@ def _starting(facts: Facts) -> Explanation:
     running = sum(pod.status.phase == "Running" for pod in pods)
     scheduled = sum(bool(pod.spec.node_name) for pod in pods)
     number = job.spec.parallelism
-    findings = [Finding("pods", f"{scheduled} of {number} placed on nodes, {running} running"), *pod_troubles(pods)]
+    placed = Finding("pods", f"{scheduled} of {number} placed on nodes, {running} running")
+    findings = [placed, *pod_troubles(facts, pods)]
     if job.status.message not in ("", "starting"):
         findings.append(Finding("admitter", job.status.message))
     return Explanation(
         Cause.STARTING,
         f"{job.name} is starting: it counts as Running when all {plural(number, 'pod')} run",
         tuple(findings),
-        ("wait: a start that does not come off is taken back by itself, after 10 minutes at the latest",),
+        start_remedies(pods),
     )
 
 
@@ -218,19 +224,46 @@ def _present(facts: Facts) -> list[Pod]:
     return [pod for pod in facts.pods if not pod.ended and pod.metadata.deletion_timestamp is None]
 
 
-def pod_troubles(pods: list[Pod]) -> list[Finding]:
-    """What pods say of themselves while they do not run; each sentence once."""
+def pod_troubles(facts: Facts, pods: list[Pod]) -> list[Finding]:
+    """What pods say of themselves while they do not run; each sentence once. pods: of these facts."""
     said: dict[str, str] = {}
     for pod in pods:
         for condition in pod.status.conditions:
             if condition.type == "PodScheduled" and condition.status == "False":
                 said.setdefault(condition.message, pod.metadata.name)
-        for container in pod.status.container_statuses:
-            waiting = container.state.waiting
-            if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
-                words = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
-                said.setdefault(words, pod.metadata.name)
+        for container, waiting in _waiting(pod):
+            words = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+            pull = _pull(facts, pod, container) if waiting.reason in NO_IMAGE else ""
+            said.setdefault(pull + words, pod.metadata.name)
     return [Finding(f"pod {name}", words) for words, name in list(said.items())[:3]]
+
+
+def _waiting(pod: Pod) -> list[tuple[str, Waiting]]:
+    """Containers that wait for more than their turn, and why."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    found = [(one.name, one.state.waiting) for one in statuses if one.state.waiting is not None]
+    return [(name, one) for name, one in found if one.reason not in ("", "ContainerCreating", "PodInitializing")]
+
+
+def _pull(facts: Facts, pod: Pod, container: str) -> str:
+    """Which image a container cannot have, from where and with what login."""
+    image = next((c.image for c in (*pod.spec.init_containers, *pod.spec.containers) if c.name == container), "")
+    names_of = ", ".join(facts.pull_secrets)
+    login = f"with the secret{'s' * (len(facts.pull_secrets) > 1)} {names_of}" if names_of else "without a secret"
+    return f"image {image} of registry {registry_of(image)}, {login}: "
+
+
+def start_remedies(pods: list[Pod]) -> tuple[str, ...]:
+    """What helps pods that are starting."""
+    wait = "wait: a start that fails is taken back by itself, after 10 minutes at the latest"
+    if not any(one.reason in NO_IMAGE for pod in pods for _, one in _waiting(pod)):
+        return (wait,)
+    return (
+        "see that the image exists, under this name and tag, and that nodes reach its registry",
+        "where the registry wants a login: kubectl create secret docker-registry NAME --docker-server=REGISTRY, and "
+        "name it in imagePullSecrets of a new job (docs/troubleshooting.md#the-image-cannot-be-pulled)",
+        wait,
+    )
 
 
 def _running(facts: Facts) -> Explanation:

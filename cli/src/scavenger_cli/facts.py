@@ -46,10 +46,11 @@ class Facts:
     """What is known. None: the user may not read it, which is said and not guessed around.
 
     levels: the regulator's. queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
-    their number. room: what the nodes have for it. pods: the job's own. weights: of resources, in what it has at risk.
-    admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not be read".
-    snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. unreadable: what could not be
-    read, in words.
+    their number. room: what the nodes have for it. pods: the job's own. pull_secrets: names of the
+    Secrets that these pull images with, those of their service account included. weights: of resources, in what it
+    has at risk. admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
+    be read". snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. unreadable:
+    what could not be read, in words.
     """
 
     job: Job
@@ -59,6 +60,7 @@ class Facts:
     line: tuple[int, int] | None = None
     room: Room | None = None
     pods: Sequence[Pod] = ()
+    pull_secrets: Sequence[str] = ()
     weights: Weights = DEFAULT_WEIGHTS
     admitter_seen: datetime | None = None
     admitter_known: bool = False

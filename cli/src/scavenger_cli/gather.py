@@ -20,7 +20,7 @@ from scavenger_cli.access import Access
 from scavenger_cli.details import last_told
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.facts import Facts
-from scavenger_cli.objects import Job, decode, decode_items, place_in_line
+from scavenger_cli.objects import Job, JobPod, decode, decode_items, place_in_line
 from scavenger_cli.room import Room, room_for
 
 T = TypeVar("T")
@@ -62,7 +62,14 @@ class PodTemplate(Struct, frozen=True, gc=False, rename="camel"):
 class DeploymentSpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec of a Deployment."""
 
+    replicas: int = 1
     template: PodTemplate = PodTemplate()
+
+
+class DeploymentStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a Deployment: how many of its pods are ready."""
+
+    ready_replicas: int = 0
 
 
 class Deployment(Struct, frozen=True, gc=False, rename="camel"):
@@ -70,6 +77,7 @@ class Deployment(Struct, frozen=True, gc=False, rename="camel"):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
 
     @property
     def images(self) -> list[str]:
@@ -83,19 +91,22 @@ class Deployment(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Reader:
-    """Reads what is permitted, and remembers what is not."""
+    """Reads what is permitted, and remembers what was read, and what is not permitted."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
+        self.read: list[str] = []
         self.unreadable: list[str] = []
 
     def optional(self, what: str, read: Callable[[], T]) -> T | None:
         """What was read; None where the user may not, noted as `what`."""
         try:
-            return read()
+            found = read()
         except Forbidden:
             self.unreadable.append(what)
             return None
+        self.read.append(f"{what} ({len(found)})" if isinstance(found, list) else what)
+        return found
 
     def levels(self, now: datetime) -> LevelsView | None:
         """The published levels; fixed ones where there are none; None where they may not be read."""
@@ -120,11 +131,11 @@ class Reader:
             "pods of other namespaces", lambda: decode_items(self.access.client.get(paths.PODS, params), Pod)
         )
 
-    def job_pods(self, job: Job, task: int | None = None) -> list[Pod]:
+    def job_pods(self, job: Job, task: int | None = None) -> list[JobPod]:
         """The pods of one job. task: only those of this task."""
         of_task = f",{LABEL_TASK}={task}" if task is not None else ""
         params = {"labelSelector": f"{LABEL_JOB}={job.name}{of_task}"}
-        read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), Pod)  # noqa: E731
+        read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), JobPod)  # noqa: E731
         return self.optional("the job's pods", read) or []
 
     def snapshot_warning(self, job: Job) -> str:
@@ -153,11 +164,10 @@ class Reader:
     def services(self) -> list[Deployment] | None:
         """The Deployments of the charts; None where they may not be listed."""
         params = {"labelSelector": paths.PART_OF_US}
-        try:
-            body = self.access.client.get(paths.deployments(self.access.system_namespace), params)
-        except Forbidden:
-            return None
-        return decode_items(body, Deployment)
+        path = paths.deployments(self.access.system_namespace)
+        return self.optional(
+            "Deployments of the components", lambda: decode_items(self.access.client.get(path, params), Deployment)
+        )
 
     def node_use(self) -> dict[str, dict[str, str]] | None:
         """Real use by node; None where nobody measures it."""
@@ -188,6 +198,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
             now,
             levels=levels,
             pods=pods,
+            pull_secrets=sorted({one.name for pod in pods for one in pod.spec.image_pull_secrets}),
             weights=access.weights,
             queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
             room=_room(reader, job, levels) if job.spec.array is not None else None,  # its other tasks may wait

@@ -71,6 +71,12 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
     return found
 
 
+def named(manifest: Manifest) -> str:
+    """Kind and name of an object, as messages call it; with the prefix where the API server makes the name."""
+    metadata = manifest.get("metadata") or {}
+    return f"{manifest['kind']} {metadata.get('name') or metadata.get('generateName')}"
+
+
 def is_ours(manifest: Manifest) -> bool:
     """Whether it is a ScavengerJob or ScavengerQueue, and not, for example, the claim that a job mounts."""
     return manifest["kind"] in KINDS

@@ -32,7 +32,7 @@ from scavenger_domain.gang import (
 )
 from scavenger_domain.taints import TolerationLike
 from scavenger_kube.decoders import decoder_of
-from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
+from scavenger_kube.kinds import Condition, ObjectMeta, Pod, PodSpec, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
 
 PHASES: Final = tuple(Phase)
@@ -201,6 +201,24 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         """The last moment whose work is safe of a run. stamps: of the checkpoints that it reported."""
         reports = [micros(at) for text in stamps if (at := parse_time(text)) is not None]
         return moment(safe_until(micros(start), self._interval, reports, micros(now)))
+
+
+class Reference(Struct, frozen=True, gc=False, rename="camel"):
+    """Another object of the namespace, by its name."""
+
+    name: str = ""
+
+
+class JobPodSpec(PodSpec, frozen=True, gc=False, rename="camel"):
+    """spec of a pod of a job, with what only explanations look at."""
+
+    image_pull_secrets: tuple[Reference, ...] = ()
+
+
+class JobPod(Pod, frozen=True, gc=False, rename="camel"):
+    """A pod of a job."""
+
+    spec: JobPodSpec = JobPodSpec()
 
 
 class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel"):

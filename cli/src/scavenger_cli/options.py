@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from scavenger_api.duration import DurationError, parse_duration
 
 from scavenger_cli.exits import CliError, ExitCode
+
+if TYPE_CHECKING:
+    from scavenger_domain.pod_security import Level
 
 OutputOption = Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json or yaml.")]
 ObjectOutput = Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json, yaml or name.")]
@@ -25,6 +28,13 @@ Priority = Annotated[
     int | None,
     typer.Option(metavar="N", min=-10, max=10, help="Before or behind the other jobs of its namespace, -10 to 10."),
 ]
+PodSecurity = Annotated[
+    str,
+    typer.Option(
+        "--pod-security", metavar="LEVEL", help="Of the namespace, where no cluster is asked: restricted or baseline."
+    ),
+]
+RESTRICTED: Final = "restricted"
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
 
 
@@ -36,3 +46,12 @@ def seconds(duration: str | None) -> float | None:
         return parse_duration(duration).total_seconds()
     except DurationError as error:
         raise CliError(str(error), code=ExitCode.USAGE) from error
+
+
+def level_of(name: str) -> Level:
+    """The pod security level of an option. Raises CliError."""
+    from scavenger_domain.pod_security import Level
+
+    if name not in list(Level):
+        raise CliError(f"there is no level {name}", f"choose one of {', '.join(Level)}", ExitCode.USAGE)
+    return Level(name)

@@ -81,6 +81,12 @@ def say(text: str = "") -> None:
     sys.stdout.write(plain(text) + "\n")
 
 
+def say_styled(text: str, word: str, colour: str) -> None:
+    """Lines on standard output whose first such word has a colour, on a terminal that wants colours."""
+    shown = plain(text)
+    sys.stdout.write((shown.replace(word, typer.style(word, fg=colour), 1) if colourful() else shown) + "\n")
+
+
 def note(text: str) -> None:
     """A line on standard error: what is not the answer itself."""
     sys.stderr.write(plain(text) + "\n")

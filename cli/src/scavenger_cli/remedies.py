@@ -19,6 +19,7 @@ from scavenger_kube.errors import (
 )
 
 from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.lint.unknown import remedy_for
 from scavenger_cli.patterns import meaning
 
 _FORBIDDEN: Final = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"')
@@ -153,8 +154,8 @@ def _strict(message: str) -> list[str]:
     known = _spec_fields()
     lines = []
     for field in fields:
-        close = difflib.get_close_matches(field.rpartition(".")[2], known, n=1, cutoff=0.7)
-        lines.append(f"unknown field {field}" + (f": did you mean {close[0]}?" if close else "; remove it"))
+        remedy = remedy_for(field, known, known)
+        lines.append(f"unknown field {field}{':' if remedy.endswith('?') else ';'} {remedy}")
     return lines
 
 

@@ -11,7 +11,7 @@ from scavenger_api.times import parse_time
 from scavenger_kube.kinds import ContainerStatus, Pod
 
 from scavenger_cli.advice import command
-from scavenger_cli.explain import account, exit_hint, explain, pod_troubles, under_way, what_fits
+from scavenger_cli.explain import account, exit_hint, explain, pod_troubles, start_remedies, under_way, what_fits
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
 from scavenger_cli.objects import Job
 from scavenger_cli.words import age, cpu_time, plural, span
@@ -100,7 +100,7 @@ def _array_runs(facts: Facts) -> Explanation:
         findings.append(Finding("unsaved work", f"{cpu_time(risk)} of CPU time in all, lost if all tasks go now"))
     if len(alive) > runs:
         findings.append(Finding("starting", plural(len(alive) - runs, "task")))
-    findings += pod_troubles(alive)
+    findings += pod_troubles(facts, alive)
     remedies: tuple[str, ...] = ()
     if job.status.array.failed:
         findings.append(Finding("failed", _few(parse_indexes(job.status.array.failed_indexes))))
@@ -197,9 +197,9 @@ def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:
     if start is None:
         placed = f"is starting on node {pod.spec.node_name}" if pod.spec.node_name else "waits for the scheduler"
         since = age(pod.metadata.creation_timestamp, now)
-        helps = ("wait: a start that fails is taken back by itself, after 10 minutes at the latest",)
+        helps = start_remedies([pod])
         headline = f"{name} {placed}, since {since}"
-        return Explanation(Cause.STARTING, headline, (*findings, *pod_troubles([pod])), helps)
+        return Explanation(Cause.STARTING, headline, (*findings, *pod_troubles(facts, [pod])), helps)
     safe = _safe(facts, pod, start)
     due = (job.spec.checkpoint_interval - (now - safe)).total_seconds()
     saved = f"{span((now - safe).total_seconds())} of work since the last; next within {span(due)}"

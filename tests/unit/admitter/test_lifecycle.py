@@ -610,7 +610,7 @@ def test_transition_times_move_only_when_a_status_flips() -> None:
         for status in (first, second, third)
     ]
     assert [times[ConditionType.ADMITTED] for times in since] == [b.at(5), b.at(5), b.at(100)]
-    assert [times.get(ConditionType.RUNNING) for times in since] == [None, b.at(20), b.at(100)]
+    assert [times.get(ConditionType.RUNNING) for times in since] == [None, b.at(20), None]
     assert [times.get(ConditionType.INTERRUPTED) for times in since] == [None, None, b.at(100)]
     assert [times.get(ConditionType.SUCCEEDED) for times in since] == [None, None, None]
     assert states(third)["Interrupted"] == "True:Deleted"
@@ -625,7 +625,7 @@ def test_interrupted_stays_true_until_it_runs_again() -> None:
     assert states(status)["Interrupted"] == "True:Deleted"
     job = b.written(job, status)
     status = b.decide(b.seen(job, 210, b.batch(100, uid="b2"), b.pod(queued=100, owner="b2", started=205))).status
-    assert states(status)["Interrupted"] == "False:Running"
+    assert states(status) == {"Admitted": "True:Started", "Running": "True:Running"}
 
 
 def test_conditions_observe_the_generation() -> None:
@@ -774,7 +774,7 @@ def test_a_checkpoint_ends_the_doubt() -> None:
     again = b.decide(b.seen(job, 300, b.batch(), b.pod(checkpoint=b.stamp(70))))
     assert not again.figures.stalled
     later = b.decide(b.seen(job, 300, b.batch(), b.pod(checkpoint=b.stamp(290))))
-    assert states(later.status)["Stalled"] == "False:Running"
+    assert "Stalled" not in states(later.status)
 
 
 def test_pods_from_before_a_job_was_created_are_no_run_of_it() -> None:

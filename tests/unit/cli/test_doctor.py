@@ -183,8 +183,10 @@ def _answers(server: Server) -> None:
 def test_the_command(server: Server, sj: Run) -> None:
     _answers(server)
     code, out, err = sj("doctor")
-    assert code == 0
+    assert code == 6
+    assert "error: 2 problems to mend" in err
     assert "StaleBudgets" in out
+    assert "the configuration of Kueue, Deployments of the components (0), budgets (2), " in " ".join(out.split())
     assert "scavengernoleader" in out
     assert "not permitted to read priority classes" in err
     code, out, _ = sj("doctor", "-o", "json")
@@ -192,6 +194,7 @@ def test_the_command(server: Server, sj: Run) -> None:
     assert [one["name"] for one in data["ailments"]] == ["StaleBudgets", "BudgetNameTaken"]
     assert ["theirs" in one["text"] for one in data["ailments"]] == [False, True]
     assert data["notPermitted"] == ["priority classes"]
+    assert "nodes (0)" in data["lookedAt"]
 
 
 def test_the_command_reads_settings_and_kueue(server: Server, sj: Run) -> None:
@@ -210,10 +213,20 @@ def test_the_command_reads_settings_and_kueue(server: Server, sj: Run) -> None:
     queue = {"metadata": {"name": "default", "namespace": "lab"}}
     server.on("/apis/kueue.x-k8s.io/v1beta1/localqueues", listed(queue))
     code, out, err = sj("doctor", "-o", "json")
-    assert (code, err) == (0, "")
+    assert (code, err) == (6, "error: 3 problems to mend\n")
     assert [one["name"] for one in json.loads(out)["ailments"]] == [
         "StaleBudgets",
         "BudgetNameTaken",
         "KeepScaleDownOff",
         "KueueManagesJobs",
     ]
+
+
+def test_advice_alone_is_no_reason_to_fail(server: Server, sj: Run) -> None:
+    _answers(server)
+    server.on("/apis/policy/v1/poddisruptionbudgets", listed())
+    assert sj("doctor")[1].startswith("nothing found\nlooked at: ")
+    server.on("/api/v1/pods", listed(builders.pod_dict("p", namespace="lab", scheduler="volcano")))
+    code, out, err = sj("doctor")
+    assert (code, err) == (0, "not permitted to read priority classes\n")
+    assert "ForeignScheduler" in out

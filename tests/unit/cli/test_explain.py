@@ -179,7 +179,7 @@ CASES = {
         WaitReason.ADMISSION_LEVEL,
         "cpu load would be 86.7 %",
         "less than 2.4 cpu in all",
-        ("70 % now, 86.7 % with this job; new jobs start below 80 %",),
+        ("70 % now; new jobs start below 80 %",),
     ),
     "over the level by what has just started": Case(
         facts(
@@ -192,7 +192,7 @@ CASES = {
         WaitReason.ADMISSION_LEVEL,
         "cpu load would be 91.7 %",
         "",
-        ("75 % now, 91.7 % with this job",),
+        ("75 % now; new jobs start below 80 %",),
     ),
     "over the fixed level": Case(
         facts(told("AdmissionLevel", "over", cpu="4"), levels=cases.NO_REGULATOR, others=full(cpu="5")),
@@ -335,6 +335,29 @@ CASES = {
         "it counts as Running when all 2 pods run",
         "taken back by itself",
         ("1 of 2 placed on nodes, 0 running", "ImagePullBackOff: back-off pulling image", "0/3 nodes"),
+    ),
+    "starting, with a registry that wants a login": Case(
+        facts(
+            job(phase="Starting"),
+            pods=(
+                builders.pod("sim-0-x", node="node-1", container_statuses=[builders.waiting("ErrImagePull", "401")]),
+            ),
+            pull_secrets=("login", "other"),
+        ),
+        Cause.STARTING,
+        "it counts as Running when all 1 pod run",
+        "kubectl create secret docker-registry",
+        ("image example.org/app:1 of registry example.org, with the secrets login, other: ErrImagePull: 401",),
+    ),
+    "starting, without a secret": Case(
+        facts(
+            job(phase="Starting"),
+            pods=(builders.pod("sim-0-x", node="node-1", container_statuses=[builders.waiting("ErrImageNeverPull")]),),
+        ),
+        Cause.STARTING,
+        "it counts as Running when all 1 pod run",
+        "see that the image exists",
+        ("image example.org/app:1 of registry example.org, without a secret: ErrImageNeverPull",),
     ),
     "stalled": Case(
         facts(

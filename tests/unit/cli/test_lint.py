@@ -12,7 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.rules.problem import Problem
-from scavenger_cli.lint.check import check
+from scavenger_cli.lint.check import check, schema_of
+from scavenger_cli.lint.unknown import PLACES
 from scavenger_domain.pod_security import Level
 from scavenger_testing import pages
 
@@ -68,6 +69,22 @@ def test_good_jobs(spec: dict[str, Any]) -> None:
         ({"image": "App:1"}, "spec.image", "is in lower case: write app"),
         ({"paralelism": 2}, "spec.paralelism", "did you mean parallelism?"),
         ({"whatever": 2}, "spec.whatever", "unknown field; remove it"),
+        ({"requests": {"cpu": "1"}}, "spec.requests", "write resources.requests"),
+        ({"limits": {"cpu": "1"}}, "spec.limits", "write resources.limits"),
+        ({"cpu": "1"}, "spec.cpu", "write resources.requests.cpu"),
+        ({"memory": "1Gi"}, "spec.memory", "write resources.requests.memory"),
+        ({"gpu": 1}, "spec.gpu", "write resources.requests[nvidia.com/gpu]"),
+        ({"amd.com/gpu": 1}, "spec.amd.com/gpu", "write resources.requests[amd.com/gpu]"),
+        ({"resources": {**requests(), "cpu": "1"}}, "spec.resources.cpu", "write resources.requests.cpu"),
+        ({"resources": {**requests(), "a.b/c": 1}}, "spec.resources.a.b/c", "write resources.requests[a.b/c]"),
+        ({"replicas": 2}, "spec.replicas", "write parallelism"),
+        ({"completions": 2}, "spec.completions", "write array.tasks"),
+        ({"restartPolicy": "Never"}, "spec.restartPolicy", "remove it; the admitter starts a job again"),
+        ({"containers": []}, "spec.containers", "write template.spec.containers"),
+        ({"volumes": []}, "spec.volumes", "write persistentVolumeClaims, configMaps or secrets"),
+        ({"affinity": {}}, "spec.affinity", "write template.spec.affinity"),
+        ({"volumeMounts": []}, "spec.volumeMounts", "write mountPath"),
+        ({"priorityClassName": "x"}, "spec.priorityClassName", "write priority"),
         ({"parallelism": "2"}, "spec.parallelism", "is not a whole number"),
         ({"parallelism": True}, "spec.parallelism", "is not a whole number"),
         ({"parallelism": 0}, "spec.parallelism", "from 1 to 10000"),
@@ -101,6 +118,28 @@ def test_good_jobs(spec: dict[str, Any]) -> None:
 def test_what_is_wrong_is_named_with_its_remedy(spec: dict[str, Any], field: str, words: str) -> None:
     problems = found(job(**spec))
     assert any(one.field == field and words in one.message for one in problems), problems
+
+
+@pytest.mark.parametrize("field", PLACES)
+def test_fields_with_a_place_elsewhere_are_unknown_and_the_place_is_known(field: str) -> None:
+    *parents, name = field.split(".")[1:]
+    spec = schema_of("ScavengerJob")["properties"]["spec"]["properties"]
+    beside = spec
+    for parent in parents:
+        beside = beside[parent]["properties"]
+    assert name not in beside
+    remedy = PLACES[field]
+    place = re.match(r"write (\w+)", remedy)
+    if place is not None and " in template" not in remedy and place[1] != "mountPath":
+        assert place[1] in spec
+
+
+def test_fields_of_the_spec_beside_it_belong_into_it() -> None:
+    problems = found({**job(), "parallelism": 2, "requests": {}})
+    assert [(one.field, one.message) for one in problems] == [
+        ("parallelism", "unknown field; write spec.parallelism"),
+        ("requests", "unknown field; write spec.resources.requests"),
+    ]
 
 
 def test_everything_is_said_at_once() -> None:

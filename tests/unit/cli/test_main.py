@@ -16,7 +16,7 @@ import yaml
 from scavenger_cli import main
 from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause
-from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated
+from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated, waiting
 
 from .conftest import Answer, Request, Run, Server, event, listed, status
 
@@ -214,6 +214,20 @@ def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Run) -> None
     ]
 
 
+def test_why_names_the_secrets_that_a_pod_pulls_with(server: Server, sj: Run) -> None:
+    server.on(f"{JOBS}/a", Answer(body=one("a", "Starting")))
+    server.on(
+        "/api/v1/namespaces/scavenger-system/configmaps/scavenger-levels", Answer(404, status(404, "NotFound", "none"))
+    )
+    pod = pod_dict("a-0", namespace="lab", container_statuses=[waiting("ImagePullBackOff", "401\nUnauthorized")])
+    pod["spec"]["imagePullSecrets"] = [{"name": "login"}]
+    server.on(PODS, listed(pod))
+    code, out, _ = sj("why", "a", "-o", "json")
+    assert code == 0
+    (found,) = [one["text"] for one in json.loads(out)["findings"] if one["label"] == "pod a-0"]
+    assert found.startswith("image example.org/app:1 of registry example.org, with the secret login: ImagePullBackOff")
+
+
 def test_the_last_words_of_a_job_that_is_deleted(server: Server, sj: Run) -> None:
     server.on(f"{JOBS}/a", Answer(body=one("a", "Running")))
     server.on(JOBS, listed(one("a", "Running")))
@@ -257,6 +271,50 @@ def test_without_a_cluster_a_manifest_is_printed(
     assert sj(*words[:-2], "--dry-run=client")[1] == "scavengerjob.scavenger.dev/pi created (dry run)\n"
     assert not server.requests
     assert sj(*words, "--dry-run=server")[0] == 1, "that needs a cluster"
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("--image", "App:1"), "spec.image"),
+        (("--cpu", "0"), "spec.resources"),
+        (("--memory", "16"), "spec.resources.requests[memory]"),
+        (("--queue", "Night"), "spec.queue"),
+        (("--resource", "gpu=1"), "spec.resources"),
+        (("--user", "0"), "spec.runAsUser"),
+        (("--interruption-after", "8d"), "spec.interruptionAfter"),
+        (("--label", "team=a b"), "metadata.labels[team]"),
+        (("--env", "SCAVENGER_INDEX=1"), "spec.env[0].name"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_without_a_cluster_a_job_is_judged_as_lint_judges_it(
+    server: Server, sj: Run, tmp_path: Path, words: tuple[str, ...], field: str
+) -> None:
+    code, out, err = sj("run", "pi", "--image", "a", "--cpu", "1", "--memory", "1Gi", *words, "--dry-run=client")
+    assert (code, out) == (2, "")
+    assert f"error: ScavengerJob pi is not valid:\n  {field}: " in err
+    assert not server.requests
+
+
+def test_without_a_cluster_all_of_a_file_is_judged_before_any_is_printed(
+    server: Server, sj: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    good = scavengerjob_dict("a")
+    file.write_text(yaml.safe_dump_all([good, {**good, "metadata": {"name": "b"}, "spec": {"requests": {}}}]))
+    code, out, err = sj("submit", str(file), "--dry-run=client", "-o", "yaml")
+    assert (code, out) == (2, "")
+    assert "spec.requests: unknown field; write resources.requests" in err
+    assert not server.requests
+
+
+def test_without_a_cluster_the_level_of_the_namespace_can_be_told(server: Server, sj: Run) -> None:
+    words = ("run", "pi", "--image", "a", "--cpu", "1", "--memory", "1Gi", "--user", "0", "--dry-run=client")
+    assert sj(*words, "--pod-security", "baseline")[0] == 0
+    code, _, err = sj(*words, "--pod-security", "none")
+    assert code == 2
+    assert "there is no level none" in err
 
 
 CLAIMS = "/api/v1/namespaces/lab/persistentvolumeclaims"

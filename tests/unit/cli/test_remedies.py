@@ -95,11 +95,16 @@ def test_fields_in_the_words_of_their_rules() -> None:
 
 
 def test_unknown_fields() -> None:
-    message = 'cannot be handled: strict decoding error: unknown field "spec.imag", unknown field "spec.foo"'
+    message = (
+        'cannot be handled: strict decoding error: unknown field "spec.imag", unknown field "spec.foo", '
+        'unknown field "spec.requests", unknown field "spec.resources.cpu"'
+    )
     assert invalid_fields(refusal(400, "BadRequest", message), "a") == [
         "a is not valid:",
         "  unknown field spec.imag: did you mean image?",
         "  unknown field spec.foo; remove it",
+        "  unknown field spec.requests; write resources.requests",
+        "  unknown field spec.resources.cpu; write resources.requests.cpu",
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, name_of, parse, text_of
+from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, name_of, named, parse, text_of
 from scavenger_cli.output import note
 from scavenger_cli.words import plural
 
@@ -52,7 +52,7 @@ def convert(
                 continue
             problems, warnings = check(made, Level.RESTRICTED)
             wrong += len(problems)
-            lines += [f"{problem.field or 'the object'}: {problem.message}" for problem in problems]
+            lines += map(str, problems)
             for line in [*lines, *warnings, *habit_warnings(made)]:
                 note(f"{where}: {line}")
             sys.stdout.write(before + yaml_text(made))
@@ -72,6 +72,4 @@ def _found(file: str, image: str) -> Iterator[tuple[str, Callable[[], tuple[Mani
         yield file, partial(slurm.converted, text, image)
         return
     for manifest in filter(is_converted, parse(text, name_of(file), CONVERTED)):
-        metadata = manifest.get("metadata") or {}
-        name = f"{manifest['kind']} {metadata.get('name') or metadata.get('generateName')}"
-        yield name, partial(convert.converted, manifest)
+        yield named(manifest), partial(convert.converted, manifest)

@@ -8,7 +8,8 @@ import typer
 
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import is_ours, read
+from scavenger_cli.manifests import is_ours, named, read
+from scavenger_cli.options import RESTRICTED, PodSecurity, level_of
 from scavenger_cli.output import note, say
 from scavenger_cli.words import plural
 
@@ -17,9 +18,7 @@ from scavenger_cli.words import plural
 def lint(
     access: Access,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML or JSON files; - reads standard input.")],
-    pod_security: Annotated[
-        str, typer.Option("--pod-security", metavar="LEVEL", help="Of the namespace: restricted or baseline.")
-    ] = "restricted",
+    pod_security: PodSecurity = RESTRICTED,
 ) -> None:
     """Check files, with a cluster or without.
 
@@ -33,20 +32,17 @@ def lint(
       kubectl sj lint simulation.yaml
       generate-jobs | kubectl sj lint -
     """
-    from scavenger_domain.pod_security import Level
-
     from scavenger_cli.lint.check import check
     from scavenger_cli.lint.habits import habit_warnings
     from scavenger_cli.trial import refusals
     from scavenger_cli.trial import warnings as of_cluster
 
-    if pod_security not in list(Level):
-        raise CliError(f"there is no level {pod_security}", f"choose one of {', '.join(Level)}", ExitCode.USAGE)
+    level = level_of(pod_security)
     wrong = 0
     for file in files:
         for manifest in filter(is_ours, read(file)):
-            problems, warnings = check(manifest, Level(pod_security))
-            found = [f"{problem.field or 'the object'}: {problem.message}" for problem in problems]
+            problems, warnings = check(manifest, level)
+            found = [*map(str, problems)]
             if not found and manifest["kind"] == "ScavengerJob":
                 found = refusals(access, manifest)
                 warnings += [*habit_warnings(manifest), *of_cluster(access, manifest)]
@@ -63,6 +59,4 @@ def lint(
 
 
 def _where(file: str, manifest: dict[str, Any]) -> str:
-    metadata = manifest["metadata"]
-    name = metadata.get("name") or metadata.get("generateName")
-    return f"{'standard input' if file == '-' else file}: {manifest['kind']} {name}"
+    return f"{'standard input' if file == '-' else file}: {named(manifest)}"

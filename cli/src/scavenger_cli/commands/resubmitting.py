@@ -13,7 +13,7 @@ from scavenger_cli.commands.submitting import Client, Created, DryRun, Wait, Wat
 from scavenger_cli.exits import CliError
 from scavenger_cli.manifests import Changes, again, next_name
 from scavenger_cli.objects import Job
-from scavenger_cli.options import JobName, Timeout
+from scavenger_cli.options import RESTRICTED, JobName, PodSecurity, Timeout, level_of
 
 
 @namespaced_command
@@ -32,6 +32,7 @@ def resubmit(
     timeout: Timeout = None,
     dry_run: DryRun = False,
     client: Client = False,
+    pod_security: PodSecurity = RESTRICTED,
     output: Created = None,
 ) -> None:
     """Submit a job once more.
@@ -53,5 +54,6 @@ def resubmit(
     changes = Changes(image=image, cpu=cpu, memory=memory, queue=queue)
     manifest = again(objects.plain(body), new_name or next_name(name, taken, names.MAX_NAME_LENGTH), changes)
     trial = dry_run or client
-    created = create_all(access, [manifest], dry_run=dry_run, client=client, output=output)
+    level = level_of(pod_security) if client else None
+    created = create_all(access, [manifest], dry_run=dry_run, client=level, output=output)
     see_through(access, created, wait and not trial, watch and not trial, timeout)

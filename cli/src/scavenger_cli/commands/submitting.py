@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
@@ -15,16 +15,21 @@ from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import output_of, print_objects
-from scavenger_cli.manifests import CONVERTED, Manifest, RunOptions, is_converted, is_ours, read, scavenger_job
+from scavenger_cli.manifests import CONVERTED, Manifest, RunOptions, is_converted, is_ours, named, read, scavenger_job
 from scavenger_cli.objects import Job, without_managed_fields
-from scavenger_cli.options import Priority, Timeout, seconds
+from scavenger_cli.options import RESTRICTED, PodSecurity, Priority, Timeout, level_of, seconds
 from scavenger_cli.output import note, say
 from scavenger_cli.trial import refusals
 from scavenger_cli.waiting import Goal, wait_for
 
+if TYPE_CHECKING:
+    from scavenger_domain.pod_security import Level
+
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Create nothing; the API server checks it, or with =client no cluster is asked."),
+    typer.Option(
+        "--dry-run", help="Create nothing; the API server checks it, or with =client `lint`, without a cluster."
+    ),
 ]
 Client = Annotated[bool, typer.Option("--dry-run-client", hidden=True, help="What --dry-run=client means.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has completed; exit code 4 when it fails.")]
@@ -43,6 +48,7 @@ def submit(
     timeout: Timeout = None,
     dry_run: DryRun = False,
     client: Client = False,
+    pod_security: PodSecurity = RESTRICTED,
     output: Created = None,
 ) -> None:
     """Submit the jobs of a file.
@@ -61,7 +67,8 @@ def submit(
     if len(manifests) > 1 and not trial:
         for manifest in manifests:
             create(access, manifest, dry_run=True)
-    created = create_all(access, manifests, dry_run=dry_run, client=client, output=output)
+    level = level_of(pod_security) if client else None
+    created = create_all(access, manifests, dry_run=dry_run, client=level, output=output)
     see_through(access, created, wait and not trial, watch and not trial, timeout)
 
 
@@ -120,6 +127,7 @@ def run(
     timeout: Timeout = None,
     dry_run: DryRun = False,
     client: Client = False,
+    pod_security: PodSecurity = RESTRICTED,
     output: Created = None,
 ) -> None:
     """Run a command, without a manifest.
@@ -167,7 +175,8 @@ def run(
     if client and (namespace := access.flags.get("namespace")):
         manifest["metadata"] = {**manifest["metadata"], "namespace": namespace}
     trial = dry_run or client
-    created = create_all(access, [manifest], dry_run=dry_run, client=client, output=output)
+    level = level_of(pod_security) if client else None
+    created = create_all(access, [manifest], dry_run=dry_run, client=level, output=output)
     see_through(access, created, wait and not trial, watch and not trial, timeout)
 
 
@@ -204,7 +213,7 @@ def _from(file: str, name: str | None, options: RunOptions) -> Manifest:
 
 
 def create_all(
-    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, client: bool, output: str | None
+    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, client: Level | None, output: str | None
 ) -> list[dict[str, Any]]:
     """Create objects and say so, or print those of ours in the form of -o.
 
@@ -212,7 +221,8 @@ def create_all(
         access: the cluster.
         manifests: of the objects.
         dry_run: have the API server check them, and create none.
-        client: ask no API server, and take the objects for what the manifests say.
+        client: ask no API server, judge the manifests as `lint` does where namespaces have this level, and take the
+            objects for what they say; None to ask it.
         output: the form, or None.
 
     Returns:
@@ -222,20 +232,37 @@ def create_all(
         CliError: where one cannot be created.
     """
     form = None if output is None else output_of(output, "what was created")
+    if client is not None:
+        _judge(manifests, client)
     created = []
     for manifest in manifests:
-        one = manifest if client else create(access, manifest, dry_run=dry_run)
+        one = manifest if client is not None else create(access, manifest, dry_run=dry_run)
         if one is None:
             note(f"{manifest['kind']} {manifest['metadata']['name']} exists already, and stays as it is")
         elif form is None or form.table:
             group = manifest["apiVersion"].rpartition("/")[0]
             kind = f"{manifest['kind'].lower()}{'.' * bool(group)}{group}"
-            say(f"{kind}/{one['metadata']['name']} created{' (dry run)' * (dry_run or client)}")
+            name = named(one).partition(" ")[2]
+            say(f"{kind}/{name} created{' (dry run)' * (dry_run or client is not None)}")
         if one is not None and is_ours(manifest):
             created.append(one)
     if form is not None and not form.table:
         print_objects(created, form, "scavengerjob", single=len(created) == 1)
     return created
+
+
+def _judge(manifests: Iterable[Manifest], level: Level) -> None:
+    """Refuse what `lint` refuses, in one error, and print its warnings about what is sent. Raises CliError."""
+    from scavenger_cli.lint.check import check
+
+    wrong = []
+    for manifest in filter(is_ours, manifests):
+        problems, warnings = check(manifest, level)
+        wrong += [f"{named(manifest)} is not valid:"] * bool(problems) + [f"  {one}" for one in problems]
+        for text in warnings:
+            note(f"warning: {text}")
+    if wrong:
+        raise CliError("\n".join(wrong), code=ExitCode.USAGE)
 
 
 def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any] | None:

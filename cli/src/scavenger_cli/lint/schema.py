@@ -9,6 +9,7 @@ from typing import Any, Final
 from scavenger_api.rules.problem import Problem, shown
 
 from scavenger_cli.lint.cel import CelError, found_in, holds
+from scavenger_cli.lint.unknown import remedy_for
 from scavenger_cli.patterns import meaning
 
 Schema = Mapping[str, Any]
@@ -123,9 +124,8 @@ def _properties(schema: Schema, value: dict[str, Any], field: str) -> Iterator[P
     for name, one in value.items():
         where = f"{field}.{name}".lstrip(".")
         if name not in known:
-            close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.7)
-            remedy = f"did you mean {close[0]}?" if close else "remove it"
-            yield Problem(where, f"unknown field; {remedy}")
+            of_spec = known.get("spec", {}).get("properties", {}) if not field else ()
+            yield Problem(where, f"unknown field; {remedy_for(where, known, of_spec)}")
         elif one is not None or ("default" not in known[name] and name not in schema.get("required", ())):
             yield from problems(known[name], one, where)
 

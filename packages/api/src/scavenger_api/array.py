@@ -73,8 +73,11 @@ class ArrayStatus(Model):
     running: Tasks = 0
     """Tasks whose container runs, as of the last write."""
     completed_indexes: Indexes = ""
+    """Which tasks completed."""
     failed_indexes: Indexes = ""
+    """Which tasks failed."""
     running_indexes: Indexes = ""
+    """Which tasks run, as of the last write."""
     interrupted_indexes: Indexes = ""
     """Tasks that others interrupted. They start before those that have not run."""
     retries_used: Annotated[str, AfterValidator(_counts), Field(max_length=MAX_COUNTS_LENGTH)] = ""

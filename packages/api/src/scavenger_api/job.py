@@ -464,6 +464,8 @@ class Preemption(Model):
     """What the prioritizer decided about the running pods."""
 
     class_: Annotated[Literal["preemptible", "non-preemptible"] | None, Field(alias="class")] = None
+    """non-preemptible: other jobs go first. preemptible: among those that go first when a regular pod needs the
+    capacity."""
     running_priority: Annotated[Seconds | None, Field(ge=0)] = None
     """CPU-seconds that would be lost if the job went now."""
 
@@ -479,7 +481,9 @@ class ScavengerJobStatus(Model):
         tuple[Condition, ...],
         Field(max_length=16, json_schema_extra=list_map("type")),
     ] = ()
+    """Why the job is where it is: Admitted, Succeeded, and those of Running, Interrupted and Stalled that hold."""
     interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
+    """How often the job was interrupted."""
     own_interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
     """How many of the interruptions give no place in the queue: the job's own user may have caused them, or the job had
     not computed for a reclaim period since the last one that did."""
@@ -499,6 +503,7 @@ class ScavengerJobStatus(Model):
     ended_timestamp: Timestamp | None = None
     """When the last run ended, however it did; nothing while one is running."""
     finished_timestamp: Timestamp | None = None
+    """When the job completed or failed."""
     short_runs: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
     """Runs in a row that ended within a minute of their start, by an interruption, checkpointExitCode or a failure that
     backoffLimit or podFailurePolicy allows. From the second on, the pause before the next start grows."""

@@ -152,9 +152,14 @@ class Condition(Model):
     """A condition as metav1.Condition has it."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
+    """What the condition is about."""
     status: Annotated[str, Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})]
+    """Whether it holds: True, False or Unknown."""
     observed_generation: Annotated[int | None, Field(ge=0)] = None
+    """The metadata.generation that it was written for."""
     last_transition_time: Timestamp
+    """When the status last changed."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
     """One word in CamelCase, for programs."""
     message: Annotated[str, Field(max_length=32768)] = ""
+    """A sentence with figures, for people."""

@@ -14,29 +14,38 @@ class LocalObjectReference(Model):
     """A named object in the job's namespace."""
 
     name: DnsSubdomain
+    """Name of the object."""
 
 
 class KeySelector(Model):
     """A key of a ConfigMap or Secret."""
 
     name: DnsSubdomain
+    """Name of the ConfigMap or Secret."""
     key: Annotated[str, Field(min_length=1, max_length=253)]
+    """The key whose value is taken."""
     optional: bool | None = None
+    """Whether the job may start without the object or its key."""
 
 
 class ObjectFieldSelector(Model):
     """A field of the pod."""
 
     api_version: str | None = None
+    """Version of the API that the path is written for; v1 without it."""
     field_path: Annotated[str, Field(min_length=1, max_length=253)]
+    """Path of the field, such as metadata.name or status.podIP."""
 
 
 class ResourceFieldSelector(Model):
     """A resource of the container."""
 
     container_name: str | None = None
+    """The container whose resource is taken; the one of the program without it."""
     resource: Annotated[str, Field(min_length=1, max_length=253)]
+    """The resource, such as limits.cpu or requests.memory."""
     divisor: Quantity | None = None
+    """What the amount is divided by: 1 for whole cores and bytes, 1Mi for MiB."""
 
 
 class EnvVarSource(Model):
@@ -62,7 +71,9 @@ class EnvVar(Model):
     """An environment variable of the container."""
 
     name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
+    """Name of the variable."""
     value: Annotated[str | None, Field(max_length=131072)] = None
+    """Its value; $(NAME) in it stands for a variable that was defined before."""
     value_from: EnvVarSource | None = None
 
     model_config = ConfigDict(
@@ -84,13 +95,16 @@ class EnvFromReference(Model):
     """All keys of a ConfigMap or Secret."""
 
     name: DnsSubdomain
+    """Name of the ConfigMap or Secret."""
     optional: bool | None = None
+    """Whether the job may start without it."""
 
 
 class EnvFromSource(Model):
     """A whole ConfigMap or Secret as environment variables."""
 
     prefix: Annotated[str | None, Field(max_length=253)] = None
+    """Text that is put before each key."""
     config_map_ref: EnvFromReference | None = None
     secret_ref: EnvFromReference | None = None
 
@@ -108,10 +122,15 @@ class Toleration(Model):
     """A taint that the pods tolerate."""
 
     key: Annotated[str | None, Field(max_length=316)] = None
+    """Key of the taint; without it, with operator Exists, every taint."""
     operator: Literal["Exists", "Equal"] | None = None
+    """Exists: whatever the value of the taint is. Equal, the default: it has this value."""
     value: Annotated[str | None, Field(max_length=63)] = None
+    """Value of the taint, with operator Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; every effect without it."""
     toleration_seconds: int | None = None
+    """With effect NoExecute, how many seconds the pods stay after the taint was set; for ever without it."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -138,11 +157,13 @@ class VolumeMount(Model):
     """A PersistentVolumeClaim, ConfigMap or Secret of the namespace, mounted into every pod."""
 
     name: DnsSubdomain
+    """Name of the PersistentVolumeClaim, ConfigMap or Secret."""
     mount_path: MountPath
     """Absolute path in the container, without a colon, different for every mount of the job."""
     sub_path: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
     """A path inside the volume, relative and without `..`."""
     read_only: bool | None = None
+    """Whether the program may only read it."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

@@ -40,13 +40,21 @@ class QueueCounts(Model):
     """Jobs of the queue by phase."""
 
     waiting: int = 0
+    """Jobs that never ran and wait."""
     starting: int = 0
+    """Jobs whose pods are starting."""
     running: int = 0
+    """Jobs with all pods running."""
     interrupted: int = 0
+    """Interrupted jobs that wait to continue."""
     suspended: int = 0
+    """Jobs taken off the cluster."""
     completed: int = 0
+    """Jobs that completed."""
     failed: int = 0
+    """Jobs that failed."""
     unknown: int = 0
+    """Jobs whose phase this version does not know."""
 
 
 class ScavengerQueueStatus(Model):
@@ -55,7 +63,9 @@ class ScavengerQueueStatus(Model):
     state: QueueState | None = None
     jobs: QueueCounts | None = None
     allocated: dict[str, Quantity] | None = None
+    """What the jobs of the queue use now, by resource."""
     deserved: dict[str, Quantity] | None = None
+    """What the queue may use now by its share, by resource."""
 
 
 class ScavengerQueue(Model):

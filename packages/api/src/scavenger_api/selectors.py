@@ -34,9 +34,11 @@ class LabelSelectorRequirement(Model):
             ),
         ),
     ]
+    """Key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     """In, NotIn: the label has one of the values, or none of them. Exists, DoesNotExist: whether there is the label."""
     values: Annotated[tuple[LabelValue, ...] | None, Field(max_length=64)] = None
+    """Values of the label, with the operators In and NotIn."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -54,4 +56,6 @@ class LabelSelector(Model):
     """Labels that something must have: all of matchLabels, and every condition of matchExpressions."""
 
     match_labels: Annotated[dict[str, LabelValue] | None, Field(max_length=MAX_REQUIREMENTS)] = None
+    """Labels with exactly these values."""
     match_expressions: Annotated[tuple[LabelSelectorRequirement, ...] | None, Field(max_length=MAX_REQUIREMENTS)] = None
+    """Conditions on labels, all of which must hold."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.rules.image import tag_of
 
 RUNBOOK: Final = "run the command of docs/runbooks.md#scavengernoleader"
 MOST_NAMED: Final = 3
@@ -17,11 +18,19 @@ MOST_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """A problem: what it is called, what it does, and what helps."""
+    """A problem: what it is called, what it does, and what helps.
+
+    Attributes:
+        name: one word, which scripts may compare.
+        text: what it does.
+        remedy: what helps.
+        advice: whether nothing is broken, so that an administrator may decide to leave it as it is.
+    """
 
     name: str
     text: str
     remedy: str
+    advice: bool = False
 
 
 def stale_budgets(namespaces: Collection[str], *, led: bool) -> Iterator[Ailment]:
@@ -89,16 +98,11 @@ def versions_differ(images: Mapping[str, Iterable[str]]) -> Iterator[Ailment]:
     """
     versions: dict[str, list[str]] = {}
     for service, found in sorted(images.items()):
-        for tag in filter(None, map(_tag, found)):
+        for tag in filter(None, map(tag_of, found)):
             versions.setdefault(tag, []).append(service)
     if len(versions) > 1:
         text = "; ".join(f"{version}: {some(services)}" for version, services in sorted(versions.items()))
         yield Ailment("VersionsDiffer", f"services run different versions: {text}", "upgrade all charts to one version")
-
-
-def _tag(image: str) -> str:
-    """The tag of an image; empty where it has none."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def some(found: Iterable[str]) -> str:

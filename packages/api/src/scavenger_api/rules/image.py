@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 MAX_NAME: Final = 255
+DEFAULT_REGISTRY: Final = "docker.io"
 
 _PORT: Final = r"(?::[0-9]+)?"
 _LABEL: Final = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
@@ -38,6 +39,16 @@ def image_problem(reference: str) -> str | None:
     if tag is not None and not _TAG.fullmatch(tag):
         return "the tag, after the last colon, takes up to 128 letters, digits, '_', '.' and '-', as app:1.2"
     return _name_problem(name)
+
+
+def registry_of(reference: str) -> str:
+    """The registry that an image comes from; where the reference names none, what the container runtimes take."""
+    return _split_host(reference)[0] or DEFAULT_REGISTRY
+
+
+def tag_of(reference: str) -> str:
+    """The tag of an image; empty where it has none, such as one that is known by its digest alone."""
+    return _split_tag(reference.partition("@")[0])[1] or ""
 
 
 def _split_tag(name: str) -> tuple[str, str | None]:

@@ -21,6 +21,9 @@ class Problem:
     message: str
     reason: str = INVALID
 
+    def __str__(self) -> str:
+        return f"{self.field or 'the object'}: {self.message}"
+
 
 def warning(text: str) -> str:
     """A warning as HTTP carries it: one line of printable characters, not too long."""

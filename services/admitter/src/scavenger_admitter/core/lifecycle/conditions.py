@@ -25,8 +25,9 @@ _FALSE: Final = "False"
 _UNKNOWN: Final = "Unknown"
 UNFINISHED: Final = State(_UNKNOWN, StateReason.UNFINISHED)
 """Succeeded is Unknown, or absent, until the end, so that a wait for either outcome does not end early."""
-_AT_FIRST_ABSENT: Final = (ConditionType.RUNNING, ConditionType.INTERRUPTED, ConditionType.STALLED)
-"""Being False says nothing of these while they have never been True, and every write costs the API server its size."""
+_ABSENT_UNLESS_TRUE: Final = (ConditionType.RUNNING, ConditionType.INTERRUPTED, ConditionType.STALLED)
+"""Being False says nothing of these that the phase does not, and every write costs the API server its size. The first
+condition that is False says why a job waits or has failed: the column REASON of kubectl."""
 
 
 def states(
@@ -41,10 +42,7 @@ def states(
     """
     started = phase.active or phase.finished
     admitted = State(_TRUE, StateReason.STARTED, "") if started else State(_FALSE, reason, message)
-    running = {
-        Phase.RUNNING: State(_TRUE, StateReason.RUNNING),
-        Phase.FAILED: State(_FALSE, reason),  # the first condition that is False says why: the column of kubectl
-    }.get(phase, State(_FALSE, phase.value))
+    running = phase is Phase.RUNNING
     succeeded = {
         Phase.COMPLETED: State(_TRUE, StateReason.COMPLETED),
         Phase.FAILED: State(_FALSE, reason),
@@ -52,7 +50,7 @@ def states(
     waiting_again = interrupted is not None and phase in (Phase.INTERRUPTED, Phase.STARTING)
     return {
         ConditionType.ADMITTED: admitted,
-        ConditionType.RUNNING: running,
+        ConditionType.RUNNING: State(_TRUE, StateReason.RUNNING) if running else State(_FALSE, phase.value),
         ConditionType.INTERRUPTED: State(_TRUE, interrupted or "") if waiting_again else State(_FALSE, phase.value),
         ConditionType.SUCCEEDED: succeeded,
         ConditionType.STALLED: (
@@ -64,13 +62,13 @@ def states(
 def written(
     before: tuple[Condition, ...], wanted: dict[ConditionType, State], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are kept, and what
-    is not true yet is left out."""
+    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are kept, and those
+    that say nothing are left out."""
     known = {condition.type: condition for condition in before}
     result = []
     for kind, state in wanted.items():
         old = known.pop(kind.value, None)
-        if old is None and (state is UNFINISHED or (kind in _AT_FIRST_ABSENT and state.status == _FALSE)):
+        if (old is None and state is UNFINISHED) or (kind in _ABSENT_UNLESS_TRUE and state.status == _FALSE):
             continue
         since = old.last_transition_time if old is not None and old.status == state.status else second(now)
         message = state.message

@@ -12,6 +12,7 @@ from typing import Final
 
 from scavenger_api.job import ConditionType, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, WaitReason
+from scavenger_domain.pulls import UNPULLED
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.pods import (
@@ -190,7 +191,7 @@ def next_check(
 def unpullable(run: Run) -> bool:
     """Whether a pod's image was tried for and not had; the kubelet goes on trying (kubelet/images/types.go)."""
     reasons = {waiting.reason for pod in run.pods for waiting in _waiting(pod)}
-    return bool(reasons & {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
+    return bool(reasons & UNPULLED)
 
 
 def pulls_on(run: Run) -> str:
