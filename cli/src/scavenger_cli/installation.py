@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 from scavenger_api import names
@@ -131,6 +132,7 @@ class Installation:
         measured: nodes that the metrics API has figures of; empty where nobody serves it.
         missing_fields: fields that this program knows and the CRDs of the cluster lack.
         tolerated_taints: keys of taints that take no node out of the load.
+        unreadable: what else may not be read, in words.
         weights: what units of resources are worth, in thousandths of a core.
     """
 
@@ -144,7 +146,13 @@ class Installation:
     measured: Collection[str] | None = None
     missing_fields: Sequence[str] | None = None
     tolerated_taints: Collection[str] = ()
+    unreadable: Collection[str] = ()
     weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS.thousandths))
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """Nodes with a pod of a scavenger job: these count, whatever taints they have."""
+        return frozenset(pod.spec.node_name for pod in self.cluster.job_pods or () if not pod.ended)
 
 
 Found = Iterator[tuple[State, str, str]]
@@ -182,6 +190,8 @@ def _components(seen: Installation) -> Found:
         if one.status.ready_replicas < min(1, one.spec.replicas):
             look = f"kubectl -n {seen.namespace} describe pods -l app.kubernetes.io/name={name}"
             yield State.MEND, f"no pod of {name} is ready", look
+    if seen.cluster.leases is None:
+        yield _unknown("Leases of the components")
     for name in (names.ADMITTER, names.REGULATOR, names.PRIORITIZER):
         if name not in there:
             does = {names.ADMITTER: "no job starts", names.REGULATOR: "fixed levels hold, and no job leaves"}
@@ -233,10 +243,16 @@ def _unmeasured(seen: Installation) -> Found:
     if seen.measured is None:
         yield _unknown("metrics of nodes")
         return
-    nodes = [node.metadata.name for node in seen.cluster.nodes or () if node.ready]
+    nodes = [node.metadata.name for node in seen.cluster.nodes or () if _counts(seen, node)]
     if bare := [name for name in nodes if name not in seen.measured]:
-        text = f"{len(bare)} of {len(nodes)} ready nodes have no metrics: {some(bare)}"
-        yield State.MEND, text, "kubectl -n kube-system logs deployment/metrics-server"
+        # In a large cluster some node has always just joined; without enough of them the regulator measures nothing.
+        state = State.NOTE if len(bare) < len(nodes) else State.MEND
+        text = f"{len(bare)} of {len(nodes)} nodes in the load have no metrics: {some(bare)}"
+        yield state, text, "kubectl -n kube-system logs deployment/metrics-server"
+
+
+def _counts(seen: Installation, node: Node) -> bool:
+    return counts(node, seen.tolerated_taints, holds=node.metadata.name in seen.used)
 
 
 def _classes(seen: Installation) -> Found:
@@ -269,9 +285,8 @@ def _scheduler(seen: Installation) -> Found:
         yield _unknown("pods")
         return
     found = Counter(pod.spec.scheduler_name or "default-scheduler" for pod in seen.cluster.pods)
-    if names.SCHEDULER in found and names.SCHEDULER not in {
-        one.metadata.name for one in seen.cluster.deployments or ()
-    }:
+    there = seen.cluster.deployments
+    if names.SCHEDULER in found and there is not None and names.SCHEDULER not in {one.metadata.name for one in there}:
         text = f"{plural(found[names.SCHEDULER], 'pod')} name {names.SCHEDULER}, which has no Deployment here"
         yield State.NOTE, text, "see whether it runs elsewhere (docs/scheduler.md)"
     told = ", ".join(f"{name}: {plural(number, 'pod')}" for name, number in sorted(found.items()))
@@ -324,8 +339,7 @@ def _nodes(seen: Installation) -> Found:
     if nodes is None or seen.cluster.job_pods is None:
         yield _unknown("nodes, or pods of jobs")
         return
-    used = {pod.spec.node_name for pod in seen.cluster.job_pods if not pod.ended}
-    out = [n for n in nodes if available(n) and not counts(n, seen.tolerated_taints, holds=n.metadata.name in used)]
+    out = [node for node in nodes if available(node) and not _counts(seen, node)]
     pools: dict[str, list[Node]] = {}
     for node in out:
         for key in _keeping(node, seen.tolerated_taints):
@@ -371,8 +385,9 @@ def _weights(seen: Installation) -> Found:
 
 
 def _neighbours(seen: Installation) -> Found:
-    if seen.cluster.namespaces is None:
-        yield _unknown("namespaces")
+    kueue = [what for what in seen.unreadable if "Kueue" in what]
+    if seen.cluster.namespaces is None or kueue:
+        yield _unknown(some(kueue) if kueue else "namespaces")
     else:
         yield State.OK, "no Kueue or service mesh takes hold of jobs", ""
 

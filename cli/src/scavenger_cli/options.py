@@ -31,7 +31,9 @@ Priority = Annotated[
 PodSecurity = Annotated[
     str,
     typer.Option(
-        "--pod-security", metavar="LEVEL", help="Of the namespace, where no cluster is asked: restricted or baseline."
+        "--pod-security",
+        metavar="LEVEL",
+        help="What the namespace allows, as no cluster tells: restricted or baseline.",
     ),
 ]
 RESTRICTED: Final = "restricted"

@@ -130,13 +130,15 @@ INIT_PULL = builders.waiting("ErrImageNeverPull")
         ({"levels": levels(**BLIND)}, {}, "metrics", "mend", "the metrics API does not answer"),
         ({"levels": NO_REGULATOR}, {}, "metrics", "note", "fixed ones hold"),
         ({"levels": levels(source="requests")}, {}, "metrics", "note", "nobody measures real use"),
-        ({}, {"measured": ["n1"]}, "metrics", "mend", "1 of 2 ready nodes have no metrics: n2"),
-        ({}, {"measured": []}, "metrics", "mend", "2 of 2 ready nodes"),
+        ({}, {"measured": ["n1"]}, "metrics", "note", "1 of 2 nodes in the load have no metrics: n2"),
+        ({}, {"measured": []}, "metrics", "mend", "2 of 2 nodes in the load"),
         ({}, {"measured": None}, "metrics", "unknown", "metrics of nodes"),
         ({"classes": {}}, {}, "classes", "mend", "there is no PriorityClass ordinary-workload"),
         ({"default_class": names.PRIORITY_CLASS_PREEMPTIBLE}, {}, "classes", "mend", "does not outrank"),
         ({"classes": CLASSES | {"batch": -2000}}, {}, "classes", "note", "pods of batch"),
         ({"pods": [builders.pod("p", scheduler=names.SCHEDULER)]}, {}, "scheduler", "note", "no Deployment here"),
+        ({"leases": None}, {}, "components", "unknown", "Leases"),
+        ({}, {"unreadable": ["the configuration of Kueue"]}, "neighbours", "unknown", "the configuration of Kueue"),
         ({"foreign_budgets": ["lab"]}, {}, "budgets", "mend", "are not the prioritizer's"),
         ({}, {"validating": []}, "webhook", "note", "not installed"),
         ({}, {"validating": hooks(caBundle="")}, "webhook", "mend", "no caBundle"),
@@ -147,7 +149,7 @@ INIT_PULL = builders.waiting("ErrImageNeverPull")
         ({}, {"missing_fields": ["ScavengerJob.spec.array"]}, "versions", "mend", "ScavengerJob.spec.array"),
         ({}, {"missing_fields": ["a"], "version": "2.0"}, "versions", "note", "kubectl sj 2.0 knows: a"),
         ({"images": {"a": ["r/a:1.0"], "b": ["r/b:2.0"]}}, {}, "versions", "mend", "different versions"),
-        ({"nodes": [*NODES, GPU]}, {"measured": ["n1", "n2", "g1"]}, "nodes", "note", "g1, with nvidia.com/gpu"),
+        ({"nodes": [*NODES, GPU]}, {}, "nodes", "note", "g1, with nvidia.com/gpu"),
         ({"nodes": [builders.node("n", allocatable={"x.y/z": 2})]}, {"measured": ["n"]}, "devices", "note", "x.y/z"),
     ],
 )  # fmt: skip
@@ -168,6 +170,12 @@ def test_nodes_that_somebody_counts_are_not_named() -> None:
     assert all(row.state is State.OK for row in rows({"nodes": [*NODES, GPU], "job_pods": [held]}, measured=measured))
     tolerating = rows({"nodes": [*NODES, GPU]}, measured=measured, tolerated_taints=["pool"])
     assert all(row.state is State.OK for row in tolerating)
+
+
+def test_deployments_that_may_not_be_read_are_not_missed() -> None:
+    pods = [builders.pod("p", scheduler=names.SCHEDULER)]
+    found = rows({"pods": pods, "deployments": None})
+    assert [(row.check, row.state) for row in found if row.state is not State.OK] == [("components", State.UNKNOWN)]
 
 
 @pytest.mark.parametrize(
