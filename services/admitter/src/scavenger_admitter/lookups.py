@@ -1,7 +1,7 @@
 """What the admitter knows of single objects that jobs refer to, and how often it may ask for them.
 
 Nothing is watched, as there may be any number of them. A job that waits is told what was found within the last minute,
-whoever it was found for. A start asks again for what was absent: it would fail by that.
+whoever it was found for. A start asks for all of them: it would fail by what has gone since.
 """
 
 from __future__ import annotations

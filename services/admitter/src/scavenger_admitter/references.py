@@ -41,8 +41,8 @@ class References:
     lookups: Lookups = field(default_factory=Lookups)
 
     async def missing(self, namespace: str, spec: ScavengerJobSpec, *, lately: bool = False) -> str:
-        """What the API server does not have, in its words; empty where all is there, or that is not known. lately: of
-        what was absent within the last minute nothing else is said."""
+        """What the API server does not have, in its words; empty where all is there, or that is not known. lately: what
+        was found within the last minute will do; a start asks anew."""
         wanted = [
             (kind, name)
             for kind, resource in KINDS.items()
@@ -53,8 +53,8 @@ class References:
         return ", ".join(f'{kind} "{name}" not found' for kind, name in absent)
 
     async def _is_absent(self, kind: str, namespace: str, name: str, lately: bool) -> bool:
-        known = self.lookups.absent(kind, namespace, name)
-        if known is None or (known and not lately):
+        known = self.lookups.absent(kind, namespace, name) if lately else None
+        if known is None:
             known = await self._absent(kind, namespace, name)
             self.lookups.note(kind, namespace, name, absent=known)
         return known
