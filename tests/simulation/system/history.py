@@ -45,12 +45,12 @@ from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
 from tests.simulation.system import kubelet
 from tests.simulation.system.ledger import BY_START, NEVER, By, Ledger, Life, Way, by_own_word, why_failed
-from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, job_spec
+from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, TOLERATED, job_spec
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
 
 JOBS_AT_MOST = 4
 WATCHED = (PODS, JOBS, SCAVENGERJOBS)
-SETTINGS_OF_ADMITTERS: Final = {"snapshot_image": "example.org/snapshot:1"}
+SETTINGS_OF_ADMITTERS: Final = {"snapshot_image": "example.org/snapshot:1", "allowed_tolerations": (TOLERATED,)}
 OFFICE: Final = "office"
 TENANTS: Final = (NS, OFFICE)
 """The namespaces of jobs."""

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision
 from scavenger_admitter.core.waits import Wait
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
@@ -435,6 +436,21 @@ def test_suspended_while_active(phase: Phase) -> None:
     assert outcome.status.interrupted_count == 0
     assert outcome.figures.interruption is None
     assert outcome.status.lost_cpu_seconds == (200 if running else 0)
+
+
+def test_a_suspension_books_nothing_after_the_program_has_failed() -> None:
+    """Killed by a signal: for two minutes a lost node may turn out to be the cause, and meanwhile nothing computes."""
+    job = b.job(RUNNING, spec=SUSPEND, running_timestamps=(b.at(10),))
+    outcome = b.decide(b.seen(job, 90, b.batch(), b.pod(ended=60, code=137)))
+    assert outcome.status.phase is SUSPENDED
+    assert outcome.status.lost_cpu_seconds == 100.0  # 2 CPUs for 50 s
+    decided = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "queue b")
+    taken = b.decide(
+        b.seen(
+            b.job(RUNNING, running_timestamps=(b.at(10),)), 90, b.batch(), b.pod(ended=60, code=137), decision=decided
+        )
+    )
+    assert taken.status.lost_cpu_seconds == 100.0
 
 
 @pytest.mark.parametrize("code", [0, 1, 143])

@@ -66,6 +66,9 @@ from scavenger_admitter.writer import Writer
 UNREADABLE_SECONDS: Final = 60.0
 """A ScavengerJob that exists and is not shown is looked for again so often, as long as there are pods of it."""
 
+CLOCK_TICK: Final = 0.001
+"""Seconds."""
+
 BEHIND_SECONDS: Final = 5.0
 """A job of which informers do not show what the API server has is looked at again after so long at the most."""
 
@@ -285,7 +288,8 @@ class Reconciler:
             left = LOOK_AGAIN_SECONDS - (self._clock.monotonic() - record.looked)
         else:
             left = LOOK_SECONDS - (self._clock.now() - status.queued_timestamp).total_seconds()
-        return left if left > 0 else self._looks.left(job.metadata.namespace, key)
+        # A timer may wake a moment early, by less than the clock can tell.
+        return left if left > CLOCK_TICK else self._looks.left(job.metadata.namespace, key)
 
     async def _ask_what_is_added(self, job: ScavengerJob, seen: Observation) -> float | None:
         """A job that finds no node may find one with what admission adds to its pods: the API server is asked by a dry

@@ -30,6 +30,8 @@ class Draft:
     """The cause of the last interruption, until the job runs again."""
     run: Run | None = None
     """The run in progress."""
+    stood_still: datetime | None = None
+    """When a container of the run failed, where it is not known yet whose fault that is; None while it computes."""
     actions: list[Action] = field(default_factory=list)
     events: list[EventNote] = field(default_factory=list)
     wakeups: list[float] = field(default_factory=list)

@@ -136,11 +136,13 @@ def _progress(draft: Draft) -> None:
     running.record_start(draft, run)
     found = find_termination(run, seen.nodes, seen.now, seen.reboots)
     if seen.decision is not None and (found is None or isinstance(found, Undecided)):
-        found = Removed(Removal(seen.now, seen.now, seen.decision.cause, "", True, seen.decision.detail))
+        at = min(seen.now, found.at) if found is not None else seen.now
+        found = Removed(Removal(at, at, seen.decision.cause, "", True, seen.decision.detail))
     found = found or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)
     elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
+        draft.stood_still = found.at
         draft.wakeups.append((found.until - seen.now).total_seconds())
         managed.stop_members(draft, run)
     elif isinstance(found, Removed):

@@ -88,6 +88,8 @@ class Removed:
 class Undecided:
     """A container failed, and the fate of a node may still show that the job is not at fault."""
 
+    at: datetime
+    """When the container ended: the run computes no longer."""
     until: datetime
     """When it is a failure, if nothing more is known by then."""
 
@@ -149,7 +151,7 @@ def find_termination(
     if run.saved(exits[0]):
         return Checkpointed(exits[0])
     until = min(exits[0].at, now) + _open_for(suspects, exits[0])
-    return Undecided(until) if now < until else Failed(exits[0])
+    return Undecided(exits[0].at, until) if now < until else Failed(exits[0])
 
 
 def _open_for(suspects: Sequence[kinds.Pod], first: Exit) -> timedelta:
