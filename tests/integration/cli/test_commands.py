@@ -174,7 +174,7 @@ def test_why(sj: Sj) -> None:
         "over has been waiting for SPAN: cpu load would be 75 %; it has to stay under the",
         "admission level of 70 %.",
         "",
-        "  cpu requests  0 % now, 75 % with this job; new jobs start below 70 %",
+        "  cpu requests  0 % now; new jobs start below 70 %",
         "  memory requests  0 % now, 3.1 % with this job; new jobs start below 70 %",
         "  it needs  4 pods of 6 cpu, 1Gi memory",
         "  largest free place  8 cpu, 32Gi memory (node fake-001)",
