@@ -36,20 +36,23 @@ def impatient_admitter(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (
+        pytest.param(
             {"persistentVolumeClaims": [{"name": "absent", "mountPath": "/x"}]},
             'persistentvolumeclaim "absent" not found',
+            marks=pytest.mark.long,
         ),
         ({"envFrom": [{"secretRef": {"name": "absent"}}]}, 'secret "absent" not found'),
-        (
+        pytest.param(
             {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "absent", "key": "a"}}}]},
             'configmap "absent" not found',
+            marks=pytest.mark.long,
         ),
         ({"image": "Not A Name"}, "image"),
     ],
     ids=["pvc", "envFrom", "env", "image"],
 )
-def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, Any], words: str) -> None:
+def test_what_is_missing_fails_the_job(world: World, spec: dict[str, Any], words: str) -> None:
+    """A claim and a ConfigMap are waited for, 30 s each: so these are `long`."""
     job = scavenger_job("lacking", *FOREVER, **spec)
     if "image" in spec:
         job["spec"]["image"] = "registry.example/UPPER:case"
