@@ -157,7 +157,7 @@ def run_steps(
     for step in steps:
         wall, began = time.time(), time.monotonic()
         code = make(step.target)
-        lanes = written_since(wall - 1)
+        lanes = written_since(wall)
         alone = [] if code == 0 else passed_alone(step, lanes, again)
         results = [one for lane in lanes for one in lane.results]
         found.append(Done(step, code == 0 or bool(alone), time.monotonic() - began, results, alone))

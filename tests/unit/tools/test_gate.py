@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,19 @@ def test_steps_end_with_the_first_that_does_not_pass() -> None:
     done = run_steps([Step("a"), Step("b"), Step("c")], make, never, lambda _: [])
     assert asked == ["a", "b"]
     assert [one.passed for one in done] == [True, False]
+
+
+def test_each_step_has_the_results_that_were_written_since_it_began() -> None:
+    """What the step before wrote a moment ago is not counted twice."""
+    asked: list[float] = []
+
+    def written_since(since: float) -> list[Lane]:
+        asked.append(since)
+        return []
+
+    before = time.time()
+    run_steps([Step("a"), Step("b")], lambda _: 0, never, written_since)
+    assert before <= asked[0] <= asked[1] <= time.time()
 
 
 def test_every_step_is_a_target() -> None:
