@@ -119,7 +119,8 @@ def plan_array(seen: Observation) -> Outcome:
     waiting.enter_line(draft)
     tasks = Tasks.of(spec.tasks, draft.status.array)
     pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
-    plan = _Plan(draft, spec, tasks, pods, Endings(draft, tasks), before, may_write=_may_write(draft))
+    lost, may_write = _abandoned(draft, pods), _may_write(draft)
+    plan = _Plan(draft, spec, tasks, pods, lost, Endings(draft, tasks), before, may_write=may_write)
     if plan.may_write:
         plan.retry()
         plan.count()
@@ -137,6 +138,8 @@ class _Plan:
     spec: ArraySpec
     tasks: Tasks
     pods: _Pods
+    abandoned: dict[int, kinds.Pod]
+    """The tasks that were told to stop, on nodes that do not answer, and are waited for no longer."""
     endings: Endings
     before: tuple[int, int]
     """The sets of tasks that are over, and that were interrupted, as the status has them."""
@@ -266,16 +269,6 @@ class _Plan:
     def computing(self) -> bool:
         """Whether a task runs that nobody has told to stop."""
         return any(not deleting(pod) for pod in self.running.values())
-
-    @property
-    def abandoned(self) -> dict[int, kinds.Pod]:
-        """The tasks that were told to stop, on nodes that do not answer, and are waited for no longer."""
-        seen = self.draft.seen
-        told = {task: pod for task, pod in self.pods.alive.items() if deleting(pod)}
-        left = leftover_pods.find_leftover_pods(told.values(), seen.nodes, seen.now, harmless=True)
-        self.draft.wakeups += [(one.until - seen.now).total_seconds() for one in left if one.until is not None]
-        waited = {one.pod.metadata.uid for one in left}
-        return {task: pod for task, pod in told.items() if pod.metadata.uid not in waited}
 
     # --- the array ---
 
@@ -473,6 +466,16 @@ class _Plan:
         if left > 0 and draft.status != before:
             draft.status = before
             draft.wakeups.append(left)
+
+
+def _abandoned(draft: Draft, pods: _Pods) -> dict[int, kinds.Pod]:
+    """See `_Plan.abandoned`. The array is looked at again when there may be another one."""
+    seen = draft.seen
+    told = {task: pod for task, pod in pods.alive.items() if deleting(pod)}
+    left = leftover_pods.find_leftover_pods(told.values(), seen.nodes, seen.now, harmless=True)
+    draft.wakeups += [(one.until - seen.now).total_seconds() for one in left if one.until is not None]
+    waited = {one.pod.metadata.uid for one in left}
+    return {task: pod for task, pod in told.items() if pod.metadata.uid not in waited}
 
 
 def _without_running(status: ScavengerJobStatus) -> object:
