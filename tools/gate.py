@@ -25,6 +25,7 @@ from typing import Any, Final
 import pytest
 from scavenger_cluster.layout import cache_dir
 
+from tools.stamps import write_whole
 from tools.test_results import FOLDER, Lane, Result, read
 
 ROOT: Final = Path(__file__).parents[1]
@@ -111,10 +112,7 @@ class History:
     def add(self, run: Run) -> None:
         """Keep one more, and forget the oldest."""
         self.runs = [*self.runs, run][-RUNS:]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps([asdict(one) for one in self.runs]))
-        fresh.replace(self._path)
+        write_whole(self._path, json.dumps([asdict(one) for one in self.runs]))
 
     def alone(self) -> Counter[str]:
         """In how many of them each test passed only alone."""

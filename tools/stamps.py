@@ -63,13 +63,13 @@ def run_once(
     sys.stdout.flush()
     code = check()
     if code == 0 and content() == before:
-        _write(stamp, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC\n")
+        write_whole(stamp, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC\n")
     return code
 
 
-def _write(stamp: Path, text: str) -> None:
-    """Write it as a whole: two checkouts may pass at the same time."""
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=stamp.parent, prefix=".new-", delete=False) as file:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file at once: another checkout may write or read it at the same time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".new-", delete=False) as file:
         file.write(text)
-    Path(file.name).replace(stamp)
+    Path(file.name).replace(path)

@@ -23,6 +23,8 @@ from typing import Final
 
 from scavenger_cluster.layout import cache_dir
 
+from tools.stamps import write_whole
+
 ROOT: Final = Path(__file__).parents[1]
 PYTEST: Final = f"{shlex.quote(sys.executable)} -m pytest -q -rs --durations=8"
 OLDER: Final = "v1.33.13"
@@ -129,10 +131,7 @@ def run(one: Slice, file: Path, execute: Callable[[Slice], int]) -> bool:
     passed = execute(one) == 0
     now = Ran(datetime.now(UTC).isoformat(timespec="seconds"), round(time.monotonic() - began, 1), passed, _commit())
     entries = {name: asdict(was) for name, was in {**kept(file), one.name: now}.items()}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps(entries, indent=2) + "\n")
-    fresh.replace(file)
+    write_whole(file, json.dumps(entries, indent=2) + "\n")
     return passed
 
 
