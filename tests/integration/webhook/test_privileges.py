@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from scavenger_cluster import Cluster
-from scavenger_testing.place import MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
+from scavenger_testing.place import JOB_CONTROLLER, MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
 from scavenger_testing.waiting import wait
 
 from .table_guard import LABELS, SCAVENGER, SJ, workload
@@ -101,6 +101,7 @@ def place(cluster: Cluster, server: Server) -> Iterator[Place]:
         assert made.create("pods", pod("ordinary", nodeSelector={"nobody": "here"})).allowed
         assert made.create("secrets", {"metadata": {"name": "token"}, "stringData": {"a": "b"}}).allowed
         assert made.create("configmaps", {"metadata": {"name": "mine"}}).allowed
+        assert made.create("jobs", {**workload("Job"), "metadata": {"name": "ordinary"}}).allowed
         wait("jobs are let in", lambda: made.create("scavengerjobs", job("runs")).allowed)
         wait("it runs", lambda: made.get("scavengerjobs", "runs").get("status", {}).get("phase") == "Running")
         yield made
@@ -276,10 +277,36 @@ TAKEN_OVER: list[tuple[str, str, str, str, Object | None]] = [
 ]
 """Service, what it tries, and how: {member} is a pod of the running scavenger job."""
 
+ORDINARY_JOB, JOB = (f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{name}/status" for name in ("ordinary", "runs"))
+LEAVES: Object = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "1-2"}
+TAKEN_OVER += [
+    (
+        "admitter",
+        "end an ordinary Job",
+        "PATCH",
+        ORDINARY_JOB,
+        {"status": {"conditions": [{"type": "FailureTarget", "status": "True", "reason": "R", "message": "m"}]}},
+    ),
+    ("admitter", "label an ordinary Job", "PATCH", ORDINARY_JOB, {"metadata": {"labels": {"scavenger.dev/job": "x"}}}),
+    ("admitter", "let an ordinary Job go", "PATCH", ORDINARY_JOB, {"metadata": {"ownerReferences": [LEAVES]}}),
+    ("regulator", "write the status of a Job", "PATCH", JOB, {"status": {"active": 7}}),
+    ("prioritizer", "write the status of an ordinary Job", "PATCH", ORDINARY_JOB, {"status": {"active": 7}}),
+    *(
+        ("admitter", f"change {field} of its Job by its status", "PATCH", JOB, {"metadata": {field: value}})
+        for field, value in {
+            "labels": {"a": "b"},
+            "annotations": {"a": "b"},
+            "finalizers": ["a.example/b"],
+            "ownerReferences": [LEAVES],
+        }.items()
+    ),
+]
+
 
 def as_administrator(place: Place, service: str, method: str, path: str, body: Object | None) -> tuple[int, str]:
     """What becomes of it when RBAC allows the service everything: the policies hold by themselves."""
-    whole = f"/api/v1/namespaces/{place.namespace}/{path.format(member=member(place))}?dryRun=All"
+    found = path.format(namespace=place.namespace, member=member(place))
+    whole = f"{found if path.startswith('/') else f'/api/v1/namespaces/{place.namespace}/{found}'}?dryRun=All"
     kind = MERGE_PATCH if method == "PATCH" else "application/json"
     answer = place.server(method, whole, body, user=account(service), groups=(MASTERS,), content_type=kind)
     return answer.code, answer.message
@@ -298,6 +325,16 @@ def test_a_service_that_somebody_has_taken_over(
 ) -> None:
     code, message = as_administrator(place, service, method, path, body)
     assert (code, "ValidatingAdmissionPolicy" in message) == (403, True), (name, message)
+
+
+def test_the_status_of_a_managed_job_is_the_admitters(place: Place) -> None:
+    """Neither an administrator nor the Job controller writes it; the status of any other Job is as before."""
+    change = {"status": {"active": 1}}
+    assert place.try_patch("jobs", "runs", change, sub="status", user=account("admitter")).allowed
+    for user in ("anybody", JOB_CONTROLLER):
+        answer = place.try_patch("jobs", "runs", change, sub="status", user=user, groups=(MASTERS,))
+        assert (answer.code, "the admitter alone writes the status" in answer.message) == (403, True), answer
+        assert place.try_patch("jobs", "ordinary", change, sub="status", user=user, groups=(MASTERS,)).allowed
 
 
 def test_escalation_takes_the_administrators_word_for_the_namespace(place: Place) -> None:
