@@ -154,3 +154,11 @@ has(v.projected) || has(v.csi) || has(v.ephemeral) || has(v.image) || (variables
     has(namespaceObject.metadata.labels) && 'scavenger.dev/pod-security' in namespaceObject.metadata.labels &&
     namespaceObject.metadata.labels['scavenger.dev/pod-security'] == 'baseline'
 {{- end }}
+
+{{- /* Whether each of variables.containers, but those in variables.injected, confines itself as PodSecurity restricted wants, as CEL. */ -}}
+{{- define "guard.unprivileged" -}}
+variables.baseline || variables.containers.all(c, c.name in variables.injected || (
+c.?securityContext.?allowPrivilegeEscalation == optional.of(false) &&
+c.?securityContext.?runAsNonRoot.orValue(variables.nonRoot) &&
+(has(c.securityContext.runAsUser) ? c.securityContext.runAsUser != 0 : !variables.root)))
+{{- end }}

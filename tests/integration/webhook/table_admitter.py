@@ -7,7 +7,7 @@ from typing import Any
 from scavenger_testing.place import Object, job, pod
 
 from .table import Case
-from .table_guard import ADMITTER, CLASS, FINALIZERS, LABELS, META, SCAVENGER, SJ, container, workload
+from .table_guard import ADMITTER, CLASS, FINALIZERS, LABELS, META, SCAVENGER, SJ, UNPRIVILEGED, container, workload
 
 PORT = {"containerPort": 80, "hostPort": 80}
 PROFILE = {"type": "RuntimeDefault"}
@@ -17,7 +17,8 @@ SECOND = {"name": "k", "controller": False}
 
 def confined(**context: Any) -> Object:
     """A container with this security context."""
-    return {**container("main", {}), "securityContext": context}
+    usual = {"runAsNonRoot": True} if context.get("privileged") else UNPRIVILEGED  # or it is not valid
+    return {**container("main", {}), "securityContext": {**usual, **context}}
 
 
 def volume(**source: Any) -> Object:
@@ -47,7 +48,8 @@ def task(index: str, name: str) -> Object:
 def of_job(name: str, *expected: str, namespace: str = "", meta: Object | None = None, **spec: Any) -> Case:
     """A pod by the admitter, as it creates them for its Jobs but for what is said."""
     check = spec.pop("check", {})
-    body = pod(meta={**POD_META, **(meta or {})}, **{**CLASS, "automountServiceAccountToken": False, **spec})
+    usual = {**CLASS, "containers": [container("main", {})], "automountServiceAccountToken": False}
+    body = pod(meta={**POD_META, **(meta or {})}, **{**usual, **spec})
     return Case(f"the admitter's pod {name}", "pods", body, expected, user=ADMITTER, namespace=namespace, check=check)
 
 
@@ -62,7 +64,19 @@ RESTRICTED = {
 NODE = "get nothing of the node"
 GETS = "gets nothing of the node"
 POWERFUL: dict[str, Any] = {"serviceAccountName": "powerful", "automountServiceAccountToken": True}
-INJECTED = {**container("proxy", {}), "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}}
+SIDECAR = {**container("proxy", {}), "securityContext": {**UNPRIVILEGED, "runAsUser": 1337}}
+NETWORK = {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}
+ROOT = {"runAsNonRoot": False, "runAsUser": 0}
+UNNAMED = "as another user than root, without escalation"
+
+
+def beside(name: str, expected: str, **context: Any) -> list[Case]:
+    """A second container and an init container with this security context, in a pod and in a Job of the admitter."""
+    other = {**confined(**context), "name": "other"}
+    both: dict[str, Any] = {"containers": [container("main", {}), other], "initContainers": [{**other, "name": "init"}]}
+    return [of_job(f"beside one {name}", expected, **both), made(f"beside one {name}", expected, **both)]
+
+
 TOKEN_OF_MESH = {"serviceAccountToken": {"path": "istio-token", "audience": "istio-ca"}}
 UNOWNED = "are made by the admitter only"
 PODS_BY_ADMITTER = [
@@ -72,8 +86,8 @@ PODS_BY_ADMITTER = [
     of_job("with a token of its user's account", serviceAccountName="plain", automountServiceAccountToken=True),
     of_job(
         "with a sidecar that somebody injected",
-        containers=[container("main", {}), INJECTED],
-        initContainers=[{**INJECTED, "name": "init"}],
+        containers=[container("main", {}), SIDECAR],
+        initContainers=[{**SIDECAR, "name": "init"}],
         **volume(emptyDir={}),
     ),
     of_job("of no Job", UNOWNED, meta={"ownerReferences": []}),
@@ -96,7 +110,7 @@ PODS_BY_ADMITTER = [
     of_job("on a node of its choice", GETS, nodeName="fake-000"),
     of_job("that is privileged", NODE, containers=[confined(privileged=True)]),
     of_job("with a privileged init container", NODE, initContainers=[{**confined(privileged=True), "name": "i"}]),
-    of_job("that escalates", NODE, containers=[confined(allowPrivilegeEscalation=True)]),
+    of_job("that escalates", UNNAMED, containers=[confined(allowPrivilegeEscalation=True)]),
     of_job("with a capability", NODE, containers=[confined(capabilities={"add": ["NET_ADMIN"]})]),
     of_job("unconfined", NODE, containers=[confined(seccompProfile={"type": "Unconfined"})]),
     of_job("unconfined as a whole", GETS, securityContext={"seccompProfile": {"type": "Unconfined"}}),
@@ -104,7 +118,17 @@ PODS_BY_ADMITTER = [
     of_job("with a powerful account", "only where the annotation", **POWERFUL),
     of_job("with a powerful account but no token", **{**POWERFUL, "automountServiceAccountToken": False}),
 ]
+BESIDE = [
+    *beside("that says nothing of escalation", UNNAMED, allowPrivilegeEscalation=None),
+    *beside("that escalates", UNNAMED, allowPrivilegeEscalation=True),
+    *beside("that may be root", UNNAMED, runAsNonRoot=None),
+    *beside("that is root", UNNAMED, **ROOT),
+    *beside("with the network of its pod", NODE, **NETWORK),
+    of_job("as root", UNNAMED, containers=[confined(runAsNonRoot=None)], securityContext={"runAsUser": 0}),
+    of_job("not as root as a whole", containers=[confined(runAsNonRoot=None)], securityContext={"runAsNonRoot": True}),
+]
 BY_ADMITTER = [
+    *BESIDE,
     made(
         "that passes PodSecurity restricted",
         securityContext={"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 0, "seccompProfile": PROFILE},
@@ -136,7 +160,7 @@ BY_ADMITTER = [
     made("with a privileged init container", NODE, initContainers=[{**confined(privileged=True), "name": "i"}]),
     made(
         "with an escalating init container",
-        NODE,
+        UNNAMED,
         initContainers=[{**confined(allowPrivilegeEscalation=True), "name": "i"}],
     ),
     made("with a second container", containers=[container("main", {}), container("log", {})]),
@@ -159,7 +183,7 @@ BY_ADMITTER = [
     made("with a port of the node", NODE, containers=[{**container("m", {}), "ports": [PORT]}]),
     made("on a node of its choice", NODE, nodeName="fake-000"),
     made("that is privileged", NODE, containers=[confined(privileged=True)]),
-    made("that escalates", NODE, containers=[confined(allowPrivilegeEscalation=True)]),
+    made("that escalates", UNNAMED, containers=[confined(allowPrivilegeEscalation=True)]),
     made("with a capability", NODE, containers=[confined(capabilities={"add": ["SYS_ADMIN"]})]),
     made("unconfined", NODE, containers=[confined(seccompProfile={"type": "Unconfined"})]),
     made("unconfined as a whole", NODE, securityContext={"seccompProfile": {"type": "Unconfined"}}),

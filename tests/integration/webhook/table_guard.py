@@ -46,7 +46,16 @@ SJ: Object = {
     "controller": True,
 }
 META: Object = {"name": "j", "labels": LABELS, "ownerReferences": [SJ]}
+UNPRIVILEGED = {"allowPrivilegeEscalation": False, "runAsNonRoot": True}
+"""What the admitter writes into each container, of what the guard wants to see."""
+
+
+def container(name: str, resources: Object) -> Object:
+    return {"name": name, "image": "n", "resources": resources, "securityContext": UNPRIVILEGED}
+
+
 SCAVENGER: Object = {
+    "containers": [container("main", {})],
     "meta": META,
     "tmeta": {"labels": {**LABELS, "scavenger.dev/preemption-class": "preemptible"}, **FINALIZERS},
     "automountServiceAccountToken": False,
@@ -59,13 +68,9 @@ ONLY = "written by the admitter only; create a ScavengerJob instead"
 REMEDY = "written by the admitter only; submit a ScavengerJob with capacity: Reclaimed instead"
 
 
-def container(name: str, resources: Object) -> Object:
-    return {"name": name, "image": "n", "resources": resources}
-
-
 def capable(**capabilities: list[str]) -> Object:
     """A container that says which capabilities it is to have."""
-    return {**container("main", {}), "securityContext": {"capabilities": capabilities}}
+    return {**container("main", {}), "securityContext": {**UNPRIVILEGED, "capabilities": capabilities}}
 
 
 def reclaiming(kind: str, where: str, resources: Object) -> Case:
@@ -175,8 +180,7 @@ WORKLOADS = [
         "the admitter's Job on reclaimed capacity",
         "Job",
         user=ADMITTER,
-        **SCAVENGER,
-        containers=[container("main", {"requests": {"cpu": "0"}, "limits": {**AMOUNT, "cpu": "1"}})],
+        **{**SCAVENGER, "containers": [container("main", {"requests": {"cpu": "0"}, "limits": {**AMOUNT, "cpu": "1"}})]},
     ),
     w(
         "a Job on reclaimed capacity by the regulator",
@@ -199,14 +203,18 @@ WORKLOADS = [
         ("get nothing of the node",),
         user=ADMITTER,
     ),
-    w("the admitter's Job with one of root's", "Job", user=ADMITTER, **SCAVENGER, containers=[capable(add=["CHOWN"])]),
+    w(
+        "the admitter's Job with one of root's",
+        "Job",
+        user=ADMITTER,
+        **{**SCAVENGER, "containers": [capable(add=["CHOWN"])]},
+    ),
     w(
         "the admitter's Job with one of the node's",
         "Job",
         "get nothing of the node",
         user=ADMITTER,
-        **SCAVENGER,
-        containers=[capable(add=["SYS_ADMIN"], drop=["ALL"])],
+        **{**SCAVENGER, "containers": [capable(add=["SYS_ADMIN"], drop=["ALL"])]},
     ),
     Case(
         "the admitter's Job of another class",

@@ -6,12 +6,26 @@ Asked twice: the authorizer (SubjectAccessReview), and by doing it, which goes t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
-from scavenger_testing.place import JOB_CONTROLLER, MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
+from scavenger_testing.place import (
+    JOB_CONTROLLER,
+    MASTERS,
+    MERGE_PATCH,
+    Answer,
+    Object,
+    Place,
+    Server,
+    account,
+    job,
+    namespace,
+    pod,
+)
 from scavenger_testing.waiting import wait
 
+from .table_admitter import NETWORK, ROOT, confined, of_job
 from .table_guard import LABELS, SCAVENGER, SJ, workload
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
@@ -341,19 +355,53 @@ def test_escalation_takes_the_administrators_word_for_the_namespace(place: Place
     """Nobody else may label a namespace; privileged is not to be had at all."""
 
     def asks(**context: bool) -> Answer:
-        body = workload("Job", **SCAVENGER, containers=[{"name": "m", "image": "n", "securityContext": context}])
+        body = workload("Job", **{**SCAVENGER, "containers": [confined(**context)]})
         return place.try_create("jobs", body, user=account("admitter"))
 
     def say(word: str | None) -> None:
         label = {"metadata": {"labels": {"scavenger.dev/pod-security": word}}}
         assert place.patch("namespaces", place.namespace, label).allowed
 
-    assert "no escalation" in asks(allowPrivilegeEscalation=True).message
+    assert "without escalation" in asks(allowPrivilegeEscalation=True).message
     say("baseline")
     wait("the label is seen", lambda: asks(allowPrivilegeEscalation=True).allowed)
     assert asks(privileged=True).code == 403
     say(None)
     wait("its end is seen", lambda: not asks(allowPrivilegeEscalation=True).allowed)
+
+
+def test_an_image_of_an_injector_sets_up_the_network(place: Place) -> None:
+    """As root, with the capabilities of the network and no other, by what the image runs; other images may not."""
+    image = "docker.io/istio/proxyv2"
+    path = place.path("validatingadmissionpolicies", "scavenger-guard-job-pods")
+    policy = place.server("GET", path).body
+    ((place_of, before),) = [(n, v) for n, v in enumerate(policy["spec"]["variables"]) if v["name"] == "injected"]
+    named = before["expression"].replace("[].exists", f"['{image}'].exists")
+    assert named != before["expression"]
+
+    def asks(image: str = f"{image}:1.2", container: Object | None = None, **context: Any) -> Answer:
+        injected = {**confined(**{**NETWORK, **ROOT, **context}), "name": "init", "image": image, **(container or {})}
+        body = of_job("", initContainers=[injected]).body
+        return place.try_create("pods", body, user=account("admitter"))
+
+    def say(expression: str) -> None:
+        change = [{"op": "replace", "path": f"/spec/variables/{place_of}/expression", "value": expression}]
+        assert place.server("PATCH", path, change, content_type="application/json-patch+json").allowed
+
+    assert asks().code == 403
+    say(named)
+    try:
+        wait("the image is known", lambda: asks().allowed)
+        assert asks(f"{image}@sha256:{'0' * 64}").allowed
+        assert asks(image).allowed
+        for other in (f"{image}-of-others:1", f"registry.example.com/{image}:1", "istio/proxyv2:1"):
+            assert asks(other).code == 403, other
+        assert asks(container={"command": ["sh"]}).code == 403
+        assert asks(capabilities={"add": ["SYS_MODULE"]}).code == 403
+        assert asks(privileged=True).code == 403
+    finally:
+        say(before["expression"])
+    wait("the image is no longer known", lambda: asks().code == 403)
 
 
 def test_the_regulator_deletes_preemptible_pods_only(place: Place) -> None:
