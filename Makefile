@@ -148,7 +148,7 @@ verify: lint generated test-charts test-go ## lint, and generated files, charts 
 .PHONY: generated
 generated: sync ## Whether every generated file is up to date, and the documentation builds
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
-	$(RUN) python tools/generate_charts.py --check
+	$(RUN) python -m tools.generate_charts --check
 	$(RUN) python -m docs.pictures --check
 	$(RUN) python -m tools.dashboards --check
 	$(RUN) python -m tools.reference --check
@@ -178,7 +178,7 @@ docs-serve: sync ## The same on http://localhost:8000, anew with each change of 
 .PHONY: generate
 generate: sync ## Write the generated files anew
 	$(RUN) python -m scavenger_api.crd --write manifests/crds
-	$(RUN) python tools/generate_charts.py --write
+	$(RUN) python -m tools.generate_charts --write
 	$(RUN) python -m docs.pictures
 	$(RUN) python -m tools.dashboards --write
 	$(RUN) python -m tools.reference --write

@@ -1,7 +1,7 @@
 """Everything that charts, manifests and their documentation have in common, written once.
 
-    python tools/generate_charts.py --write     write the files
-    python tools/generate_charts.py --check     exit 1 with a diff when they are out of date
+    python -m tools.generate_charts --write     write the files
+    python -m tools.generate_charts --check     exit 1 with a diff when they are out of date
 
 | source | what is written |
 |---|---|
@@ -23,7 +23,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,8 @@ from scavenger_api import crd, names
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError
 from scavenger_runtime.settings import ServiceSettings, parse_seconds
+
+from tools import rights
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 VALUES: Final = ROOT / "tools" / "values"
@@ -52,10 +54,12 @@ CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for n
 REGISTRY: Final = "localhost"
 """Of the images in manifests/: what is loaded into the nodes. No node finds it anywhere else."""
 
+USERS: Final = ("scavenger-jobs-", "scavenger-queues-")
+"""Roles that are for users, not for components."""
 NO_CA: Final = "bm9uZQ=="
 """In the place of the caBundle, of which each cluster has its own. manifests/ have none: docs/webhook.md."""
 
-HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
+HEADER: Final = "generated from {source} by `python -m tools.generate_charts`; do not edit"
 GIVEN_BY_THE_CHART: Final = frozenset(
     {
         "namespace",
@@ -99,6 +103,9 @@ The charts of the components have the same values, beside the `settings` of each
 
 Each service account has the rights of this table and no others. The second scheduler also has Kubernetes' own roles
 `system:kube-scheduler` and `system:volume-scheduler`. The table is that of `manifests/`, and of the charts by default.
+
+The last column says what bounds the writes of a component: admission policies `scavenger-guard-NAME`
+([security.md](security.md#admission-policies)), the name in the role, or why the right is accepted as it is.
 
 {rights}"""
 
@@ -325,7 +332,8 @@ def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, st
 
 def rbac_table(manifests: Files) -> str:
     """Who may do what: every rule of every role that the charts install."""
-    lines = ["| role | where | may | on |", "|---|---|---|---|"]
+    policies = rights.policies_of(manifests.values())
+    lines = ["| role | where | may | on | writes are bound by |", "|---|---|---|---|---|"]
     for path, text in sorted(manifests.items()):
         for document in yaml.safe_load_all(text):
             if document["kind"] not in ("ClusterRole", "Role"):
@@ -334,12 +342,22 @@ def rbac_table(manifests: Files) -> str:
             if path.parent.name == "uninstall":
                 where += ", during `helm uninstall`"
             for rule in document["rules"]:
-                lines.append(f"| `{document['metadata']['name']}` | {where} | {_verbs(rule)} | {_objects(rule)} |")
+                name = document["metadata"]["name"]
+                cells = (f"`{name}`", where, _verbs(rule), _objects(rule), _bounds(name, rule, policies))
+                lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
 
 
 def _verbs(rule: Mapping[str, Any]) -> str:
     return ", ".join(rule["verbs"])
+
+
+def _bounds(name: str, rule: Mapping[str, Any], policies: Sequence[rights.Policy]) -> str:
+    if name.startswith(USERS):
+        return ""
+    found = (names or (accepted,) for _, names, accepted in rights.bounds(name, rule, policies))
+    said = dict.fromkeys(one for names in found for one in names)
+    return ", ".join(one if ":" in one or one == "the name" else f"`{one}`" for one in said)
 
 
 def _objects(rule: Mapping[str, Any]) -> str:
@@ -384,7 +402,7 @@ def check(files: Files) -> int:
 
 def main(words: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="tools/generate_charts.py", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.generate_charts", description=__doc__.partition("\n")[0])
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--write", action="store_true", help="write the files")
     mode.add_argument("--check", action="store_true", help="exit 1 with a diff when they are out of date")

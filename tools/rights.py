@@ -11,17 +11,114 @@ The rights of the last release are in `tools/rights.txt`, one to a line. `make v
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LAST: Final = ROOT / "tools" / "rights.txt"
 MANIFESTS: Final = "manifests"
+
+
+READS: Final = frozenset({"get", "list", "watch"})
+OPERATIONS: Final = {
+    "create": "CREATE",
+    "update": "UPDATE",
+    "patch": "UPDATE",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+"""What an admission policy calls the verbs of a role that write."""
+GUARD: Final = "scavenger-guard-"
+_EVENT = "an Event changes no object, and other accounts write Events too"
+_FINALIZERS = "only the check of blockOwnerDeletion asks for it; the API has no such resource"
+ACCEPTED: Final[Mapping[str, str]] = {
+    "create events": _EVENT,
+    "create events.events.k8s.io": _EVENT,
+    "patch events": _EVENT,
+    "patch events.events.k8s.io": _EVENT,
+    "create leases.coordination.k8s.io": "RBAC binds no creation to a name; the namespace has the components only",
+    "create configmaps": "RBAC binds no creation to a name; the namespace has the components only",
+    "update jobs/finalizers.batch": _FINALIZERS,
+    "update scavengerjobs/finalizers.scavenger.dev": _FINALIZERS,
+    "delete scavengerjobs.scavenger.dev": "those that are over, or whose queue is deleted",
+    "update scavengerjobs/status.scavenger.dev": "this is what the admitter is for",
+    "patch scavengerjobs/status.scavenger.dev": "this is what the admitter is for",
+    "update scavengerqueues/status.scavenger.dev": "this is what the admitter is for",
+    "patch scavengerqueues/status.scavenger.dev": "this is what the admitter is for",
+}
+"""`VERB RESOURCE.GROUP` of components that no policy narrows, and why that is accepted."""
+
+
+class Policy(NamedTuple):
+    """A ValidatingAdmissionPolicy: its name without `scavenger-guard-`, what it matches, and its text."""
+
+    name: str
+    matches: frozenset[tuple[str, str, str]]
+    """(operation, group, resource with subresource)"""
+    text: str
+    excludes: str
+    """The text of its match conditions."""
+
+    def speaks_of(self, account: str) -> bool:
+        """Whether it says what this component may do; a policy may leave a component out."""
+        return f":{account}'" in self.text and not re.search(rf"username != '[^']*:{account}'", self.excludes)
+
+
+def policies_of(texts: Iterable[str]) -> tuple[Policy, ...]:
+    """The admission policies in these manifests, by name."""
+    found = []
+    for text in texts:
+        for document in yaml.safe_load_all(text):
+            if document and document["kind"] == "ValidatingAdmissionPolicy":
+                rules = document["spec"]["matchConstraints"]["resourceRules"]
+                matches = frozenset(
+                    (operation, group, resource)
+                    for rule in rules
+                    for operation in rule["operations"]
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                )
+                name, conditions = document["metadata"]["name"], document["spec"].get("matchConditions", ())
+                conditions = " ".join(one["expression"] for one in conditions)
+                found.append(Policy(name.removeprefix(GUARD), matches, yaml.safe_dump(document["spec"]), conditions))
+    return tuple(sorted(found))
+
+
+def bounds(
+    account: str, rule: Mapping[str, Any], policies: Sequence[Policy]
+) -> Iterator[tuple[str, Sequence[str], str]]:
+    """What bounds each write that a rule of a component's role allows.
+
+    Args:
+        account: the component, which has a role of its name.
+        rule: of that role.
+        policies: one counts where it matches the request and names the account.
+
+    Yields:
+        the write as `VERB RESOURCE.GROUP`, the policies that narrow it, and else why it is accepted.
+
+    Raises:
+        ValueError: nothing narrows a write, and `ACCEPTED` does not say why that is accepted.
+    """
+    for verb in (one for one in rule["verbs"] if one not in READS):
+        for group in rule.get("apiGroups") or ("",):
+            for resource in rule.get("resources") or ():
+                write, asked = f"{verb} {resource}{'.' if group else ''}{group}", (OPERATIONS[verb], group, resource)
+                found = [one.name for one in policies if asked in one.matches and one.speaks_of(account)]
+                if not found and rule.get("resourceNames"):
+                    yield write, (), "the name"
+                elif found or write in ACCEPTED:
+                    yield write, found, "" if found else f"accepted: {ACCEPTED[write]}"
+                else:
+                    raise ValueError(
+                        f"{account} may {write}, and no policy narrows it: add one, or name it in ACCEPTED"
+                    )
 
 
 def rights_of(texts: Iterable[str]) -> set[str]:

@@ -66,7 +66,7 @@ GETS = "gets nothing of the node"
 POWERFUL: dict[str, Any] = {"serviceAccountName": "powerful", "automountServiceAccountToken": True}
 SIDECAR = {**container("proxy", {}), "securityContext": {**UNPRIVILEGED, "runAsUser": 1337}}
 NETWORK = {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}
-ROOT = {"runAsNonRoot": False, "runAsUser": 0}
+OF_ROOT = {"runAsNonRoot": False, "runAsUser": 0}
 UNNAMED = "as another user than root, without escalation"
 
 
@@ -122,7 +122,7 @@ BESIDE = [
     *beside("that says nothing of escalation", UNNAMED, allowPrivilegeEscalation=None),
     *beside("that escalates", UNNAMED, allowPrivilegeEscalation=True),
     *beside("that may be root", UNNAMED, runAsNonRoot=None),
-    *beside("that is root", UNNAMED, **ROOT),
+    *beside("that is root", UNNAMED, **OF_ROOT),
     *beside("with the network of its pod", NODE, **NETWORK),
     of_job("as root", UNNAMED, containers=[confined(runAsNonRoot=None)], securityContext={"runAsUser": 0}),
     of_job("not as root as a whole", containers=[confined(runAsNonRoot=None)], securityContext={"runAsNonRoot": True}),

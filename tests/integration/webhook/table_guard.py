@@ -180,7 +180,10 @@ WORKLOADS = [
         "the admitter's Job on reclaimed capacity",
         "Job",
         user=ADMITTER,
-        **{**SCAVENGER, "containers": [container("main", {"requests": {"cpu": "0"}, "limits": {**AMOUNT, "cpu": "1"}})]},
+        **{
+            **SCAVENGER,
+            "containers": [container("main", {"requests": {"cpu": "0"}, "limits": {**AMOUNT, "cpu": "1"}})],
+        },
     ),
     w(
         "a Job on reclaimed capacity by the regulator",

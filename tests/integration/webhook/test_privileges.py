@@ -6,9 +6,12 @@ Asked twice: the authorizer (SubjectAccessReview), and by doing it, which goes t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from scavenger_api import names
 from scavenger_cluster import Cluster
 from scavenger_testing.place import (
     JOB_CONTROLLER,
@@ -25,9 +28,16 @@ from scavenger_testing.place import (
 )
 from scavenger_testing.waiting import wait
 
-from .table_admitter import NETWORK, ROOT, confined, of_job
+from tools import rights
+from tools.generate_charts import USERS
+
+from .table_admitter import NETWORK, OF_ROOT, confined, of_job
 from .table_guard import LABELS, SCAVENGER, SJ, workload
 
+ROOT = Path(__file__).resolve().parents[3]
+TEXTS = [file.read_text() for file in sorted((ROOT / "manifests").rglob("*.yaml"))]
+MANIFESTS = [one for text in TEXTS for one in yaml.safe_load_all(text) if one]
+POLICIES = rights.policies_of(TEXTS)
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
 SYSTEM = "scavenger-system"
 
@@ -116,9 +126,21 @@ def place(cluster: Cluster, server: Server) -> Iterator[Place]:
         assert made.create("secrets", {"metadata": {"name": "token"}, "stringData": {"a": "b"}}).allowed
         assert made.create("configmaps", {"metadata": {"name": "mine"}}).allowed
         assert made.create("jobs", {**workload("Job"), "metadata": {"name": "ordinary"}}).allowed
+        service = {"metadata": {"name": "ordinary"}, "spec": {"clusterIP": "None", "ports": [{"port": 1}]}}
+        assert made.create("services", service).allowed
+        queue = {
+            "apiVersion": names.API_VERSION,
+            "kind": "ScavengerQueue",
+            "metadata": {"name": made.namespace},
+            "spec": {},
+        }
+        assert made.create("scavengerqueues", queue).allowed
         wait("jobs are let in", lambda: made.create("scavengerjobs", job("runs")).allowed)
         wait("it runs", lambda: made.get("scavengerjobs", "runs").get("status", {}).get("phase") == "Running")
-        yield made
+        try:
+            yield made
+        finally:
+            made.delete("scavengerqueues", made.namespace)
 
 
 def may(place: Place, service: str, verb: str, group: str, resource: str, name: str, where: str) -> bool:
@@ -268,6 +290,74 @@ def test_attempts(place: Place, service: str) -> None:
     assert place.get("pods", "ordinary")["metadata"].get("labels") is None
 
 
+ORDINARY: dict[str, tuple[str, str, Object | None]] = {
+    "create jobs.batch": ("POST", "/apis/batch/v1/namespaces/{namespace}/jobs", workload("Job")),
+    "create poddisruptionbudgets.policy": (
+        "POST",
+        "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+        {"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {}}},
+    ),
+    "create pods": ("POST", "/api/v1/namespaces/{namespace}/pods", pod("sneaked")),
+    "create pods/eviction": (
+        "POST",
+        "/api/v1/namespaces/{namespace}/pods/ordinary/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "ordinary"}},
+    ),
+    "create services": (
+        "POST",
+        "/api/v1/namespaces/{namespace}/services",
+        {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]}},
+    ),
+    "delete jobs.batch": ("DELETE", "/apis/batch/v1/namespaces/{namespace}/jobs/ordinary", None),
+    "delete pods": ("DELETE", "/api/v1/namespaces/{namespace}/pods/ordinary", None),
+    "delete services": ("DELETE", "/api/v1/namespaces/{namespace}/services/ordinary", None),
+    "patch jobs/status.batch": (
+        "PATCH",
+        "/apis/batch/v1/namespaces/{namespace}/jobs/ordinary/status",
+        {"status": {"active": 7}},
+    ),
+    "patch pods": ("PATCH", "/api/v1/namespaces/{namespace}/pods/ordinary", {"metadata": {"labels": {"a": "b"}}}),
+    "patch pods/resize": (
+        "PATCH",
+        "/api/v1/namespaces/{namespace}/pods/ordinary/resize",
+        {"metadata": {"labels": {"a": "b"}}},
+    ),
+    "patch scavengerjobs/status.scavenger.dev": (
+        "PATCH",
+        "/apis/scavenger.dev/v1alpha1/namespaces/{namespace}/scavengerjobs/runs/status",
+        {"status": {"phase": "Completed"}},
+    ),
+    "patch scavengerqueues.scavenger.dev": (
+        "PATCH",
+        "/apis/scavenger.dev/v1alpha1/scavengerqueues/{namespace}",
+        {"spec": {"weight": 7}},
+    ),
+}
+"""For each write that a policy narrows: the same write of what is none of the component's business."""
+WRITES = [
+    (role["metadata"]["name"], write, found)
+    for role in MANIFESTS
+    if role["kind"] == "ClusterRole" and not role["metadata"]["name"].startswith(USERS)
+    for rule in role["rules"]
+    if not rule.get("resourceNames")
+    for write, found, _ in rights.bounds(role["metadata"]["name"], rule, POLICIES)
+    if found
+]
+
+
+@pytest.mark.parametrize(("service", "write", "policies"), WRITES, ids=lambda value: str(value))
+def test_each_write_of_a_component_is_narrowed(place: Place, service: str, write: str, policies: list[str]) -> None:
+    """By a policy that docs/charts.md names, under the rights that the component has."""
+    method, path, body = ORDINARY[write]
+    kind = MERGE_PATCH if method == "PATCH" else "application/json"
+    user = account(service.removeprefix("scavenger-"))
+    answer = place.server(
+        method, f"{path.format(namespace=place.namespace)}?dryRun=All", body, user=user, content_type=kind
+    )
+    by = [name for name in policies if f"'scavenger-guard-{name}' with binding" in answer.message]
+    assert (answer.code, bool(by)) == (403, True), answer
+
+
 # --- with more rights than it has ---
 
 TAKEN_OVER: list[tuple[str, str, str, str, Object | None]] = [
@@ -351,6 +441,23 @@ def test_the_status_of_a_managed_job_is_the_admitters(place: Place) -> None:
         assert place.try_patch("jobs", "ordinary", change, sub="status", user=user, groups=(MASTERS,)).allowed
 
 
+def test_the_admitter_holds_a_queue_and_changes_nothing_else_of_it(place: Place) -> None:
+    def finalizers() -> bool:
+        held: Object = place.get("scavengerqueues", place.namespace)["metadata"]
+        return bool(held.get("finalizers") == [names.QUEUE_FINALIZER])
+
+    wait("the admitter holds the queue", finalizers)
+    for change in (
+        {"metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"finalizers": ["a.example/b", names.QUEUE_FINALIZER]}},
+    ):
+        answer = place.try_patch("scavengerqueues", place.namespace, change, user=account("admitter"))
+        assert (answer.code, "changes the finalizer" in answer.message) == (403, True), answer
+        assert place.try_patch("scavengerqueues", place.namespace, change).allowed
+    release: Object = {"metadata": {"finalizers": []}}
+    assert place.try_patch("scavengerqueues", place.namespace, release, user=account("admitter")).allowed
+
+
 def test_escalation_takes_the_administrators_word_for_the_namespace(place: Place) -> None:
     """Nobody else may label a namespace; privileged is not to be had at all."""
 
@@ -380,7 +487,12 @@ def test_an_image_of_an_injector_sets_up_the_network(place: Place) -> None:
     assert named != before["expression"]
 
     def asks(image: str = f"{image}:1.2", container: Object | None = None, **context: Any) -> Answer:
-        injected = {**confined(**{**NETWORK, **ROOT, **context}), "name": "init", "image": image, **(container or {})}
+        injected = {
+            **confined(**{**NETWORK, **OF_ROOT, **context}),
+            "name": "init",
+            "image": image,
+            **(container or {}),
+        }
         body = of_job("", initContainers=[injected]).body
         return place.try_create("pods", body, user=account("admitter"))
 
