@@ -45,8 +45,10 @@ def job(
     return b.job(phase, spec={"image": None, "resources": None, "template": template, **spec})
 
 
-def manifest(made: ScavengerJob, target: Target = ANYWHERE, level: Level = Level.RESTRICTED) -> dict[str, Any]:
-    return job_manifest(made, restarts=3, run=RUN, max_grace_seconds=300, level=level, target=target)
+def manifest(
+    made: ScavengerJob, target: Target = ANYWHERE, level: Level = Level.RESTRICTED, **settings: Any
+) -> dict[str, Any]:
+    return job_manifest(made, restarts=3, run=RUN, max_grace_seconds=300, level=level, target=target, **settings)
 
 
 def pod_spec(made: ScavengerJob, target: Target = ANYWHERE, level: Level = Level.RESTRICTED) -> dict[str, Any]:
@@ -129,6 +131,27 @@ def test_labels_and_annotations_reach_the_pod_and_ours_stand_over_them() -> None
     assert made["annotations"]["a"] == "b"
     assert made["annotations"]["scavenger.dev/run"] == RUN
     assert made["finalizers"] == ["scavenger.dev/interruption-record"]
+
+
+def test_annotations_that_keep_a_node_are_left_out_unless_the_administrator_allows_them() -> None:
+    keep = {
+        "karpenter.sh/do-not-disrupt": "true",
+        "karpenter.sh/do-not-evict": "true",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "descheduler.alpha.kubernetes.io/prefer-no-eviction": "",
+    }
+    keyed = job(metadata={"annotations": {**keep, "a": "b"}})
+
+    def annotations(**settings: Any) -> Any:
+        return manifest(keyed, **settings)["spec"]["template"]["metadata"]["annotations"]
+
+    assert {key for key in (*keep, "a") if key in annotations()} == {"a"}
+    allowed = {"karpenter.sh/do-not-disrupt"}
+    assert {key for key in keep if key in annotations(allowed_annotations=allowed)} == allowed
+    safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    assert manifest(job(metadata={"annotations": safe}))["spec"]["template"]["metadata"]["annotations"].items() >= (
+        safe.items()
+    )
 
 
 def test_every_container_gets_the_environment() -> None:

@@ -178,3 +178,11 @@ def test_who_writes_what_becomes_something_else_is_warned(pod: dict[str, Any], w
 
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
+
+
+def test_who_keeps_a_node_is_warned() -> None:
+    keeps = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "a": "b"}
+    kept = spec({}, metadata={"annotations": keeps})
+    (said,) = template_warnings(kept)
+    assert "annotations[cluster-autoscaler.kubernetes.io/safe-to-evict]: the admitter leaves it out" in said
+    assert list(template_warnings(spec({}, metadata={"annotations": {**keeps, next(iter(keeps)): "true"}}))) == []

@@ -131,6 +131,7 @@ class Admitter:
                 managed_jobs=settings.managed_jobs,
                 burstable=settings.qos_class == "Burstable",
                 snapshot_image=settings.snapshot_image,
+                allowed_annotations=settings.allowed_annotations,
                 references=References(self._client, settings.checked_references, lookups),
             ),
             feed=self._feed,

@@ -146,6 +146,10 @@ class AdmitterSettings(ServiceSettings):
     )
     max_interruption_after: Seconds = MAX_INTERRUPTION_AFTER
     allowed_tolerations: Names = ALLOWED_TOLERATIONS
+    allowed_annotations: Names = option(
+        (),
+        "annotations that pods may have although they keep a node from going, such as karpenter.sh/do-not-disrupt",
+    )
 
     @model_validator(mode="after")
     def _watched_for_long_enough(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
@@ -146,7 +146,7 @@ class Writer:
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         managed_jobs: whether the admitter creates the pods of new Jobs.
         burstable: as in `job_manifest`.
-        snapshot_image: as in `job_manifest`.
+        snapshot_image, allowed_annotations: as in `job_manifest`.
         references: looks for what jobs refer to.
     """
 
@@ -159,6 +159,7 @@ class Writer:
         managed_jobs: bool = False,
         burstable: bool = False,
         snapshot_image: str = "",
+        allowed_annotations: Collection[str] = (),
         references: References | None = None,
     ) -> None:
         self._client = client
@@ -167,6 +168,7 @@ class Writer:
         self._managed_jobs = managed_jobs
         self._burstable = burstable
         self._snapshot_image = snapshot_image
+        self._allowed_annotations = frozenset(allowed_annotations)
         self._references = references or References(client)
 
     async def write_status(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
@@ -245,6 +247,7 @@ class Writer:
                 managed=managed,
                 burstable=self._burstable,
                 snapshot_image=self._snapshot_image,
+                allowed_annotations=self._allowed_annotations,
             )
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             if job.spec.template is None:

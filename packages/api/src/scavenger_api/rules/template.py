@@ -45,11 +45,29 @@ OVERRIDDEN: Final = {
 """Fields of a pod that the admitter sets or leaves out whatever the template says, and what they are then."""
 
 
+KARPENTER_KEEPS: Final = "karpenter.sh/do-not-disrupt"
+AUTOSCALER_EVICTS: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DESCHEDULER_KEEPS: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+
+
 def overridden(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Fields that say something else than their pods will have, and what becomes of them."""
     for name, value in OVERRIDDEN.items():
         if pod.get(name) not in (None, value, "default-scheduler"):
             yield name, f"the admitter sets {value}" if value else "the admitter leaves it out"
+
+
+def keeps_its_node(annotations: Mapping[str, str]) -> list[str]:
+    """Keys of annotations by which a pod keeps other programs from emptying its node, or from moving it.
+
+    A scavenger job leaves when a node is to go. https://karpenter.sh/docs/concepts/disruption/, the FAQ of the cluster
+    autoscaler and the user guide of the descheduler have the annotations.
+    """
+    return [
+        key
+        for key in (KARPENTER_KEEPS, "karpenter.sh/do-not-evict", AUTOSCALER_EVICTS, DESCHEDULER_KEEPS)
+        if key in annotations and (key != AUTOSCALER_EVICTS or annotations[key] == "false")
+    ]
 
 
 def restarts(kind: str, container: Mapping[str, Any]) -> list[str]:
@@ -128,6 +146,9 @@ def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
     written = spec.template.spec.model_extra or {}
     for name, becomes in overridden(written):
         yield warning(f"{WHERE}.spec.{name}: {becomes}")
+    for key in keeps_its_node(spec.template.metadata.annotations if spec.template.metadata is not None else {}):
+        text = "the admitter leaves it out, as a scavenger job keeps no node, unless its allowedAnnotations names it"
+        yield warning(f"{WHERE}.metadata.annotations[{key}]: {text}")
     for kind in ("initContainers", "containers"):
         for index, container in enumerate((spec.written_template or {})["spec"].get(kind, ())):
             for name in restarts(kind, container):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from scavenger_api import names
@@ -12,7 +12,7 @@ from scavenger_api.podspec import VolumeMount
 from scavenger_api.quantity import amount, amounts
 from scavenger_api.reclaimed import RECLAIMED, asked_for, placed_by
 from scavenger_api.requirements import ResourceRequirements
-from scavenger_api.rules.template import OVERRIDDEN, restarts
+from scavenger_api.rules.template import OVERRIDDEN, keeps_its_node, restarts
 from scavenger_api.template import TemplateMetadata
 from scavenger_domain.node_affinity import REQUIRED
 from scavenger_domain.pod_security import Level
@@ -68,6 +68,7 @@ def job_manifest(
     managed: bool = False,
     burstable: bool = False,
     snapshot_image: str = "",
+    allowed_annotations: Collection[str] = (),
 ) -> dict[str, Any]:
     """The batch/v1 Job that runs the job once.
 
@@ -85,10 +86,12 @@ def job_manifest(
         managed: the admitter creates its pods, and not the Job controller.
         burstable: its pods are not of QoS class Guaranteed.
         snapshot_image: of `snap`, for jobs with snapshots.
+        allowed_annotations: keys of annotations that its pods may have although they keep a node (`keeps_its_node`).
     """
     labels = _labels(job)
     single = managed and job.spec.parallelism == 1
     own = (job.spec.template.metadata if job.spec.template is not None else None) or TemplateMetadata()
+    left_out = set(keeps_its_node(own.annotations)) - set(allowed_annotations)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -108,7 +111,7 @@ def job_manifest(
                 "metadata": {
                     "labels": pod_labels(job),
                     "annotations": {
-                        **own.annotations,
+                        **{key: value for key, value in own.annotations.items() if key not in left_out},
                         **_program(job.spec),
                         # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
                         names.ANNOTATION_RUN: run,
