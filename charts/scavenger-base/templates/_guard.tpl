@@ -137,6 +137,30 @@ spec:
     && namespaceObject.metadata.annotations['scavenger.dev/service-accounts'].split(',').exists(a, a.trim() == variables.account)
 {{- end }}
 
+{{- /* Whether a source s of a projected volume is data, and not an identity of the pod. */ -}}
+{{- define "guard.data" -}}
+has(s.configMap) || has(s.secret) || has(s.downwardAPI) || has(s.clusterTrustBundle)
+{{- end }}
+
+{{- /* Whether the driver of a volume v gets an identity of the pod from the kubelet, for all that the guard knows. */ -}}
+{{- define "guard.identifies" -}}
+has(v.csi) && !(v.csi.driver in {{ include "guard.list" .Values.guard.csiDrivers }})
+{{- end }}
+
+{{- /* A rule on the account of a pod, where the administrator wants it: (list $ WHEN), WHEN a CEL condition. */ -}}
+{{- define "guard.accountRule" -}}
+{{- $root := index . 0 -}}
+{{- if eq $root.Values.guard.accounts "Deny" -}}
+- expression: >-
+    {{ index . 1 }} || variables.allowed || (variables.account == 'default' &&
+    !(has(variables.pod.volumes) && variables.pod.volumes.exists(v, {{ include "guard.identifies" $root }})))
+  reason: Forbidden
+  message: >-
+    a scavenger job runs as another service account than default, or has a volume of a CSI driver beside guard.csiDrivers,
+    only where the annotation scavenger.dev/service-accounts of its namespace names the account
+{{- end -}}
+{{- end }}
+
 {{- /* What PodSecurity baseline lets a container add, as a CEL list. */ -}}
 {{- define "guard.capabilities" -}}
 {{ include "guard.list" (list "AUDIT_WRITE" "CHOWN" "DAC_OVERRIDE" "FOWNER" "FSETID" "KILL" "MKNOD" "NET_BIND_SERVICE" "SETFCAP" "SETGID" "SETPCAP" "SETUID" "SYS_CHROOT") }}
