@@ -203,13 +203,21 @@ gain: sync ## Measure what scavenging adds to a day, in the simulator, for the p
 ##@ Release it
 
 .PHONY: release
-release: sync ## All of a release, the same each time: dist/; PARTS="wheels images/admitter", BASE=python@sha256:…, BASE_URL=…, KEY=…
+release: sync ## All of a release, the same each time: dist/; PARTS="wheels images/admitter", BASE=python@sha256:…, BASE_URL=…, IMAGES=…
 	$(RUN) --group release python -m tools.release $(if $(PARTS),--only $(PARTS)) $(if $(BASE),--base "$(BASE)") \
-	  $(if $(BASE_URL),--base-url "$(BASE_URL)") $(if $(KEY),--key "$(KEY)")
+	  $(if $(BASE_URL),--base-url "$(BASE_URL)") $(if $(IMAGES),--images "$(IMAGES)")
+
+.PHONY: sign
+sign: sync ## Sign what `make release` has made, for a registry: REGISTRY=registry.example.com/team, KEY=release.key (or SIGNING_KEY)
+	$(RUN) --group release python -m tools.sign "$(REGISTRY)" $(if $(KEY),--key "$(KEY)")
 
 .PHONY: publish
-publish: sync ## Push the images and charts of `make release`: REGISTRY=registry.example.com/team
+publish: sync ## Push the images and charts of `make release`, and their signatures: REGISTRY=registry.example.com/team
 	$(RUN) --group release python -m tools.publish "$(REGISTRY)"
+
+.PHONY: verify-release
+verify-release: sync ## Verify every byte of dist/ and of a registry by the public key: REGISTRY=registry.example.com/team, KEY=release.pub
+	$(RUN) --group release python -m tools.verify_release "$(REGISTRY)" --key "$(KEY)"
 
 .PHONY: version
 version: sync ## Write another version wherever it stands: VERSION=0.2.0

@@ -1,9 +1,10 @@
-"""Push the images and charts of a release to a registry: python -m tools.publish REGISTRY [--dist FOLDER]
+"""Push a release to a registry: python -m tools.publish REGISTRY [--dist FOLDER]
 
 REGISTRY is a host, and a path where the registry wants one, such as registry.example.com/team. An image becomes
-REGISTRY/scavenger/NAME:VERSION, with the digest that its archive has, and a chart oci://REGISTRY/charts/NAME. What is
-there already is pushed again, which changes nothing. Log in first with `skopeo login` and `helm registry login`; a
-registry on this machine is spoken to without TLS. FOLDER/PUSHED has the digests and names, as a file of checksums.
+REGISTRY/scavenger/NAME:VERSION, for all architectures that the folder has it for, and a chart oci://REGISTRY/charts/NAME.
+Signatures go where `cosign verify` looks for them. What is there already is pushed again, which changes nothing. Log in
+first with `skopeo login`; a registry on this machine is spoken to without TLS. FOLDER/PUSHED has the digests and names,
+as a file of checksums.
 
 Exit code 1 when something could not be pushed; the rest is.
 """
@@ -14,20 +15,17 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from scavenger_cluster.build import ensure_tools
-from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.shell import find_program
 
+from tools import oci, sign
 from tools.release import DIST, say
 
-IMAGE: Final = re.compile(r"scavenger-(?P<name>[a-z]+)-(?P<version>\d.*)-linux-(?P<machine>[a-z0-9]+)\.oci\.tar")
 REGISTRY: Final = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*")
-DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
 PUSHED: Final = "PUSHED"
 LOOPBACK: Final = re.compile(r"(localhost|127\.\d+\.\d+\.\d+)(:\d+)?(/|$)")
 
@@ -38,59 +36,51 @@ class PushError(Exception):
 
 @dataclass(frozen=True)
 class Push:
-    """A file, where it goes, and the command that takes it there."""
+    """An artifact, and where it goes."""
 
-    file: Path
+    artifact: oci.Artifact
     target: str
-    command: Sequence[str]
 
 
-def pushes(dist: Path, registry: str, skopeo: str, helm: str) -> Iterator[Push]:
-    """What is to be pushed, images first: a chart that is there has its images.
-
-    Args:
-        dist: the folder of the release.
-        registry: where all of it goes.
-        skopeo: the program that copies images.
-        helm: the program that pushes charts.
+def pushes(dist: Path, registry: str) -> list[Push]:
+    """What is to be pushed: images, charts, and the signatures of both where the release is signed.
 
     Raises:
-        ValueError: there is nothing to push, or one image for several architectures.
+        ValueError: there is nothing to push, it is not one release, or it was signed for another registry.
     """
-    images = sorted(dist.glob("images/*.oci.tar"))
-    charts = sorted(dist.glob("charts/*.tgz"))
-    if not images and not charts:
-        raise ValueError(f"{dist} has neither images nor charts; run `make release` first")
-    targets = [_image_target(file, registry) for file in images]
-    if twice := sorted({target for target in targets if targets.count(target) > 1}):
-        raise ValueError(f"{', '.join(twice)}: {dist}/images has it for several architectures; push one at a time")
-    plain = LOOPBACK.match(registry) is not None
-    copy = [skopeo, "copy", "--preserve-digests", "--digestfile=/dev/stderr"]
-    copy += ["--dest-tls-verify=false"] if plain else []
-    for file, target in zip(images, targets, strict=True):
-        yield Push(file, target, [*copy, f"oci-archive:{file}", f"docker://{target}"])
-    for file in charts:
-        target = f"oci://{registry}/charts"
-        yield Push(file, target, [helm, "push", str(file), target, *(["--plain-http"] if plain else [])])
-
-
-def _image_target(file: Path, registry: str) -> str:
-    found = IMAGE.fullmatch(file.name)
-    if found is None:
-        raise ValueError(f"{file} is not an image of `make release`; remove it from the folder")
-    return f"{registry}/scavenger/{found['name']}:{found['version']}"
-
-
-def run(push: Push) -> str:
-    """Carry it out; the digest that the registry has it by. PushError: what the program says of a failure."""
-    done = subprocess.run(push.command, capture_output=True, text=True, check=False)
-    said = f"{done.stdout}{done.stderr}".strip()
-    if done.returncode != 0:
-        raise PushError(said or f"exit code {done.returncode}")
-    found = DIGEST.findall(said)
+    found = oci.artifacts(dist)
     if not found:
-        raise PushError(f"{push.command[0]} says no digest: {said}")
-    return str(found[-1])
+        raise ValueError(f"{dist} has neither images nor charts; run `make release` first")
+    if (dist / sign.PUBLIC).exists():
+        found += [_signature(artifact, dist, registry) for artifact in found]
+    return [Push(artifact, f"{registry}/{artifact.name}") for artifact in found]
+
+
+def _signature(artifact: oci.Artifact, dist: Path, registry: str) -> oci.Artifact:
+    text, signature = sign.files_of(artifact, dist)
+    wanted = sign.payload(f"{registry}/{artifact.repository}", artifact.digest)
+    if not (text.exists() and signature.exists()) or text.read_bytes() != wanted:
+        raise ValueError(
+            f"{text} is not what is signed of {registry}/{artifact.name}; run `make sign REGISTRY={registry}`"
+        )
+    return oci.signature(artifact, wanted, signature.read_text())
+
+
+def run(push: Push, skopeo: str) -> None:
+    """Carry it out. PushError: what the program says of a failure."""
+    with tempfile.TemporaryDirectory() as folder:
+        oci.write_layout(push.artifact, Path(folder))
+        words = [skopeo, "copy", "--all", "--preserve-digests", "--quiet", *insecure(push.target, "dest-")]
+        done = subprocess.run(
+            [*words, f"oci:{folder}", f"docker://{push.target}"], capture_output=True, text=True, check=False
+        )
+    if done.returncode != 0:
+        raise PushError(f"{done.stdout}{done.stderr}".strip() or f"exit code {done.returncode}")
+
+
+def insecure(registry: str, prefix: str = "") -> list[str]:
+    """The flag of skopeo for a registry on this machine, which is spoken to without TLS. prefix: of the flag."""
+    return [f"--{prefix}tls-verify=false"] if LOOPBACK.match(registry) else []
 
 
 def main(words: list[str] | None = None) -> int:
@@ -106,20 +96,19 @@ def main(words: list[str] | None = None) -> int:
         skopeo = find_program("skopeo")
         if skopeo is None:
             raise ValueError("skopeo is not installed: apt-get install skopeo")
-        helm = find_program("helm") or str(ensure_tools(["helm"], say)["helm"])
-        found = list(pushes(arguments.dist, registry, skopeo, helm))
-    except (ValueError, ClusterError) as error:
+        found = pushes(arguments.dist, registry)
+    except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     sums = []
     for push in found:
         try:
-            digest = run(push)
+            run(push, skopeo)
         except PushError as error:
-            say(f"{push.file.name}: FAILED: {error}")
+            say(f"{push.target}: FAILED: {error}")
         else:
-            say(f"{push.file.name}: {push.target}")
-            sums.append(f"{digest}  {push.target}{'/' + push.file.name if push.file.suffix == '.tgz' else ''}\n")
+            say(push.target)
+            sums.append(f"{push.artifact.digest.partition(':')[2]}  {push.target}\n")
     (arguments.dist / PUSHED).write_text("".join(sums))
     failed = len(found) - len(sums)
     plain = " --plain-http" if LOOPBACK.match(registry) else ""

@@ -1,11 +1,11 @@
 """Everything of a release, in dist/: wheels, charts, the command line as one file, SBOMs, images, and their checksums.
 
-    uv run --group release python -m tools.release [--only PART ...] [--base IMAGE] [--base-url URL] [--key FILE]
+    uv run --group release python -m tools.release [--only PART ...] [--base IMAGE] [--base-url URL]
 
 Made again from the same commit, by the same Python, buildah and base image, it is the same to the byte: all times are
 that of the commit (SOURCE_DATE_EPOCH, where it is set), owners and modes are fixed, entries sorted. Where a part cannot
-be made on this machine, the others are: the last lines say what was left out and why. Signatures (tools/sign.py) are no
-part of that: each is another one.
+be made on this machine, the others are: the last lines say what was left out and why. tools/sign.py signs it: each
+signature is another one.
 
 Exit code 1 when something failed, 2 when something was left out.
 """
@@ -33,7 +33,7 @@ from scavenger_cluster import images, requirements
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
 
-from tools import cli_file, packing, sbom, sign, version
+from tools import cli_file, oci, packing, sbom, sign, version
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DIST: Final = ROOT / "dist"
@@ -49,12 +49,14 @@ DEBIAN_PYTHON: Final = "3.11"
 @dataclass(frozen=True)
 class Release:
     """What is released. epoch: the time of all files, seconds since 1970. base: image under those in Python, "" for the
-    local one. base_url: where the archive of the command line will be published, "" where that is not known."""
+    local one. base_url: where the archive of the command line will be published, "" where that is not known.
+    other_images: a folder with images for other architectures, None for none."""
 
     version: str
     epoch: int
     base: str = ""
     base_url: str = ""
+    other_images: Path | None = None
 
 
 @dataclass
@@ -103,16 +105,39 @@ def wheels(release: Release, into: Path) -> None:
 
 
 def charts(release: Release, into: Path) -> None:
-    """The charts as `helm push` and `helm install` take them; what the library has is in each."""
+    """The charts as a registry and `helm install` take them; what the library has is in each.
+
+    A chart names its image by the digest of the image in dist/, and the architectures that there are of it.
+    """
     helm = ensure_tools(["helm"], say)["helm"]
+    images = {one.name: one for one in oci.images(into.parent)}
+    by_tag = set()
     for about in sorted(ROOT.glob("charts/*/Chart.yaml")):
         if yaml.safe_load(about.read_text())["type"] == "library":
             continue
         say(f"  {about.parent.name}")
         with tempfile.TemporaryDirectory() as folder:
-            run(helm, "package", about.parent, f"--destination={folder}")
-            (packed,) = Path(folder).iterdir()
+            copied = shutil.copytree(about.parent, Path(folder) / about.parent.name)
+            for inside in sorted(copied.rglob("Chart.yaml")):
+                component = inside.parent.name.removeprefix("scavenger-")
+                image = images.get(f"scavenger/{component}:{release.version}")
+                if image is not None:
+                    pin(inside, image)
+                elif component in (*IN_PYTHON, *sbom.IN_GO):
+                    by_tag.add(component)
+            run(helm, "package", copied, f"--destination={folder}")
+            (packed,) = Path(folder).glob("*.tgz")
             packing.repack(packed, into / packed.name, release.epoch)
+    if by_tag:
+        say(f"  by tag, as dist/images has no image of it: {', '.join(sorted(by_tag))}")
+
+
+def pin(about: Path, image: oci.Artifact) -> None:
+    """Write into a Chart.yaml which image the chart is for."""
+    notes = {oci.IMAGE_DIGEST: image.digest, oci.IMAGE_ARCHITECTURES: ",".join(image.architectures)}
+    text = about.read_text()
+    lines = "".join(f'  {name}: "{value}"\n' for name, value in notes.items())
+    about.write_text(text.replace("\nannotations:\n", f"\nannotations:\n{lines}", 1))
 
 
 def cli(release: Release, into: Path) -> None:
@@ -148,6 +173,17 @@ def image(component: str, release: Release, into: Path) -> None:
         packing.repack(archive, target, epoch)
 
 
+def images_of_others(release: Release, into: Path) -> None:
+    """Images of this version that machines of other architectures have made. OSError where there are none."""
+    folder = release.other_images or into
+    found = sorted(folder.glob(f"scavenger-*-{release.version}-linux-*.oci.tar"))
+    others = [file for file in found if not file.name.endswith(f"-linux-{cli_file.architecture()}.oci.tar")]
+    if not others:
+        raise OSError(f"{folder} has no image of {release.version} for another architecture")
+    for file in others:
+        shutil.copy(file, into)
+
+
 def context_of(component: str, empty: Path) -> tuple[Path, Path]:
     """The folder that an image is built from, and its Containerfile. empty: for the one program of an image that has no
     more, which everybody may read and run, whatever the umask here."""
@@ -168,13 +204,17 @@ def context_of(component: str, empty: Path) -> tuple[Path, Path]:
 
 def parts_of(release: Release) -> dict[str, Part]:
     """All parts, in the order they are made; images/… are one each."""
-    found: dict[str, Part] = {
+    pictures: dict[str, Part] = {
+        f"images/{name}": partial(image, name, release) for name in (*IN_PYTHON, *sbom.IN_GO, "counter")
+    }
+    if release.other_images is not None:
+        pictures["images/others"] = partial(images_of_others, release)
+    return pictures | {
         "wheels": partial(wheels, release),
-        "charts": partial(charts, release),
+        "charts": partial(charts, release),  # after the images, which they name by digest
         "cli": partial(cli, release),
         "sbom": partial(sboms, release),
     }
-    return found | {f"images/{name}": partial(image, name, release) for name in (*IN_PYTHON, *sbom.IN_GO, "counter")}
 
 
 # --- all of it ---
@@ -259,14 +299,14 @@ def git(*words: str) -> str:
         raise ValueError("a release is made from a commit: this is no git checkout") from error
 
 
-def prepared(base: str, base_url: str, dirty: bool) -> Release:
+def prepared(base: str, base_url: str, dirty: bool, other_images: Path | None = None) -> Release:
     """What is to be released; ValueError where that is not one thing."""
     if not dirty and git("status", "--porcelain"):
         raise ValueError("there are changes that no commit has; commit them, or try it out with --dirty")
     wrong = version.others()
     if wrong:
         raise ValueError("\n".join(wrong))
-    return Release(version.current(), epoch(), base, base_url)
+    return Release(version.current(), epoch(), base, base_url, other_images)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -275,12 +315,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="such as wheels, images, images/admitter")
     parser.add_argument("--base", default="", help="image under those in Python, by digest (default: a local one)")
     parser.add_argument("--base-url", default="", help="where the archive of the command line will be published")
+    parser.add_argument("--images", type=Path, metavar="FOLDER", help="dist/images of machines of other architectures")
     parser.add_argument("--dirty", action="store_true", help="also with changes that no commit has")
-    parser.add_argument("--key", type=Path, help="private key (PEM, curve P-256) that signs all of it")
     arguments = parser.parse_args(words)
     try:
-        key = sign.load(arguments.key) if arguments.key else None
-        release = prepared(arguments.base, arguments.base_url, arguments.dirty)
+        release = prepared(arguments.base, arguments.base_url, arguments.dirty, arguments.images)
         parts = chosen(parts_of(release), arguments.only)
     except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -288,9 +327,9 @@ def main(words: list[str] | None = None) -> int:
     say(f"release {release.version}, all times {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(release.epoch))}")
     result = make_parts(parts, DIST)
     write_sums(result.made, DIST)
-    (DIST / f"{SUMS}.sig").unlink(missing_ok=True)
+    sign.remove(DIST)
     say(told(result))
-    say(f"signed: {len(sign.sign_release(key, DIST))} signatures" if key else "not signed: no key (KEY=…)")
+    say("not signed: make sign REGISTRY=… KEY=…")
     return result.code
 
 

@@ -15,7 +15,14 @@ its digest, or a repository of one's own.
 {{- end -}}
 {{- with $registry }}{{ . }}/{{ end -}}
 {{ $image.repository }}
-{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- $released := ternary (get (default dict .Chart.Annotations) "scavenger.dev/image-digest") "" (and (eq $image.repository $own) (not $image.tag)) -}}
+{{- if or $image.digest $released }}@{{ $image.digest | default $released }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{- /* The architecture of nodes that the image of a release is for, where it is for one only. */ -}}
+{{- define "scavenger.architecture" -}}
+{{- $for := get (default dict .Chart.Annotations) "scavenger.dev/image-architectures" -}}
+{{- if not (or (contains "," $for) .Values.image.digest .Values.image.tag) }}{{ $for }}{{ end -}}
 {{- end }}
 
 {{- /* Where pods of the component may run, and as what. */ -}}
@@ -32,7 +39,11 @@ imagePullSecrets:
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- $nodes := dict }}
+{{- with include "scavenger.architecture" . }}
+{{- $nodes = dict "kubernetes.io/arch" . }}
+{{- end }}
+{{- with merge dict .Values.nodeSelector $nodes }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}

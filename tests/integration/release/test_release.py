@@ -13,10 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.version import Version
 from scavenger_cluster import requirements
 from scavenger_cluster.build import ensure_tools
 from scavenger_testing import registry
+
+from tools.cli_file import architecture
 
 pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900), pytest.mark.long]
 
@@ -148,40 +151,81 @@ def test_an_image_is_the_same_from_two_clones(clones: list[Path]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="images are built as root")
-def test_a_release_is_published_and_found_in_the_registry(clones: list[Path], tmp_path: Path) -> None:
+def test_a_release_is_signed_published_and_installed_from_its_registry(clones: list[Path], tmp_path: Path) -> None:
     lacking = [name for name in ("buildah", "debootstrap", "skopeo") if shutil.which(name) is None]
     if lacking:
         pytest.skip(f"{' and '.join(lacking)} missing: apt-get install {' '.join(lacking)}")
     clone = clones[0]
-    for part in ("charts", "images/admitter"):
-        if not list((clone / "dist" / part.partition("/")[0]).glob("*")):
-            release(clone, part, 0o022)
+    assert "by tag, as dist/images has no image of it: board," in release(clone, "images/admitter charts", 0o022)
     with registry.serving(tmp_path, "127.0.0.1") as port:
-        publishes(clone, f"127.0.0.1:{port}/team")
+        where = f"127.0.0.1:{port}/team"
+        key = tmp_path / "release.key"
+        openssl("ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", key)
+        openssl("ec", "-in", key, "-pubout", "-out", tmp_path / "release.pub")
+        makes(clone, "sign", f"REGISTRY={where}", f"KEY={key}")
+        publishes(clone, where)
+        makes(clone, "verify-release", f"REGISTRY={where}", f"KEY={tmp_path / 'release.pub'}")
+        assert verified(clone, where, tmp_path / "release.pub") == "verified\n"
+        installs(clone, where, tmp_path)
+        openssl("ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", tmp_path / "other.key")
+        openssl("ec", "-in", tmp_path / "other.key", "-pubout", "-out", tmp_path / "other.pub")
+        assert "is not signed by the key" in verified(clone, where, tmp_path / "other.pub")
+
+
+def openssl(*words: str | Path) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+def makes(clone: Path, *words: str) -> str:
+    """What `make` printed."""
+    done = subprocess.run(["make", "--no-print-directory", *words], cwd=clone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def verified(clone: Path, where: str, key: Path) -> str:
+    """What somebody learns who has the registry and the public key alone."""
+    words = ["-m", "tools.verify_release", where, f"--key={key}", f"--from-registry={version(clone)}"]
+    done = subprocess.run(
+        [str(ROOT / "tools" / "uv"), "run", "--quiet", "--group", "release", "python", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
 
 
 def publishes(clone: Path, where: str) -> None:
-    """Twice: what is there already stays as it is. A test of the charts installs from such a registry."""
+    """Twice: what is there already stays as it is."""
     for _ in ("new", "known"):
-        done = subprocess.run(
-            ["make", "--no-print-directory", "publish", f"REGISTRY={where}"], cwd=clone, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert f"oci://{where}/charts/scavenger" in done.stdout
+        said = makes(clone, "publish", f"REGISTRY={where}")
+    assert f"oci://{where}/charts/scavenger" in said
+    pushed = (clone / "dist" / "PUSHED").read_text().splitlines()
+    assert f"{digest(clone).removeprefix('sha256:')}  {where}/scavenger/admitter:{version(clone)}" in pushed
+    assert len(pushed) == 2 * (len(list((clone / "dist" / "charts").glob("*.tgz"))) + 1), "each with its signature"
 
+
+def digest(clone: Path) -> str:
+    """Of the image of the admitter."""
     (archive,) = (clone / "dist" / "images").iterdir()
     with tarfile.open(archive) as tar:
         index = tar.extractfile("index.json")
         assert index is not None
         (manifest,) = json.load(index)["manifests"]
-    image = f"docker://{where}/scavenger/admitter:{version(clone)}"
-    inspected = subprocess.run(
-        ["skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", image],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert inspected.stdout.strip() == manifest["digest"]
-    pushed = (clone / "dist" / "PUSHED").read_text().splitlines()
-    assert f"{manifest['digest'].removeprefix('sha256:')}  {where}/scavenger/admitter:{version(clone)}" in pushed
-    assert len(pushed) == len(list((clone / "dist" / "charts").iterdir())) + 1
+    return str(manifest["digest"])
+
+
+def installs(clone: Path, where: str, home: Path) -> None:
+    """helm takes the chart from the registry, and the chart the image by its digest, where that can run."""
+    helm = ensure_tools(["helm"], print)["helm"]
+    chart, options = f"oci://{where}/charts/scavenger-admitter", ("--plain-http", "--version", version(clone))
+    words = [str(helm), "template", "release", chart, *options, f"--set=global.image.registry={where}"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=home, check=False)
+    assert done.returncode == 0, done.stderr
+    (deployment,) = (one for one in yaml.safe_load_all(done.stdout) if one and one["kind"] == "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["containers"][0]["image"] == f"{where}/scavenger/admitter@{digest(clone)}"
+    assert spec["nodeSelector"] == {"kubernetes.io/arch": architecture()}
+    assert f"image: {where}/scavenger/admitter:mine" in subprocess.run(
+        [*words, "--set=image.tag=mine"], capture_output=True, text=True, cwd=home, check=True
+    ).stdout.replace('"', "")

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import sign
+from tools import oci, sign
+
+from . import releases
 
 
 def openssl(*words: str | Path) -> str:
@@ -49,30 +51,35 @@ def test_all_of_a_release_is_signed_and_a_change_is_noticed(key: Path, tmp_path:
     for folder in ("charts", "images", "wheels"):
         (tmp_path / folder).mkdir()
     (tmp_path / "SHA256SUMS").write_text("0  charts/a.tgz\n")
-    (tmp_path / "charts" / "a.tgz").write_bytes(b"chart")
-    image(tmp_path / "images" / "a.oci.tar", digest)
+    image(tmp_path / "images" / "scavenger-a-1.0-linux-amd64.oci.tar", digest)
+    releases.chart(tmp_path, "a", {})
+    chart = f"charts/a-{releases.VERSION}.tgz"
 
-    made = sign.sign_release(sign.load(key), tmp_path)
+    made = sign.sign_release(sign.load(key), tmp_path, "registry.example.com/team")
     names = [file.relative_to(tmp_path).as_posix() for file in made]
     assert names == [
         "SHA256SUMS.sig",
-        "charts/a.tgz.sig",
-        "images/a.oci.tar.cosign.json",
-        "images/a.oci.tar.cosign.sig",
+        f"{chart}.sig",
+        "signatures/scavenger-a-1.0.json",
+        "signatures/scavenger-a-1.0.sig",
+        f"signatures/charts-a-{releases.VERSION}.json",
+        f"signatures/charts-a-{releases.VERSION}.sig",
     ]
-    for content, signature in (("SHA256SUMS", made[0]), ("charts/a.tgz", made[1]), (names[2], made[3])):
+    for content, signature in (("SHA256SUMS", made[0]), (chart, made[1]), (names[2], made[3])):
         assert verified(key, tmp_path / content, signature)
         (tmp_path / content).write_bytes((tmp_path / content).read_bytes() + b" ")
         assert not verified(key, tmp_path / content, signature)
     payload = json.loads(made[2].read_text())
     assert payload["critical"]["image"] == {"docker-manifest-digest": digest}
+    assert payload["critical"]["identity"] == {"docker-reference": "registry.example.com/team/scavenger/a"}
     assert payload["critical"]["type"] == "cosign container image signature"
 
 
 def test_an_archive_of_several_images_is_not_signed(key: Path, tmp_path: Path) -> None:
-    image(tmp_path / "a.oci.tar", "sha256:1", "sha256:2")
+    (tmp_path / "images").mkdir()
+    image(tmp_path / "images" / "scavenger-a-1.0-linux-amd64.oci.tar", "sha256:1", "sha256:2")
     with pytest.raises(ValueError, match="holds 2 images"):
-        sign.manifest_digest(tmp_path / "a.oci.tar")
+        oci.artifacts(tmp_path)
 
 
 def test_a_key_with_a_password_takes_it_from_the_environment(
