@@ -216,8 +216,8 @@ publish: sync ## Push the images and charts of `make release`, and their signatu
 	$(RUN) --group release python -m tools.publish "$(REGISTRY)"
 
 .PHONY: verify-release
-verify-release: sync ## Verify every byte of dist/ and of a registry by the public key: REGISTRY=registry.example.com/team, KEY=release.pub
-	$(RUN) --group release python -m tools.verify_release "$(REGISTRY)" --key "$(KEY)"
+verify-release: sync ## Verify dist/ by the public key, or with VERSION=0.2.0 what a registry has: REGISTRY=registry.example.com/team, KEY=release.pub
+	$(RUN) --group release python -m tools.verify_release "$(REGISTRY)" --key "$(KEY)" $(if $(VERSION),--from-registry "$(VERSION)")
 
 .PHONY: version
 version: sync ## Write another version wherever it stands: VERSION=0.2.0

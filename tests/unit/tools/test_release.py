@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
+import re
 import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from scavenger_cluster.errors import CommandError, MissingRequirementError
 
 from tools import packing, release, version
@@ -139,7 +143,7 @@ def test_checksums_as_sha256sum_reads_them(tmp_path: Path) -> None:
 
 def test_some_parts_by_name_or_by_folder() -> None:
     parts = release.parts_of(release.Release("1.0.0", EPOCH))
-    assert list(release.chosen(parts, ["charts", "images/admitter"])) == ["images/admitter", "charts"], "charts name images"
+    assert list(release.chosen(parts, ["charts", "images/admitter"])) == ["images/admitter", "charts"]
     images = list(release.chosen(parts, ["images"]))
     assert {f"images/{service}" for service in ("admitter", "regulator", "prioritizer", "webhook", "board")} <= set(
         images
@@ -189,3 +193,38 @@ def test_the_distribution_of_the_command_line_needs_what_its_packages_need() -> 
     assert whole["project"]["scripts"] == projects["cli"]["project"]["scripts"]
     inside = whole["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert set(inside.values()) == {name.replace("-", "_") for name in ours}
+
+
+# --- the workflow of a forge ---
+
+WORKFLOWS = sorted((release.ROOT / ".github" / "workflows").glob("*.yaml"))
+
+
+def steps(file: Path) -> list[dict[str, Any]]:
+    return [step for job in yaml.safe_load(file.read_text())["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_workflows_name_actions_by_commit(file: Path) -> None:
+    used = [step["uses"] for step in steps(file) if "uses" in step]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", one)] == []
+
+
+def test_only_the_step_that_signs_has_the_key() -> None:
+    (file,) = (one for one in WORKFLOWS if one.name == "release.yaml")
+    having = [step for step in steps(file) if "RELEASE_KEY" in json.dumps(step) and "secrets." in json.dumps(step)]
+    assert [step.get("name") for step in having if "RELEASE_KEY" in json.dumps(step["env"])] == ["Sign it"]
+    assert file.read_text().count("secrets.RELEASE_KEY ") == 1
+    assert "uses" not in having[0]
+
+
+def test_the_workflow_publishes_whatever_a_user_verifies_with() -> None:
+    (file,) = (one for one in WORKFLOWS if one.name == "release.yaml")
+    said = [step.get("run", "") for step in steps(file)]
+    (published,) = (run for run in said if "gh release create" in run)
+    for part in ("SHA256SUMS.sig", "release.pub", "charts/*.tgz.sig", "signatures/*"):
+        assert f"dist/{part}" in published
+    verified = [place for place, run in enumerate(said) if "verify-release" in run]
+    (pushed,) = (place for place, run in enumerate(said) if "make publish" in run)
+    assert verified[0] < pushed < verified[1], "the files before the push, the registry after it"
