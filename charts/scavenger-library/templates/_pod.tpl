@@ -15,13 +15,13 @@ its digest, or a repository of one's own.
 {{- end -}}
 {{- with $registry }}{{ . }}/{{ end -}}
 {{ $image.repository }}
-{{- $released := ternary (get (default dict .Chart.Annotations) "scavenger.dev/image-digest") "" (and (eq $image.repository $own) (not $image.tag)) -}}
+{{- $released := ternary (index .Chart.Annotations "scavenger.dev/image-digest") "" (and (eq $image.repository $own) (not $image.tag)) -}}
 {{- if or $image.digest $released }}@{{ $image.digest | default $released }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end }}
 
 {{- /* The architecture of nodes that the image of a release is for, where it is for one only. */ -}}
 {{- define "scavenger.architecture" -}}
-{{- $for := get (default dict .Chart.Annotations) "scavenger.dev/image-architectures" -}}
+{{- $for := index .Chart.Annotations "scavenger.dev/image-architectures" -}}
 {{- if not (or (contains "," $for) .Values.image.digest .Values.image.tag) }}{{ $for }}{{ end -}}
 {{- end }}
 
