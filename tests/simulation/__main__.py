@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -172,7 +173,7 @@ def outcomes(seeds: Iterable[int], kind: type[History], until: float) -> Iterato
     monotonic clock."""
     left, under_way = iter(seeds), deque[tuple[int, Future[Outcome]]]()
     workers = os.cpu_count() or 1
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)) as pool:
         while True:
             while len(under_way) < 2 * workers and time.monotonic() < until and (seed := next(left, None)) is not None:
                 under_way.append((seed, pool.submit(outcome, seed, kind)))
@@ -208,13 +209,21 @@ def play(said: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _end_at_once(*_: object) -> None:
+    """End the processes that play, and this one: neither they nor their pool listen to SystemExit before the histories
+    are over that are under way."""
+    for one in multiprocessing.active_children():
+        one.terminate()
+    os._exit(1)
+
+
 def main() -> int:
     """Do what the command line says. Returns the exit code."""
     said = chosen(sys.argv[1:])
     if os.environ.get("PYTHONHASHSEED") != "0":  # or the order of sets would differ from run to run
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what is left of processes that were killed
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or who ends this leaves the processes that play
+    signal.signal(signal.SIGTERM, _end_at_once)
     if said.bugs:
         first = said.seed or 0
         return 1 if tell_bugs(range(first, first + said.seeds)) else 0

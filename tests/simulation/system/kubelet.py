@@ -65,17 +65,19 @@ def main_state(pod: Object) -> Object:
 
 
 def requested(pod: Object, resource: str) -> float:
-    """What a pod is placed by, in units: what it asks for as a whole, or what its containers do together. Init
-    containers that end ask for no more than the others in histories."""
+    """What a pod is placed by, in units: what it requests as a whole, or what its containers do together, or its limit
+    as a whole. Init containers that end ask for no more than the others in histories."""
     spec = pod["spec"]
-    if resource in (whole := _asked(spec)):
-        return float(parse_quantity(whole[resource]))
+    whole = spec.get("resources") or {}
+    if resource in whole.get("requests", {}):
+        return float(parse_quantity(whole["requests"][resource]))
     stay = [one for one in spec.get("initContainers", ()) if one.get("restartPolicy") == "Always"]
-    return sum(float(parse_quantity(_asked(one).get(resource, "0"))) for one in (*spec["containers"], *stay))
+    asked = [_asked(one)[resource] for one in (*spec["containers"], *stay) if resource in _asked(one)]
+    return sum(float(parse_quantity(one)) for one in asked or [whole.get("limits", {}).get(resource, "0")])
 
 
 def _asked(part: Object) -> Object:
-    """The requests of a container or a pod. The API server fills them in from the limits."""
+    """The requests of a container. The API server fills them in from the limits."""
     resources: Object = part.get("resources") or {}
     return {**resources.get("limits", {}), **resources.get("requests", {})}
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
+from scavenger_admitter.core.lifecycle.pods import FINAL_DELETE_SLACK
 from scavenger_api import names
 from scavenger_api.indexes import parse_counts, parse_indexes
 from scavenger_api.job import Capacity, ScavengerJobSpec
@@ -85,6 +86,7 @@ class Life:
         code: exit code.
         saved: whether it said by that code that its state is saved, and that it is not done.
         told: when it, or its Job, was told to go, or its machine ended it.
+        told_itself: the same without its Job.
         by: who did that.
         stays: whether it went on by that: its Job was taken from it, and it was told itself later, or never.
         ceased: when the API server had it no more.
@@ -92,6 +94,8 @@ class Life:
         moved: whether the last DELETE of its kubelet has moved the moment in which it was told to go: whoever looks now
             sees that of its end.
         evicted: whether it was marked as disrupted before anybody asked for its deletion.
+        doubted: until when a deletion may have ended its container, as far as anybody can see: until the last container
+            beside it ended, where that was within a grace period.
         seen_told: since when the API server shows that it was told to go, or that it ended.
         seen_over: since when it shows that it ended, or no longer shows it.
     """
@@ -108,12 +112,14 @@ class Life:
     code: int = 0
     saved: bool = False
     told: datetime | None = None
+    told_itself: datetime | None = None
     by: By | None = None
     stays: bool = False
     ceased: datetime | None = None
     last_told: datetime | None = None
     moved: bool = False
     evicted: bool = False
+    doubted: datetime | None = None
     seen_told: datetime = NEVER
     seen_over: datetime = NEVER
 
@@ -221,6 +227,7 @@ class Ledger:
             return
         if not stays:
             life.last_told, life.by, life.stays = at, by if life.stays else life.by, False
+            life.told_itself = life.told_itself or at
         if life.told is None:  # a Job may go, and its pods be held
             life.told, life.by, life.stays, life.seen_told = at, by, stays, min(life.seen_told, at)
 
@@ -289,16 +296,19 @@ class Ledger:
             life.seen_over = min(life.seen_over, now)
         if life.told is None and life.uid in self._orders:
             life.told, life.by, life.stays = self._orders[life.uid]
+            life.told_itself = None if life.stays else life.told
         stamp = parse_time(meta.get("deletionTimestamp"))
         if (life.told is None or life.stays) and stamp is not None and "terminated" not in state:
             told = min(now, stamp - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0))
             if life.told is None:  # else it is cleared away
                 life.told, life.by = told, By.SERVICES
-            life.last_told, life.stays = told, False
+            life.last_told, life.told_itself, life.stays = told, life.told_itself or told, False
         if "terminated" in state and meta.get("deletionGracePeriodSeconds") == 0:
             life.moved = True
         marks = {one["type"] for one in pod["status"].get("conditions", ())}
         life.evicted = life.evicted or ("DisruptionTarget" in marks and stamp is None)
+        if "terminated" in state:
+            life.doubted = _doubted(pod, state["terminated"])
         if "terminated" in state or "deletionTimestamp" in meta:
             life.seen_told = min(life.seen_told, now)
         if life.ended is None and life.uid in self._ends:
@@ -336,6 +346,7 @@ class Ledger:
         | its Job was taken from it or suspended, and it goes on | interrupted, or nothing so far |
         | services told it to go before it had ended | interrupted, or nothing: they had their reasons |
         | it ended by itself, and was told to go before, or in the same moment | that, or interrupted |
+        | it ended by itself, and was told to go before a container beside it ended, within a grace period | the same |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
         """
         if life.began is None and life.ended is None:
@@ -344,7 +355,8 @@ class Ledger:
         if life.itself and not life.saved:
             found.add(Way.FAILED if life.code else Way.COMPLETED)
         ended = life.ended or NEVER
-        if life.told is not None and (not life.itself or life.told - ended <= SAME_MOMENT):
+        doubted = max(life.doubted or ended, ended)
+        if life.told is not None and (not life.itself or life.told - doubted <= SAME_MOMENT):
             found |= {Way.INTERRUPTED} if life.by is not By.SERVICES else self._own
             if life.stays and not life.itself:
                 found.add(Way.NOTHING)
@@ -361,7 +373,7 @@ class Ledger:
         if not whole or not all(life.itself and life.code == 0 for life in lives):
             found.discard(Way.COMPLETED)
         left = min((life.ended or NEVER for life in lives if life.itself and life.code), default=NEVER)
-        others = min((life.told or NEVER for life in lives if not life.stays), default=NEVER)
+        others = min((life.told_itself or NEVER for life in lives), default=NEVER)
         if Way.FAILED in found and left - others > SAME_MOMENT:
             found.discard(Way.FAILED)
         doubted = any(Way.INTERRUPTED in self.ways(life) for life in lives if life.itself)
@@ -474,6 +486,15 @@ class Ledger:
         most = sum(((life.until(now) - life.created) + BOOKED_WITHIN).total_seconds() for life in lives)
         for what, seconds in self.booked(job).items():
             assert seconds <= most, f"{seconds} {what}-seconds are booked of {most}: {job}: {lives}"
+
+
+def _doubted(pod: Object, main: Object) -> datetime | None:
+    """When the last container of a pod ended, where what ended it may have ended that of its program as well: a kubelet
+    that reports the end of the pod may have known of a deletion that came between (docs/designs/0002)."""
+    ends = [one["state"].get("terminated", {}).get("finishedAt") for one in pod["status"]["containerStatuses"]]
+    last, end = max(at for one in ends if (at := parse_time(one)) is not None), parse_time(main["finishedAt"])
+    grace = timedelta(seconds=pod["spec"].get("terminationGracePeriodSeconds", 0)) + FINAL_DELETE_SLACK
+    return last if end is not None and last <= end + grace else None
 
 
 def _beyond(way: Way, status: Object) -> str:

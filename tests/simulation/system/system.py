@@ -94,6 +94,8 @@ NOWHERE: Final = "nowhere"
 NO_CHANGE: Final = base64.b64encode(b"[]").decode()
 AGAIN: Final = 1.0
 """Seconds until a user tries again."""
+UNAVAILABLE: Final = 503
+"""The code with which the webhook says that it cannot judge yet."""
 HELD_BY_OTHERS: Final = "example.org/held"
 """A finalizer of somebody else's."""
 NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
@@ -426,7 +428,10 @@ class System(History):
             self.api.put(SCAVENGERJOBS, job)
 
     def _may_try_again(self, job: Object, said: Object) -> bool:
-        """Whether the same job may be let in later: there is a quota, or its queue takes no jobs like it now."""
+        """Whether the same job may be let in later: the webhook has not seen the queues yet, there is a quota, or its
+        queue takes no jobs like it now."""
+        if said.get("status", {}).get("code") == UNAVAILABLE:
+            return True
         if said["allowed"]:
             return _namespace(job) == NS and self._left_of_quota(COUNT_SCAVENGERJOBS) < 1
         return job["spec"]["queue"] == OTHER and f"queue {OTHER}" in said["status"]["message"]

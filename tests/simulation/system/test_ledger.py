@@ -166,6 +166,45 @@ def test_what_never_started() -> None:
         assert case.ledger.ways(life) == ways
 
 
+@pytest.mark.parametrize(
+    ("last", "told", "ways"),
+    [
+        (60, 55, {Way.FAILED, Way.INTERRUPTED}),
+        (60, 70, {Way.FAILED}),
+        (90, 55, {Way.FAILED}),
+        (None, 55, {Way.FAILED}),
+    ],
+)
+def test_a_deletion_before_the_last_container_ended_may_have_ended_the_program(
+    last: int | None, told: int, ways: set[Way]
+) -> None:
+    """Within a grace period, as its kubelet says of the end of the pod alone of which deletions it knew."""
+    case = Case()
+    case.api.edit(PODS, NS, "p", lambda pod: pod["spec"].update(terminationGracePeriodSeconds=30))
+    case.ends(50, 3)
+    case.told(told, By.OTHERS)
+    if last is not None:
+        beside = {**terminated(0, finished=format_time(at(last))), "name": "beside"}
+        case.api.edit(PODS, NS, "p", lambda pod: pod["status"]["containerStatuses"].append(beside))
+        case.api.edit(PODS, NS, "p", lambda pod: pod["spec"]["containers"].append({"name": "beside"}))
+        case.ledger.read(at(last))
+    assert case.ways == ways
+
+
+def test_a_member_whose_job_was_told_before_counts_as_told_when_it_was_told_itself() -> None:
+    case = Case()
+    second = {**case.pod, "metadata": {**case.pod["metadata"], "name": "q", "uid": "second"}}
+    case.api.put(PODS, second)
+    case.ledger.order(second, at(20), stays=True)
+    case.ledger.read(at(20))
+    case.ledger.end(case.pod, at(50), 3)
+    stamp = {"deletionTimestamp": format_time(at(51))}
+    case.api.edit(PODS, NS, "q", lambda pod: pod["metadata"].update(stamp))
+    case.api.edit(PODS, NS, "p", lambda pod: pod["metadata"].update(stamp))
+    case.ledger.read(at(51))
+    assert Way.FAILED in case.ledger.ways_of_run("sj", "job", 2)
+
+
 def test_a_pod_that_stays_computes_until_it_is_told_itself() -> None:
     case = Case()
     case.ledger.order(case.pod, at(20), stays=True)

@@ -16,6 +16,21 @@ import pytest
 
 from tests.simulation import __main__ as command
 
+ENDLESS = """
+import multiprocessing, os, sys, time
+from tests.simulation import __main__ as command
+
+def simulate(*_):
+    if os.environ["FAILED"] and multiprocessing.parent_process() is not None:
+        raise AssertionError("lives twice")
+    print("under way", flush=True)
+    time.sleep(3600)
+
+command.simulate = simulate
+sys.exit(command.main())
+"""
+"""Plays histories that do not end, or fail at once and take for ever to be told."""
+
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,18 +75,23 @@ def test_a_slice_that_runs_out_of_time_says_what_is_next(tmp_path: Path, capsys:
     assert "the next is 5 of 7" in said
 
 
-def test_who_ends_it_ends_the_processes_that_play() -> None:
-    words = [sys.executable, "-m", "tests.simulation", "--admitter", "--seeds", "1000"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as playing:
+@pytest.mark.parametrize("failed", [False, True], ids=["histories are played", "a failure is told"])
+def test_who_ends_it_ends_the_processes_that_play_at_once(failed: bool) -> None:
+    """Neither is waited for that are under way: a history takes seconds, and the shortest form of one takes minutes."""
+    words = [sys.executable, "-c", ENDLESS, "--seeds", "1000"]
+    env = {**os.environ, "PYTHONHASHSEED": "0", "FAILED": "1" if failed else ""}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True, env=env) as playing:
         assert playing.stdout is not None
-        assert playing.stdout.readline().startswith("seed 0: ")
+        while "under way" not in playing.stdout.readline():
+            assert playing.poll() is None, "it has ended by itself"
         playing.terminate()
         try:
-            playing.communicate(timeout=60)
+            playing.communicate(timeout=60)  # until no process has the pipe
+        except subprocess.TimeoutExpired:
+            pytest.fail("processes are left")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(playing.pid, signal.SIGKILL)
-                pytest.fail("processes are left")
 
 
 def _played(said: str) -> list[int]:

@@ -323,6 +323,9 @@ def test_a_job_with_gpus_tolerates_the_taint_of_their_nodes() -> None:
 
 ONE = {"cpu": "1", "memory": "1Gi"}
 MORE = {"requests": ONE, "limits": {"cpu": "1001m", "memory": "1Gi"}}
+LARGE = {"limits": {"cpu": "2200m", "memory": "4Gi"}}
+HALF_LARGE = {"limits": {"cpu": "1", "memory": "4Gi"}}
+CPU, CPU_MORE = {"cpu": "1"}, {"cpu": "1001m", "memory": "4Gi"}
 SOME = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
 
@@ -338,8 +341,17 @@ def of_template(**pod: Any) -> dict[str, Any]:
         (of_template(), MORE, None),
         (of_template(resources={"limits": ONE}), {"limits": ONE}, MORE),
         (of_template(resources=SOME), {"limits": ONE}, SOME),
+        (of_template(resources=LARGE), {"limits": ONE}, LARGE),
+        (of_template(resources=HALF_LARGE), {"limits": ONE}, {**HALF_LARGE, "requests": CPU, "limits": CPU_MORE}),
     ],
-    ids=["fields", "a template", "the pod as a whole", "Burstable as a whole"],
+    ids=[
+        "fields",
+        "a template",
+        "the pod as a whole",
+        "Burstable as a whole",
+        "a limit as a whole above what its containers request",
+        "a memory limit as a whole above what its containers request",
+    ],
 )
 def test_a_burstable_pod_has_one_cpu_limit_a_millicore_above_the_request(
     spec: dict[str, Any], container: dict[str, Any], whole: dict[str, Any] | None

@@ -396,3 +396,24 @@ async def test_a_successor_waits_until_pods_that_are_gone_are_not_shown() -> Non
         assert waiting.done()
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+
+
+async def test_no_more_tasks_run_than_may_beside_those_of_an_orphaned_job_that_the_watch_does_not_show() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.api.hold_watches(PODS)
+        c.submit("a", array={"tasks": 6, "maxRunning": 2})
+        c.admitter()
+        await c.until(lambda: len(c.pods("a")) == 2)
+        await c.pass_time(15)
+        for pod in c.pods("a"):
+            c.api.edit(PODS, NS, pod["metadata"]["name"], lambda one: one["metadata"].pop("ownerReferences"))
+        c.api.remove(JOBS, NS, "a")
+        await c.pass_time(30)
+        assert c.most_at_once("a") == 2
+        c.api.release_watches(PODS)
+        await c.pass_time(180)
+        assert c.most_at_once("a") == 2

@@ -645,6 +645,20 @@ def test_used_time_ends_with_main_and_what_runs_on_is_deleted() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "first",
+    [b.pod(0, ended=90, code=3), killed(0, asked=90, ended=110, final=90, generations=(2, 2))],
+    ids=["fails by itself", "is deleted at once"],
+)
+def test_a_gang_computes_no_longer_than_its_first_member(first: kinds.Pod) -> None:
+    """The last DELETE of the other's kubelet has moved the moment of its deletion, which may have been the first."""
+    other = killed(1, asked=0, ended=110, final=111, generations=(2, 2))
+    outcome = b.decide(b.seen(b.job(RUNNING, running=[10], spec=b.gang(2)), NOW, b.batch(), first, other))
+    assert outcome.status.phase is INTERRUPTED
+    assert outcome.status.ended_timestamp == b.at(90)
+    assert outcome.status.lost_cpu_seconds == 2 * 2 * 80
+
+
 def test_one_member_waits_for_the_other_with_a_container_beside_it() -> None:
     """Deleting the pod of a member that is through would fail the Job, and end the others."""
     over, on = b.pod(0, ended=50, phase="Running", beside=b.RUNS_ON), b.pod(1, beside=b.RUNS_ON)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from scavenger_api import names
@@ -130,6 +130,7 @@ def job_manifest(
                             target,
                             snapshot_image,
                         ),
+                        job.spec.requests,
                         burstable,
                     ),
                     **_as_user(job.spec, user),
@@ -370,31 +371,44 @@ def _placed(spec: ScavengerJobSpec, resources: dict[str, Any]) -> dict[str, Any]
     return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}} if asked else {}
 
 
-def _of_qos_class(pod: dict[str, Any], burstable: bool) -> dict[str, Any]:
+def _of_qos_class(pod: dict[str, Any], requests: Mapping[str, int], burstable: bool) -> dict[str, Any]:
     """A pod that is Burstable for a millicore, where all its containers have their requests as limits.
 
     In a node's out-of-memory the kernel looks at oom_score_adj: -997 for Guaranteed pods, 3 to 999 for Burstable ones
     (kubelet pkg/kubelet/qos GetContainerOOMScoreAdjust). So it would take ordinary pods before the scavengers.
+
+    Args:
+        pod: spec of the pod.
+        requests: what it requests, millicores of cpu and bytes of memory.
+        burstable: whether it may be changed.
     """
     if not burstable:
         return pod
     if whole := pod.get("resources"):  # decides alone, and no container may have more
-        return {**pod, "resources": _a_millicore_more(whole) or whole}
+        # The API server fills in a request as a whole from what containers request, and only then from the limit.
+        limits = whole.get("limits", {})
+        filled = {name: text for name, text in limits.items() if amount(name, text) == requests.get(name)}
+        return {**pod, "resources": _a_millicore_more(whole, filled) or whole}
     first, *others = pod["containers"]
-    more = _a_millicore_more(first.get("resources", {}))
+    own = first.get("resources", {})
+    more = _a_millicore_more(own, own.get("limits", {}))
     return {**pod, "containers": [{**first, "resources": more}, *others]} if more else pod
 
 
-def _a_millicore_more(resources: dict[str, Any]) -> dict[str, Any]:
-    """Resources with a CPU limit above the request; nothing where it is not the same as the request."""
-    limits = resources.get("limits", {})
-    if "cpu" not in limits:
+def _a_millicore_more(resources: dict[str, Any], filled: Mapping[str, Any]) -> dict[str, Any]:
+    """Resources with a CPU limit above the request; nothing where it is not the same as the request.
+
+    Args:
+        resources: of a container, or of the pod as a whole.
+        filled: the limits from which requests are filled in that are missing.
+    """
+    limits, requests = resources.get("limits", {}), {**filled, **resources.get("requests", {})}
+    if "cpu" not in limits or "cpu" not in requests:
         return {}
-    limit, request = (amount("cpu", side["cpu"]) for side in (limits, {**limits, **resources.get("requests", {})}))
+    limit, request = (amount("cpu", side["cpu"]) for side in (limits, requests))
     if limit != request:
         return {}
     # Written down, as a request that is missing is filled in from the limit.
-    requests = {**limits, **resources.get("requests", {})}
     return {**resources, "requests": requests, "limits": {**limits, "cpu": f"{limit + 1}m"}}
 
 

@@ -56,8 +56,10 @@ def confirm(seen: Observation) -> Confirmed[Outcome] | None:
 def confirm_creation(seen: Observation) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
     where there was no Job of this name: the pods from before this process began to lead are shown."""
-    # Two pods of one task have the same name, so nothing can be created twice.
-    if seen.asked is Asked.NOTHING and seen.name_used and seen.job.spec.array is None:
+    # Two pods of one task have the same name, so none can be created twice. But beside the pods of a Job that is gone,
+    # and that no watch may show yet, more tasks would run than may.
+    again = seen.job.spec.array is None or seen.batch is None
+    if seen.asked is Asked.NOTHING and seen.name_used and again:
         return None
     actions = _plan(seen).actions
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)

@@ -137,7 +137,7 @@ def _progress(draft: Draft) -> None:
     found = find_termination(run, seen.nodes, seen.now, seen.reboots)
     if seen.decision is not None and (found is None or isinstance(found, Undecided)):
         at = min(seen.now, found.at) if found is not None else seen.now
-        found = Removed(Removal(at, at, seen.decision.cause, "", True, seen.decision.detail))
+        found = Removed(Removal(at, at, seen.decision.cause, "", True, seen.decision.detail), at)
     found = found or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)

@@ -77,11 +77,8 @@ class Removed:
     """A pod of the gang was taken away from outside, or the Job was."""
 
     removal: Removal
-
-    @property
-    def at(self) -> datetime:
-        """Until when the gang computed."""
-        return self.removal.at
+    at: datetime
+    """Until when the gang computed: the first end of a member, which need not be the one that was taken away first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ def find_termination(
         causes += _memory_kills(run, exits, nodes)
     first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
-        return Removed(first)
+        return Removed(first, min([*(one.at for one in causes), *(one.at for one in exits)]))
     if not exits:
         return None
     if run.saved(exits[0]):
@@ -168,7 +165,7 @@ def announced(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime) -
         node = nodes.get(pod.spec.node_name)
         if node is not None and not over(pod) and (taint := leaving(node)):
             detail = f"node {pod.spec.node_name} has the taint {taint}"
-            return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail))
+            return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail), now)
     return None
 
 
