@@ -24,6 +24,7 @@ from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.http_server import HttpServer
 from scavenger_runtime.informer import WATCH_READ_TIMEOUT, Change, Informer
+from scavenger_runtime.kept_jobs import requests_alone
 from scavenger_runtime.kept_pods import keeping
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics_access import MetricsAccess
@@ -156,7 +157,7 @@ class BoardView:
         self.levels.add_handler(self._on_levels)
         self.informers: Sequence[Informer[Any]] = (
             self.levels,
-            self._follow(Informer(client, JOBS, clock=clock), self._jobs, job_facts),
+            self._follow(Informer(client, JOBS, clock=clock, transform=requests_alone), self._jobs, job_facts),
             self._follow(
                 Informer(
                     client,
