@@ -1,12 +1,15 @@
-"""What the admitter keeps of a large cluster: 100,000 ordinary pods on 5,000 nodes.
+"""What each service keeps of a large cluster: 100,000 ordinary pods on 5,000 nodes.
 
-A process of its own imports the whole admitter and lets its informer of pods list from a server that is scripted: the
+A process of its own imports one whole service and lets its informer of pods list from a server that is scripted: the
 same bytes that an API server sends, in pages of 500 pods of 3.5 KB, made while they are asked for. Decoding, transform,
-cache, indices and the state of the cluster are the real ones; there is no network, no ScavengerJob, and no watch.
+cache, handlers and what they fill are the real ones; there is no network, no ScavengerJob, and no watch. The regulator
+takes requests for use and the prioritizer knows of nodes of Karpenter: otherwise they list scavenger pods only.
 
   * rss_100k_pods_mb: the resident set when the list is done.
   * rss_100k_pods_peak_mb: the largest it has been, which is what a memory limit is about.
   * rss_empty_mb: before the list.
+
+Names without a service are the admitter's.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from typing import Any, Final, cast
 
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import PODS
+from scavenger_runtime.clock import SystemClock
+from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
 
 from bench.runtime.bench_informer import pod
@@ -63,18 +68,52 @@ class ScriptedServer:
         return one
 
 
-async def hold() -> dict[str, float]:
-    """List, and say what that took, in MB."""
+def admitter(client: ApiClient) -> Informer[Any]:
+    """The admitter's informer of pods, and the state of the cluster behind it."""
     import scavenger_admitter.controller
     from scavenger_admitter.core.admission.view.state import ClusterState
-    from scavenger_admitter.facts import without_details
-    from scavenger_admitter.informers import pod_indices
+    from scavenger_admitter.informers import pod_informer
 
     assert scavenger_admitter.controller
     state = ClusterState()
-    client = cast("ApiClient", ScriptedServer())
-    pods = Informer(client, PODS, indices=pod_indices(), transform=without_details)
+    pods = pod_informer(client, SystemClock())
     pods.add_handler(lambda change: state.apply_pod(change.obj))
+    return pods
+
+
+def regulator(client: ApiClient) -> Informer[Any]:
+    """The regulator's, where requests count as used."""
+    from scavenger_regulator.controller import Regulator
+    from scavenger_regulator.settings import RegulatorSettings
+
+    made = Regulator(client, RegulatorSettings(source="requests"), SystemClock(), cast("EventRecorder", None))
+    return made.pods
+
+
+def prioritizer(client: ApiClient) -> Informer[Any]:
+    """The prioritizer's of ordinary pods, which it follows beside nodes of Karpenter."""
+    import scavenger_prioritizer.controller
+    from scavenger_prioritizer.neighbours import Neighbours
+
+    assert scavenger_prioritizer.controller
+    return Neighbours(client, SystemClock(), wanted=True, after=0, came=lambda: None).pods
+
+
+def board(client: ApiClient) -> Informer[Any]:
+    """The board's, with the facts that pictures are made of."""
+    from scavenger_board.controller import BoardView
+    from scavenger_board.settings import BoardSettings
+
+    view = BoardView(client, BoardSettings(), SystemClock())
+    return next(one for one in view.informers if one.name == PODS.plural)
+
+
+SERVICES: Final = {made.__name__: made for made in (admitter, regulator, prioritizer, board)}
+
+
+async def hold(service: str) -> dict[str, float]:
+    """List, and say what that took, in MB."""
+    pods = SERVICES[service](cast("ApiClient", ScriptedServer()))
     gc.collect()
     empty = _memory("VmRSS")
     following = asyncio.create_task(pods.run())
@@ -95,14 +134,19 @@ def _memory(field: str) -> float:
 
 def run() -> list[dict[str, Any]]:
     """The figures for bench.json."""
-    command = [sys.executable, "-m", "bench.admitter.bench_memory"]
+    return [figure for service in SERVICES for figure in _figures(service)]
+
+
+def _figures(service: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "bench.admitter.bench_memory", service]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    whose = "" if service == "admitter" else f".{service}"
     return [
-        {"name": "scale.rss_100k_pods_mb", "value": found["full"], "unit": "MB", "goal": "<= 400"},
-        {"name": "scale.rss_100k_pods_peak_mb", "value": found["peak"], "unit": "MB", "goal": ""},
-        {"name": "scale.rss_empty_mb", "value": found["empty"], "unit": "MB", "goal": ""},
+        {"name": f"scale.rss_100k_pods_mb{whose}", "value": found["full"], "unit": "MB", "goal": "<= 400"},
+        {"name": f"scale.rss_100k_pods_peak_mb{whose}", "value": found["peak"], "unit": "MB", "goal": ""},
+        {"name": f"scale.rss_empty_mb{whose}", "value": found["empty"], "unit": "MB", "goal": ""},
     ]
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(hold())))
+    print(json.dumps(asyncio.run(hold(sys.argv[1]))))

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.facts import waited_seconds, without_details
+from scavenger_admitter.facts import waited_seconds
 from scavenger_admitter.metrics import JOBS, QUEUE_ALLOCATED, QUEUE_DESERVED, TASKS, UNKNOWN_QUEUE, queue_label
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS
+from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing.builders import pod_dict
 

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.view.object_facts import pod_facts
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_admitter.facts import signals_pressure, waited_seconds, without_details
+from scavenger_admitter.facts import signals_pressure, waited_seconds
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_api.names import LABEL_JOB
 from scavenger_kube.decode import StructDecoder
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.cache import Cache
+from scavenger_runtime.kept_pods import without_details
 
 PODS = 1_000
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=UTC)

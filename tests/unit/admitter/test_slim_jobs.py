@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+import tracemalloc
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_admitter.core.manifest import pod_labels
 from scavenger_admitter.facts import candidate, shape_of
-from scavenger_admitter.slim_jobs import KEPT_BYTES, size_of, slim
+from scavenger_admitter.slim_jobs import DECODED_BYTES, KEPT_BYTES, size_of, slim
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.names import LABEL_QUEUE, MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
 from scavenger_api.rules.snapshot import snapshot_problems
-from scavenger_api.rules.template import start_problems
+from scavenger_api.rules.template import MAX_PLACING_BYTES, start_problems
+from scavenger_kube.decode import ModelDecoder
 from scavenger_kube.resources import JOBS
+from scavenger_testing.builders import scavengerjob_dict
 
 from . import builders as b
 from .harness import NS, empty_harness, runs
@@ -75,6 +81,136 @@ def test_nothing_large_is_left_of_a_spec_that_is_too_large() -> None:
     job = b.job(spec=whole)
     assert spec_bytes(job.spec) > MAX_SPEC_BYTES
     assert spec_bytes(slim(job).spec) < KEPT_BYTES
+
+
+# --- templates ----------------------------------------------------------------------------------
+
+ROOM = MAX_SPEC_BYTES - 2_000
+"""Bytes for what repeats in a template, so that the spec is as large as it may be."""
+
+
+def many(size: int, one: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many of these as have so many bytes together."""
+    found: list[dict[str, Any]] = []
+    while (size := size - len(msgspec.json.encode(one(len(found)))) - 1) > 0:
+        found.append(one(len(found)))
+    return found
+
+
+def templated(size: int, where: str, one: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    """A ScavengerJob with a template of so many bytes of these in a field of the pod, or of its container."""
+    pod: dict[str, Any] = {"containers": [{"name": "main", "image": "i", "resources": {"requests": AMOUNTS}}]}
+    kind, _, field = where.partition(".")
+    into = pod if kind == "pod" else pod["containers"][0]
+    into[field] = many(size, one)
+    made = scavengerjob_dict(template={"spec": pod})
+    made["spec"].update(image=None, resources=None)
+    return made
+
+
+LARGE: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
+    "mounts": ("container.volumeMounts", lambda number: {"name": "v", "mountPath": f"/{number}"}),
+    "tolerations": ("pod.tolerations", lambda number: {"key": str(number)}),
+    "variables": ("container.env", lambda number: {"name": f"E{number}", "valueFrom": {"fieldRef": {}}}),
+    "nothing": ("pod.hostAliases", lambda number: {}),
+    "volumes": ("pod.volumes", lambda number: {"name": f"v{number}", "configMap": {"name": f"c{number}"}}),
+    "containers": ("pod.initContainers", lambda number: {"name": f"c{number}"}),
+}
+"""Lists of which a template may have as many as fit."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("mounts", ROOM),
+        ("nothing", ROOM),
+        *((kind, KEPT_BYTES - 2_000) for kind in LARGE),
+        *((kind, DECODED_BYTES - 1_000) for kind in LARGE),
+    ],
+)
+def test_no_template_takes_much_more_memory_than_its_json_may_have(kind: str, size: int) -> None:
+    """As objects, it would take up to 9 MiB."""
+    others = [templated(2 * DECODED_BYTES - 10 * number, *LARGE["nothing"]) for number in range(2)]
+    tracemalloc.start()
+    try:
+        kept = _listed(templated(size, *LARGE[kind]))
+        read(kept[0])
+        for other in _listed(*others):  # then those are decoded that were read last
+            read(other)
+        del other
+        gc.collect()
+        with_it, _ = tracemalloc.get_traced_memory()
+        kept.clear()
+        gc.collect()
+        without, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert with_it - without < 1.1 * MAX_SPEC_BYTES
+
+
+def _listed(*jobs: dict[str, Any]) -> list[ScavengerJob]:
+    """What is kept of the jobs on one page."""
+    body = msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": jobs})
+    return [slim(job) for job in ModelDecoder(ScavengerJob).page(body).items]
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_template_that_has_not_changed_stays_the_same_object(kind: str) -> None:
+    job = ScavengerJob.model_validate(templated(ROOM, *LARGE[kind]))
+    again = ScavengerJob.model_validate({**templated(ROOM, *LARGE[kind]), "status": {"message": "later"}})
+    first = slim(job)
+    kept = slim(again, first)
+    assert kept.spec is first.spec
+    assert (kept.status.message, size_of(kept)) == ("later", size_of(first))
+    other = ScavengerJob.model_validate(templated(ROOM - 100, *LARGE[kind]))
+    assert slim(other, first).spec != first.spec
+
+
+def test_little_is_left_of_a_template_that_is_too_large() -> None:
+    """Whatever it is that makes it large; its job waits, and is told why."""
+    amounts = {**AMOUNTS, **{f"example.com/{number}": "1" for number in range(20_000)}}
+    containers = [{"name": f"c{n}", "image": "i" * 5_000, "resources": {"requests": amounts}} for n in range(2)]
+    spec = {"image": None, "resources": None, "mainContainer": "c1", "template": {"spec": {"containers": containers}}}
+    job = b.job(spec=spec)
+    kept = slim(job)
+    assert (size_of(kept) or 0) > MAX_SPEC_BYTES
+    assert spec_bytes(kept.spec) < DECODED_BYTES
+    assert kept.spec.main_name == "c1"
+
+
+async def test_a_template_that_is_too_large_is_told_and_not_started() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        made = templated(MAX_SPEC_BYTES, *LARGE["mounts"])
+        c.submit("large", image=None, resources=None, template=made["spec"]["template"])
+        await c.until(lambda: "bytes as JSON are more than" in c.status("large").get("message", ""))
+        assert c.phase("large") == "Waiting"
+        assert c.jobs_ever("large") == 0
+
+
+async def test_a_job_that_is_placed_by_too_much_fails() -> None:
+    """The admitter keeps that of all jobs that wait, and compares it."""
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        made = templated(MAX_PLACING_BYTES, *LARGE["tolerations"])
+        c.submit("many", image=None, resources=None, template=made["spec"]["template"])
+        await c.until(lambda: c.phase("many") == "Failed")
+        assert f"more than the {MAX_PLACING_BYTES} that a job may be placed by" in c.status("many")["message"]
+
+
+async def test_a_large_template_goes_into_the_job() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        made = templated(ROOM, *LARGE["mounts"])
+        c.submit("large", image=None, resources=None, template=made["spec"]["template"])
+        await runs(c, "large")
+        whole = c.api.get(JOBS, NS, "large")
+        assert whole is not None
+        there = whole["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        assert there == made["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
 
 
 async def test_the_whole_spec_goes_into_the_job() -> None:

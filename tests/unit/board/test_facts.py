@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,13 +18,16 @@ from scavenger_board.facts import (
     Queue,
     cells,
     event_facts,
+    is_ours,
     job_facts,
     node_facts,
     pod_facts,
     queue_facts,
     renewed_at,
 )
+from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import Lease
+from scavenger_runtime.kept_pods import keeping
 from scavenger_testing.builders import condition, node, pod, scavengerjob_dict
 
 SYSTEM = "scavenger-system"
@@ -86,6 +90,25 @@ def test_pods_of_jobs_of_services_and_ordinary_ones() -> None:
     assert pod_facts(pod("o"), SYSTEM).waits
     assert not pod_facts(pod("o", node="n"), SYSTEM).waits
     assert pod_facts(pod("o", cpu="much"), SYSTEM).requests == {}
+
+
+OURS = {"app.kubernetes.io/name": "scavenger-webhook", "app.kubernetes.io/part-of": "scavenger-jobs"}
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        pod("o", namespace="web", node="n", phase="Running", cpu="2", labels=OURS, conditions=[condition("Ready")]),
+        pod("o", namespace="web", cpu="2"),
+        pod("o", namespace="web", deleted="2026-01-05T08:00:00Z"),
+        pod("p", namespace="lab", labels={names.LABEL_JOB: "a", names.LABEL_TASK: "3"}, node="n", phase="Running"),
+        pod("w", namespace=SYSTEM, labels=OURS, node="n", conditions=[condition("Ready")]),
+        pod("w", namespace=SYSTEM, labels=OURS),
+    ],
+)
+def test_all_that_is_shown_of_a_pod_is_kept(each: Pod) -> None:
+    kept = keeping(partial(is_ours, system=SYSTEM))(each, None)
+    assert pod_facts(kept, SYSTEM) == pod_facts(each, SYSTEM)
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def page(*items: Any, **meta: str) -> bytes:
 @both
 def test_a_page(decoder: Decoder[Any]) -> None:
     found = decoder.page(page(obj("a", {"k": "v"}), obj("b"), **{"continue": "token"}))
-    assert [one.metadata.key for one in found.items] == ["ns/a", "ns/b"]
-    assert found.items[0].data == {"k": "v"}
+    first, second = found.items
+    assert (first.metadata.key, first.data, second.metadata.key) == ("ns/a", {"k": "v"}, "ns/b")
     assert (found.resource_version, found.continue_token, found.malformed) == ("9", "token", [])
     assert list(decoder.page(b'{"metadata":{"resourceVersion":"1"},"items":null}').items) == []
 

@@ -24,6 +24,7 @@ from scavenger_regulator.sources.prometheus import (
     combine,
     parse_vector,
 )
+from scavenger_runtime.kept_pods import without_details
 from scavenger_testing.builders import (
     CREATED,
     condition,
@@ -394,6 +395,7 @@ def test_requests_in_place_of_use() -> None:
     found = requests_source.measure(nodes, pods, NOW)
     assert {name: use["cpu"].value for name, use in found.nodes.items()} == {"n": 2.5, "idle": 0}
     assert {key: use["cpu"].value for key, use in found.pods.items()} == {"lab/a": 0.5}
+    assert requests_source.measure(nodes, [without_details(each) for each in pods], NOW) == found
 
 
 # --- reclaimed capacity -------------------------------------------------------------------------------------

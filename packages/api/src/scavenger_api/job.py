@@ -52,7 +52,6 @@ from scavenger_api.template import (
     keeps_state,
     main_container,
     references,
-    without_nulls,
 )
 
 MAX_ITEMS: Final = 64
@@ -346,13 +345,10 @@ class ScavengerJobSpec(Model):
             return template_requests(self.template.spec, placed_by)
         return placed_by(self.requests)
 
-    @cached_property
+    @property
     def written_template(self) -> dict[str, Any] | None:
         """The pod template as JSON values, as it was written but for nulls; None without one. Not to be changed."""
-        if self.template is None:
-            return None
-        found: dict[str, Any] = without_nulls(self.template.model_dump(mode="json", by_alias=True))
-        return found
+        return self.template.written if self.template is not None else None
 
     @property
     def program(self) -> TemplateContainer | None:

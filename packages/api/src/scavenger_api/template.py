@@ -6,13 +6,15 @@ Typed is what the components read of it. The rest is carried along, and the API 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, TypeVar, get_origin
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast, get_origin
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    PrivateAttr,
     SerializationInfo,
     WithJsonSchema,
     model_serializer,
@@ -53,6 +55,10 @@ class TemplateResources(_Part):
     limits: Nullable[dict[str, Quantity]] = Field(default_factory=dict)
 
 
+_NO_RESOURCES: Final = TemplateResources()
+"""Pydantic would copy a default for each container."""
+
+
 class TemplateContainer(_Part):
     """A container, or an init container."""
 
@@ -61,7 +67,7 @@ class TemplateContainer(_Part):
     env: Nullable[tuple[Written, ...]] = ()
     """Kept as it is written as well: a template may have hundreds, and every service keeps those of all jobs."""
     env_from: Nullable[tuple[Written, ...]] = ()
-    resources: Nullable[TemplateResources] = TemplateResources()
+    resources: Nullable[TemplateResources] = Field(default_factory=lambda: _NO_RESOURCES)
     restart_policy: str | None = None
     security_context: Nullable[Written] = Field(default_factory=dict)
 
@@ -87,7 +93,7 @@ class TemplateSpec(_Part):
     service_account_name: str | None = None
     service_account: str | None = None
     """The old name of serviceAccountName."""
-    resources: Nullable[TemplateResources] = TemplateResources()
+    resources: Nullable[TemplateResources] = Field(default_factory=lambda: _NO_RESOURCES)
     overhead: Nullable[dict[str, Quantity]] = Field(default_factory=dict)
     security_context: Nullable[Written] = Field(default_factory=dict)
     termination_grace_period_seconds: Annotated[int | None, Field(ge=0)] = None
@@ -113,12 +119,88 @@ class PodTemplate(_Part):
     spec: Annotated[TemplateSpec, AS_WRITTEN]
     """What a pod is made of, as in a Job."""
 
+    @property
+    def decoded(self) -> PodTemplate:
+        """The template with all its parts: itself, unless it is kept as JSON."""
+        return self
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The template as JSON values, as it was written but for nulls. Not to be changed."""
+        return self.decoded._written
+
+    @cached_property
+    def _written(self) -> dict[str, Any]:
+        found: dict[str, Any] = without_nulls(self.model_dump(mode="json", by_alias=True))
+        return found
+
+    @property
+    def placing_bytes(self) -> int:
+        """Bytes as JSON of what the pods are placed by: their nodes' labels and taints, affinity, and requests."""
+        return self.decoded._placing_bytes
+
+    @cached_property
+    def _placing_bytes(self) -> int:
+        pod = self.spec.__pydantic_serializer__.to_json(self.spec, include=_PLACING, by_alias=True, exclude_unset=True)
+        return len(pod) + sum(_bytes_of(one.resources) for one in self.spec.all_containers)
+
+    def to_json(self) -> bytes:
+        """The template as it was written."""
+        return self.__pydantic_serializer__.to_json(self, by_alias=True)
+
     @model_serializer(mode="plain")
     def _as_written(self, info: SerializationInfo) -> dict[str, Any]:
         """No defaults are written. That is said here once, as a serializer of each part would be called for each."""
-        parts = {name: part for name in self.model_fields_set if isinstance(part := getattr(self, name), _Part)}
+        whole = self.decoded
+        parts = {name: part for name in whole.model_fields_set if isinstance(part := getattr(whole, name), _Part)}
         how: Any = {"mode": info.mode, "by_alias": info.by_alias, "exclude_unset": True}
-        return {**(self.model_extra or {}), **{name: part.model_dump(**how) for name, part in parts.items()}}
+        return {**(whole.model_extra or {}), **{name: part.model_dump(**how) for name, part in parts.items()}}
+
+
+def _bytes_of(resources: TemplateResources) -> int:
+    if resources is _NO_RESOURCES:
+        return 0
+    return len(resources.__pydantic_serializer__.to_json(resources, by_alias=True, exclude_unset=True))
+
+
+_PLACING: Final = {"node_selector", "tolerations", "affinity", "overhead", "resources"}
+
+
+class PackedTemplate(PodTemplate):
+    """A template that is kept as its JSON. As objects it may take 36 times as much memory: a list of `{}` does.
+
+    What is read of it is decoded for that. The last two templates stay decoded, as whoever reads one reads it often.
+    """
+
+    _json: bytes = PrivateAttr(default=b"")
+
+    @classmethod
+    def of(cls, json: bytes) -> PackedTemplate:
+        """The template of this JSON, which has been read as a `PodTemplate` before."""
+        made: PackedTemplate = cast("Any", cls).model_construct()
+        made.__dict__.clear()  # the fields are those of `decoded`
+        made._json = json
+        return made
+
+    @property
+    def decoded(self) -> PodTemplate:
+        """The template with all its parts. Do not keep it."""
+        return _decoded(self._json)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """metadata and spec."""
+            if name in PodTemplate.model_fields:
+                return getattr(self.decoded, name)
+            return super().__getattr__(name)
+
+    def to_json(self) -> bytes:
+        """The template as it was written."""
+        return self._json
+
+
+_decoded: Final = lru_cache(maxsize=2)(PodTemplate.model_validate_json)
 
 
 _OF_ANY_NAME: Final = frozenset(

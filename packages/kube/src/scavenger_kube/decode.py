@@ -7,7 +7,7 @@ reported by its key and left out; it never takes its neighbours with it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -66,11 +66,15 @@ class Malformed:
 
 @dataclass(slots=True)
 class Page(Generic[T]):
-    """One page of a list. `remaining` is the server's estimate of what is left, None where it does not
-    say.
+    """One page of a list.
+
+    Attributes:
+        items: the objects. Where each is decoded by itself, that happens when its turn comes: a page of 8 MiB may take
+            300 MB as objects.
+        malformed: what could not be decoded; complete when all items were taken.
     """
 
-    items: Sequence[T]
+    items: Iterable[T]
     resource_version: str
     continue_token: str = ""
     malformed: list[Malformed] = field(default_factory=list)
@@ -167,14 +171,18 @@ class _RawDecoder(Generic[T]):
             raw = _raw_page.decode(body)
         except ValueError as error:
             raise DecodeError(f"not a list: {error}") from error
-        items: list[T] = []
         malformed: list[Malformed] = []
-        for one in raw.items or ():
+        items = self._objects(raw.items or (), malformed)
+        return Page(items, raw.metadata.resource_version, raw.metadata.continue_token, malformed)
+
+    def _objects(self, found: Iterable[msgspec.Raw], malformed: list[Malformed]) -> Iterator[T]:
+        for one in found:
             try:
-                items.append(self._object(one))
+                obj = self._object(one)
             except ValueError as error:
                 malformed.append(_malformed(one, error))
-        return Page(items, raw.metadata.resource_version, raw.metadata.continue_token, malformed)
+            else:
+                yield obj
 
     def event(self, line: bytes) -> Event[T]:
         """Decode one watch event. Raises DecodeError."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
-from functools import lru_cache
-from sys import intern
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, ScavengerJob
@@ -18,12 +16,12 @@ from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_affinity import apart_by
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_domain.taints import of_resources
-from scavenger_kube.kinds import Container, Job, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
+from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, condition
 from scavenger_kube.resources import Namespace
 
 from scavenger_admitter.core.admission.queue_status import state_of
 from scavenger_admitter.core.admission.running import RunningJob
-from scavenger_admitter.core.admission.shape import PODS, Requests, Shape, requests_of
+from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.manifest import pod_labels
@@ -106,61 +104,6 @@ def waited_seconds(old: Pod | None, new: Pod | None, now: datetime) -> float | N
     if created is None or old.spec.node_name or not new.spec.node_name:
         return None
     return max(0.0, float((now - created) // timedelta(seconds=1)))
-
-
-def without_details(pod: Pod, _known: Pod | None = None) -> Pod:
-    """What is kept of a pod: a scavenger pod as it is, of an ordinary one what `pod_facts` reads, and what many of them
-    have in common only once. One that has a node or has ended is not placed any more, so what that takes goes as well.
-
-    Raises QuantityError.
-    """
-    if job_key(pod):
-        return pod
-    meta, spec, status = pod.metadata, pod.spec, pod.status
-    placed = bool(spec.node_name) or pod.ended
-    kept = ObjectMeta(
-        name=meta.name,
-        namespace=intern(meta.namespace),
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        creation_timestamp=None if placed else meta.creation_timestamp,
-        deletion_timestamp=meta.deletion_timestamp,
-        labels=_NONE,
-        annotations=_NONE,
-    )
-    containers = _containers(requests_of(pod))
-    if placed:
-        node = intern(spec.node_name)
-        there = PodSpec(node_name=node, containers=containers, overhead=_NO_AMOUNTS, node_selector=_NONE)
-        return Pod(kept, there, _status(status.phase))
-    return Pod(
-        kept,
-        PodSpec(
-            priority=spec.priority,
-            containers=containers,
-            node_selector=spec.node_selector,
-            tolerations=spec.tolerations,
-        ),
-        PodStatus(phase=status.phase, conditions=status.conditions, nominated_node_name=status.nominated_node_name),
-    )
-
-
-_NONE: Final[dict[str, str]] = {}
-_NO_AMOUNTS: Final[dict[str, str | int | float]] = {}
-
-
-@lru_cache(maxsize=4096)
-def _containers(requests: Requests) -> tuple[Container, ...]:
-    """One container that requests as much as a whole pod."""
-    spelled: dict[str, str | int | float] = {
-        name: f"{value}m" if name == "cpu" else value for name, value in requests if name != PODS
-    }
-    return (Container(resources=Resources(requests=spelled)),)
-
-
-@lru_cache(maxsize=64)
-def _status(phase: str) -> PodStatus:
-    return PodStatus(phase=phase)
 
 
 def shape_of(job: ScavengerJob) -> Shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -11,15 +11,18 @@ from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.queue import ScavengerQueue
 from scavenger_domain.pod_security import Level, default_user, gets_token
+from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
-from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
+from scavenger_runtime.cache import by_namespace, by_node
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
+from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
-from scavenger_admitter.facts import job_key, namespace_level, run_of, without_details
+from scavenger_admitter.facts import job_key, namespace_level, run_of
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_admitter.settings import AdmitterSettings
@@ -54,8 +57,7 @@ class Informers:
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.namespaces = add(Informer(client, NAMESPACES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))
-        # Of ordinary pods, of which there may be a hundred thousand, only what placing sees of them is kept.
-        self.pods = add(Informer(client, PODS, clock=clock, indices=pod_indices(), transform=without_details))
+        self.pods = add(pod_informer(client, clock))
         self.nodes = add(Informer(client, NODES, clock=clock))
         self.reboots: dict[str, datetime] = {}
         """When a node was seen to have rebooted last, since this process began."""
@@ -142,9 +144,11 @@ class Informers:
         return LevelsView.of(published.data if published else None, self._clock.now())
 
 
-def pod_indices() -> Mapping[str, IndexFunction[Pod]]:
-    """Scavenger pods by `namespace/name` of their job, and by node."""
-    return {"job": job_key, "node": _node_of_ours}
+def pod_informer(client: ApiClient, clock: Clock) -> Informer[Pod]:
+    """All pods; scavenger pods by `namespace/name` of their job, and by node."""
+    return Informer(
+        client, PODS, clock=clock, indices={"job": job_key, "node": _node_of_ours}, transform=without_details
+    )
 
 
 def _node_of_ours(pod: Pod) -> Iterable[str]:

@@ -1,26 +1,37 @@
 """What is kept of a ScavengerJob: of a large one what admission and lifecycle read, without what only its pods read.
 
 Users choose how large a spec is, and thousands of jobs may wait. The whole spec is read again when the Job is created.
+A template is kept as JSON unless it is small.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from pydantic_core import to_json
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.names import MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
-from scavenger_api.template import PodTemplate
+from scavenger_api.template import PackedTemplate, PodTemplate, main_container
 from scavenger_kube.decode import out_of_sight
 
 KEPT_BYTES: Final = 16 * 1024
 """A spec of up to so many bytes is kept as it is."""
+
+DECODED_BYTES: Final = 4 * 1024
+"""A template of up to so many bytes stays decoded. It then takes up to 150 KB."""
+
+DECODED_VALUES: Final = 512
+"""So does a longer one with up to so many values, of up to `KEPT_BYTES`: those of most users."""
 
 _SPEC_BYTES: Final = "spec-bytes"
 """Annotation, in memory only, of a job of whose spec a part is kept. No annotation of the API is kept beside it."""
 
 NO_WORDS: Final = ("",)
 """What is kept of a command: that there is one, which snapshots need."""
+
+MOST_IMAGE: Final = 1024
+"""Characters that are kept of the image of a job that does not start."""
 
 _ENDLESS: Final = ("command", "args", "env", "env_from", "image_pull_secrets", "config_maps", "secrets")
 """Fields that may be large and that admission does not read."""
@@ -37,23 +48,35 @@ def slim(job: ScavengerJob, known: ScavengerJob | None = None) -> ScavengerJob:
     """
     meta = job.metadata
     if known is not None and known.spec == job.spec:
-        update = {"metadata": meta.model_copy(update={"labels": {}, "annotations": {}}), "spec": known.spec}
-        kept = job.model_copy(update=update)
-        out_of_sight(kept.metadata)
-        return kept
+        return _with(job, known.spec, {}, known)
     size = spec_bytes(job.spec)
-    large = size > KEPT_BYTES
-    if not large and not meta.labels and not meta.annotations:
+    spec, notes = job.spec, {}
+    if size > KEPT_BYTES:
+        spec, notes = _part_of(job.spec, size), {_SPEC_BYTES: str(size)}
+    elif job.spec.template is not None and size > DECODED_BYTES and _packed(template := job.spec.template.to_json()):
+        spec = job.spec.model_copy(update={"template": PackedTemplate.of(template)})
+    elif not meta.labels and not meta.annotations:
         return job
-    notes = {_SPEC_BYTES: str(size)} if large else {}
-    kept = job.model_copy(
-        update={
-            "metadata": meta.model_copy(update={"labels": {}, "annotations": notes}),
-            "spec": _part_of(job.spec, size) if large else job.spec,
-        }
-    )
-    out_of_sight(kept)
+    return _with(job, spec, notes, known)
+
+
+def _with(job: ScavengerJob, spec: ScavengerJobSpec, notes: dict[str, str], known: ScavengerJob | None) -> ScavengerJob:
+    """The job with this spec, or with the same that was kept before, and these annotations alone."""
+    unchanged = known is not None and known.spec == spec
+    update = {
+        "metadata": job.metadata.model_copy(update={"labels": {}, "annotations": notes}),
+        "spec": known.spec if known is not None and unchanged else spec,
+    }
+    kept = job.model_copy(update=update)
+    out_of_sight(kept.metadata if unchanged else kept)
     return kept
+
+
+def _packed(template: bytes) -> bool:
+    """Whether a template is kept as this JSON. Values in it are no more than what begins or separates them."""
+    if len(template) <= DECODED_BYTES:
+        return False
+    return len(template) > KEPT_BYTES or sum(map(template.count, (b"{", b"[", b","))) > DECODED_VALUES
 
 
 def size_of(job: ScavengerJob) -> int | None:
@@ -66,27 +89,43 @@ def _part_of(spec: ScavengerJobSpec, size: int) -> ScavengerJobSpec:
     changes: dict[str, Any] = {"command": NO_WORDS if spec.command else None, "args": None}
     changes["env"] = tuple(variable for variable in spec.env or () if variable.value_from is not None)
     if spec.template is not None:
-        changes["template"] = _part_of_template(spec.template, startable=size <= MAX_SPEC_BYTES)
+        startable = size <= MAX_SPEC_BYTES
+        part = _part_of_template(spec.template) if startable else _stub_of(spec, spec.template)
+        template = to_json(part)
+        read = PackedTemplate.of if _packed(template) else PodTemplate.model_validate_json
+        changes["template"] = read(template)
     if size > MAX_SPEC_BYTES:  # it does not start
         changes |= {**dict.fromkeys(_ENDLESS), "persistent_volume_claims": None, "node_selector": None}
     return spec.model_copy(update=changes)
 
 
-def _part_of_template(template: PodTemplate, *, startable: bool) -> PodTemplate:
+def _part_of_template(template: PodTemplate) -> dict[str, Any]:
+    """All but what only the processes in the containers read."""
     written = template.model_dump(mode="json", by_alias=True)
-    spec = dict(written["spec"]) if startable else {}
+    spec = dict(written["spec"])
     for kind in ("initContainers", "containers"):
-        spec[kind] = [_part_of_container(one, startable) for one in written["spec"].get(kind, ())]
-    marks = (
-        written.get("metadata", {}) if startable else {}
-    )  # labels: anti-affinity selects the pods themselves by them
+        spec[kind] = [_part_of_container(one) for one in written["spec"].get(kind, ())]
+    marks = written.get("metadata", {})  # labels: anti-affinity selects the pods themselves by them
     metadata = {kind: marks[kind] for kind in ("labels", "annotations") if kind in marks}
-    return PodTemplate.model_validate({"metadata": metadata, "spec": spec})
+    return {"metadata": metadata, "spec": spec}
 
 
-def _part_of_container(container: dict[str, Any], startable: bool) -> dict[str, Any]:
-    if not startable:
-        return {name: container[name] for name in ("name", "image", "resources") if name in container}
-    variables = [one for one in container.get("env", ()) if one.get("valueFrom") is not None]
-    kept = {name: value for name, value in container.items() if name not in ("command", "args")}
-    return {**kept, "env": variables, **({"command": list(NO_WORDS)} if container.get("command") else {})}
+def _part_of_container(container: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in container.items() if name not in ("args", "command", "env")}
+    if container.get("env"):
+        kept["env"] = [one for one in container["env"] if one.get("valueFrom") is not None]
+    if container.get("command"):
+        kept["command"] = list(NO_WORDS)
+    return kept
+
+
+def _stub_of(spec: ScavengerJobSpec, template: PodTemplate) -> dict[str, Any]:
+    """Of the template of a job that does not start: what its containers request, or only its program."""
+    found = [
+        {name: one[name] for name in ("name", "image", "resources") if name in one}
+        for one in template.model_dump(mode="json", by_alias=True)["spec"]["containers"]
+    ]
+    if len(to_json(found)) > DECODED_BYTES:
+        program = main_container(template.spec, spec.main_container)
+        found = [{"name": program.name, "image": program.image[:MOST_IMAGE]}]
+    return {"spec": {"containers": found}}

@@ -24,6 +24,8 @@ from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.http_server import HttpServer
 from scavenger_runtime.informer import WATCH_READ_TIMEOUT, Change, Informer
+from scavenger_runtime.kept_jobs import requests_alone
+from scavenger_runtime.kept_pods import keeping
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics_access import MetricsAccess
 from scavenger_runtime.service import ServiceContext
@@ -43,6 +45,7 @@ from scavenger_board.facts import (
     QUEUES,
     event_facts,
     held,
+    is_ours,
     job_facts,
     node_facts,
     pod_facts,
@@ -154,8 +157,18 @@ class BoardView:
         self.levels.add_handler(self._on_levels)
         self.informers: Sequence[Informer[Any]] = (
             self.levels,
-            self._follow(Informer(client, JOBS, clock=clock), self._jobs, job_facts),
-            self._follow(Informer(client, PODS, field_selector=LIVING, clock=clock), self._pods, self._pod_facts),
+            self._follow(Informer(client, JOBS, clock=clock, transform=requests_alone), self._jobs, job_facts),
+            self._follow(
+                Informer(
+                    client,
+                    PODS,
+                    field_selector=LIVING,
+                    clock=clock,
+                    transform=keeping(partial(is_ours, system=settings.namespace)),
+                ),
+                self._pods,
+                self._pod_facts,
+            ),
             self._follow(Informer(client, NODES, clock=clock), self._nodes, node_facts),
             self._follow(Informer(client, QUEUES, clock=clock), self._queues, queue_facts),
             self._lease_informer(client, settings.namespace, clock),

@@ -188,9 +188,8 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
     """What is shown of a pod that has not ended. system: the namespace of the services; labels alone are anybody's."""
     meta = pod.metadata
     job = meta.labels.get(names.LABEL_JOB, "")
-    ours = meta.namespace == system and meta.labels.get(PART_LABEL) == PART_OF_US
     ready = condition(pod.status.conditions, "Ready")
-    service = meta.labels.get(NAME_LABEL, "") if ours else ""
+    service = meta.labels.get(NAME_LABEL, "") if is_ours(pod, system) else ""
     return PodFacts(
         key=meta.key,
         node=pod.spec.node_name,
@@ -198,10 +197,15 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
         requests=_requests(pod),
         service=service,
         image=_image(pod, service) if service else "",
-        ready=ready is not None and ready.status == "True",
+        ready=bool(service) and ready is not None and ready.status == "True",
         waits=not job and not pod.spec.node_name and meta.deletion_timestamp is None,
         **(_of_task(pod) if job else {}),
     )
+
+
+def is_ours(pod: Pod, system: str) -> bool:
+    """Whether it is a pod of a service. system: the namespace of the services; labels alone are anybody's."""
+    return pod.metadata.namespace == system and pod.metadata.labels.get(PART_LABEL) == PART_OF_US
 
 
 def _of_task(pod: Pod) -> dict[str, int | None]:

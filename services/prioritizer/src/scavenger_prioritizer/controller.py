@@ -23,6 +23,7 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Change, Informer
+from scavenger_runtime.kept_jobs import requests_alone
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
@@ -107,7 +108,7 @@ class Prioritizer:
             period=settings.usage_period,
             timeout=min(METRICS_TIMEOUT, settings.usage_period),
         )
-        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock)
+        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock, transform=requests_alone)
         self.pods = Informer(client, PODS, label_selector=names.LABEL_JOB, clock=clock)
         self.nodes = Informer(client, NODES, clock=clock)
         self.levels = Informer(

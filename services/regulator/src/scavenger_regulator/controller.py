@@ -22,6 +22,8 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
+from scavenger_runtime.kept_jobs import requests_alone
+from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.stale_marks import stale_budgets, stale_finalizers
 from scavenger_runtime.threads import in_thread
@@ -79,8 +81,8 @@ class Regulator:
         self._clock = clock
         self._rules = settings.rules()
         selector = None if settings.source == "requests" else names.LABEL_JOB
-        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock)
-        self.pods = Informer(client, PODS, label_selector=selector, clock=clock)
+        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock, transform=requests_alone)
+        self.pods = Informer(client, PODS, label_selector=selector, clock=clock, transform=without_details)
         self.nodes = Informer(client, NODES, clock=clock)
         self.source = self._make_source()
         self.measurements = Measurements(self.source, clock)

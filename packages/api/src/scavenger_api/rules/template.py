@@ -32,6 +32,9 @@ REFUSED: Final = {
 }
 """Fields of a pod that no scavenger job has, and what to do."""
 
+MAX_PLACING_BYTES: Final = 8 * 1024
+"""Bytes as JSON of what the pods of one job are placed by: the admitter keeps that of all jobs that wait."""
+
 OVERRIDDEN: Final = {
     "restartPolicy": "Never",
     "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
@@ -107,6 +110,13 @@ def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
 def start_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Why a template is not started even where no webhook has refused it."""
     if spec.template is None:
+        return
+    if (size := spec.template.placing_bytes) > MAX_PLACING_BYTES:
+        text = (
+            f"nodeSelector, tolerations, affinity and resources are {size} bytes as JSON, more than the "
+            f"{MAX_PLACING_BYTES} that a job may be placed by; label nodes, and select them by that label"
+        )
+        yield Problem(f"{WHERE}.spec", text)
         return
     yield from _mark_problems(spec.template)
     for name, text in REFUSED.items():

@@ -97,8 +97,8 @@ class JobFacts:
 class PodFacts:
     """A pod that has not ended. job: key of its ScavengerJob, empty for ordinary ones. requests: as the scheduler
     counts them, reclaimed capacity by its own names. service: the one of ours that it is a replica of, with its
-    image. waits: an ordinary pod without a node. task: of an array, its index; started, checkpoint: of that task, in
-    microseconds since the epoch, None before it runs or reports one."""
+    image, and whether it is ready. waits: an ordinary pod without a node. task: of an array, its index; started,
+    checkpoint: of that task, in microseconds since the epoch, None before it runs or reports one."""
 
     key: str
     node: str

@@ -106,8 +106,11 @@ def _problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
 
 
 def why_never(seen: Observation) -> str:
-    """What is wrong with the spec, so that the job never starts; empty when nothing is."""
+    """What is wrong with the spec, so that the job never starts; empty when nothing is. Of a spec that is too large too
+    little is known: its job waits, and says so."""
     spec = seen.job.spec
+    if seen.spec_bytes is not None and size_problem(seen.spec_bytes) is not None:
+        return ""
     problems = [f"{one.field}: {one.message}" for one in _problems(spec)]
     if spec.snapshot is not None and not seen.settings.snapshots:
         problems.append("spec.snapshot: there are no snapshots on this cluster; leave it out, or ask an administrator")
