@@ -39,7 +39,7 @@ def timeline(job: Job) -> list[Entry]:
     The status keeps the last 20 runs and interruptions; what is older is summed up in a line.
     """
     status = job.status
-    starts, stops = _times(status.running_timestamps), _times(status.interrupted_timestamps)
+    starts, stops = _times(job.runs), _times(status.interrupted_timestamps)
     entries = [Entry(parse_time(job.metadata.creation_timestamp), "submitted")]
     older = status.interrupted_count - len(stops)
     if older > 0:

@@ -24,6 +24,7 @@ from scavenger_domain.gang import (
     STARTUP_COST,
     TRUSTED,
     Place,
+    Rank,
     by_priority,
     line_order,
     moment,
@@ -122,8 +123,14 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     @property
     def started_at(self) -> datetime | None:
         """Since when all pods of the present run are running; None while it does not run."""
-        times = self.status.running_timestamps
+        times = self.runs
         return parse_time(times[-1]) if self.phase == Phase.RUNNING and times else None
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """When its last runs started; an array has one, which began with its first task."""
+        times = self.status.running_timestamps
+        return times[:1] if self.spec.array is not None else times
 
     @property
     def in_line_since(self) -> datetime | None:
@@ -345,12 +352,14 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line_order(job: Job) -> Place:
-    queued = parse_time(job.status.queued_timestamp)
+    status, array = job.status, job.spec.array is not None
+    started = parse_time(status.running_timestamps[-1]) if status.running_timestamps else None
+    queued = queues.place_in_queue(parse_time(status.queued_timestamp), started, array=array)
     return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
 
 
-def _rank(job: Job) -> tuple[str, int, int]:
-    return job.namespace, job.earned_count, job.spec.priority
+def _rank(job: Job) -> Rank:
+    return job.namespace, job.earned_count, job.spec.priority, job.spec.array is not None
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:

@@ -210,3 +210,19 @@ def test_threads_may_decode_a_type_for_the_first_time_at_once() -> None:
     command = [sys.executable, "-c", STRUCT_OF_SLOW_ANNOTATIONS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+def test_an_array_stands_where_its_last_task_started() -> None:
+    sweep = {"queuedTimestamp": queued(90), "runningTimestamps": [queued(80), queued(20)]}
+    array = job("array", phase="Waiting", status=sweep, array={"tasks": 9}, priority=1)
+    jobs = [
+        array,
+        job("early", namespace="else", status={"queuedTimestamp": queued(30)}),
+        job("late", namespace="else", status={"queuedTimestamp": queued(10)}),
+        job("behind", status={"queuedTimestamp": queued(60)}),
+    ]
+    places = {one.name: place_in_line(one, jobs) for one in jobs}
+    assert places == {"early": (1, 4), "array": (2, 4), "behind": (3, 4), "late": (4, 4)}
+    hit = job("array", phase="Interrupted", status={**sweep, "interruptedCount": 9}, array={"tasks": 9})
+    assert (hit.earned_count, array.earned_count) == (1, 0)
+    assert job("array", phase="Running", status=sweep, array={"tasks": 9}).runs == (queued(80),)

@@ -7,6 +7,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.states import QueueState
+from scavenger_domain import gang
 from scavenger_domain.gang import Place, by_priority, line_order
 from scavenger_domain.queues import over_share
 
@@ -55,8 +56,8 @@ def _shown(job: JobFacts) -> Rank:
     return interruptions, LAST if last else queued, uid
 
 
-def _rank(job: JobFacts) -> tuple[str, int, int]:
-    return job.key.partition("/")[0], job.earned, job.priority
+def _rank(job: JobFacts) -> gang.Rank:
+    return job.key.partition("/")[0], job.earned, job.priority, job.array is not None
 
 
 def queue_rows(queues: Sequence[QueueFacts], line: Mapping[str, Sequence[str]]) -> list[QueueRow]:
