@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from scavenger_api import job as contract
 from scavenger_api import queue as queue_contract
 from scavenger_cli import objects
-from scavenger_cli.objects import Job, decode, decode_items, place_in_line, raw_items
+from scavenger_cli.objects import Job, decode, decode_items, place_in_line, position, raw_items
 from scavenger_kube import scavenger_kinds
 
-from .cases import NOW, ago, job, queued
+from .cases import NOW, ago, job, queue, queued
 
 PAIRS = [
     (objects.JobSpec, contract.ScavengerJobSpec),
@@ -226,3 +226,18 @@ def test_an_array_stands_where_its_last_task_started() -> None:
     hit = job("array", phase="Interrupted", status={**sweep, "interruptedCount": 9}, array={"tasks": 9})
     assert (hit.earned_count, array.earned_count) == (1, 0)
     assert job("array", phase="Running", status=sweep, array={"tasks": 9}).runs == (queued(80),)
+
+
+def test_where_namespaces_take_turns_a_place_is_among_those_of_its_namespace() -> None:
+    jobs = [
+        job("flood", namespace="else", status={"queuedTimestamp": queued(90)}),
+        job("first", status={"queuedTimestamp": queued(50)}),
+        job("mine", status={"queuedTimestamp": queued(10)}),
+    ]
+    turns = [queue("default", perNamespace={})]
+    place = place_in_line(jobs[2], jobs, turns)
+    assert (
+        position(jobs[2], place, turns) == "2nd of 2 of namespace default in queue default, where namespaces take turns"
+    )
+    place = place_in_line(jobs[2], jobs, [queue("default"), queue("night", perNamespace={})])
+    assert position(jobs[2], place) == "3rd of 3 in queue default"

@@ -266,6 +266,7 @@ def queue_view(queue: ScavengerQueue) -> QueueView:
         quota=amounts(queue.spec.quota or {}),
         state=state_of(queue),
         selector=queue.spec.namespace_selector,
+        namespace_weights=queue.spec.per_namespace.weights if queue.spec.per_namespace is not None else None,
     )
 
 

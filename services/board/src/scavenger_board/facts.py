@@ -6,7 +6,7 @@ Never raises: what cannot be read counts as absent, as nothing is decided by it.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.duration import DurationError, parse_duration
@@ -52,6 +52,7 @@ class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
 
     weight: int = 1
     closed: bool = False
+    per_namespace: dict[str, Any] | None = None
 
 
 class QueueStatus(Struct, frozen=True, gc=False, rename="camel"):
@@ -273,6 +274,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
         jobs=dict(queue.status.jobs),
         allocated=readable_amounts(queue.status.allocated),
         deserved=readable_amounts(queue.status.deserved),
+        turns=queue.spec.per_namespace is not None,
     )
 
 

@@ -128,7 +128,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A ScavengerQueue. jobs: how many, by phase in lower case."""
+    """A ScavengerQueue. jobs: how many, by phase in lower case. turns: whether its namespaces take turns."""
 
     name: str
     state: str
@@ -136,6 +136,7 @@ class QueueFacts:
     jobs: Mapping[str, int] = field(default_factory=dict)
     allocated: Amounts = field(default_factory=dict)
     deserved: Amounts = field(default_factory=dict)
+    turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from scavenger_api.states import QueueState
 
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
 from scavenger_admitter.core.admission.shape import Requests, Shape
-from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.snapshot import Snapshot, namespace_of
 from scavenger_admitter.core.admission.sums import add
 
 Rank = tuple[int, int, str]
@@ -179,7 +179,7 @@ class Shares:
         """A queue holds `count` pods more that count as this each, of the job `namespace/name`; negative, fewer."""
         add(self._held[queue], counted, count)
         if queue in self._by_namespace:
-            add(self._held_by(queue, key.partition("/")[0]), counted, count)
+            add(self._held_by(queue, namespace_of(key)), counted, count)
 
     def _held_by(self, queue: str, namespace: str) -> dict[str, int]:
         return self._by_namespace[queue].setdefault(namespace, {})

@@ -28,6 +28,11 @@ from scavenger_admitter.core.admission.shown import BY_REQUESTS, Shown
 from scavenger_admitter.core.waits import Wait
 
 
+def namespace_of(key: str) -> str:
+    """The namespace of a `namespace/name`."""
+    return key.partition("/")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """Room of a start under way: pods of one job that no node shows yet.
@@ -80,7 +85,7 @@ class Candidate:
     @property
     def namespace(self) -> str:
         """Of the job."""
-        return self.key.partition("/")[0]
+        return namespace_of(self.key)
 
     @property
     def order(self) -> Place:
