@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -39,7 +39,7 @@ def timeline(job: Job) -> list[Entry]:
     The status keeps the last 20 runs and interruptions; what is older is summed up in a line.
     """
     status = job.status
-    starts, stops = _times(status.running_timestamps), _times(status.interrupted_timestamps)
+    starts, stops = _times(job.runs), _times(status.interrupted_timestamps)
     entries = [Entry(parse_time(job.metadata.creation_timestamp), "submitted")]
     older = status.interrupted_count - len(stops)
     if older > 0:
@@ -75,7 +75,11 @@ def _times(stamps: Sequence[str]) -> list[datetime]:
 
 
 def job_details(
-    job: Job, now: datetime, line: tuple[int, int] | None, weights: Weights = DEFAULT_WEIGHTS
+    job: Job,
+    now: datetime,
+    line: tuple[int, int] | None,
+    weights: Weights = DEFAULT_WEIGHTS,
+    queues: Iterable[Queue] = (),
 ) -> list[tuple[str, str]]:
     """Label and text of every line above the timeline."""
     status, spec = job.status, job.spec
@@ -97,7 +101,7 @@ def job_details(
         (cpu_time_label(job), cpu_account(job, now, weights)),
         *device_accounts(job),
         ("Class", job.preemption_class),
-        ("Position", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
+        ("Position", objects.position(job, line, queues)),
     ]
     return [(label, text) for label, text in lines if text]
 
@@ -223,6 +227,9 @@ def queue_details(queue: Queue, now: datetime) -> list[tuple[str, str]]:
     selector = queue.spec.namespace_selector
     if selector is not None and (labels := spelled(selector)):
         lines.append(("For", f"namespaces with {labels}"))
+    if (turns := queue.spec.per_namespace) is not None:
+        weights = ", ".join(f"{name} {weight}" for name, weight in sorted(turns.weights.items()))
+        lines.append(("Namespaces", f"take turns, with the weights {weights}" if weights else "take turns"))
     lines += [("Quota", spell_quota(queue)), ("Jobs", ", ".join(jobs) or "none")]
     for name in sorted({*allocated, *deserved}):
         used = short_amount(name, allocated.get(name, 0))

@@ -104,7 +104,7 @@ def _published(facts: Facts) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _place(facts: Facts) -> str:
-    return f", {ordinal(facts.line[0])} of {facts.line[1]} in queue {facts.job.spec.queue}" if facts.line else ""
+    return f", {objects.position(facts.job, facts.line, facts.queues or ())}" if facts.line else ""
 
 
 def _interruption(facts: Facts) -> list[Finding]:
@@ -167,10 +167,8 @@ def _room(facts: Facts) -> list[Finding]:
 
 
 def _line(facts: Facts) -> list[Finding]:
-    if facts.line is None:
-        return []
-    place, number = facts.line
-    return [Finding("position", f"{ordinal(place)} of {number} in queue {facts.job.spec.queue}")]
+    where = objects.position(facts.job, facts.line, facts.queues or ())
+    return [Finding("position", where)] if where else []
 
 
 def _queue_share(facts: Facts) -> list[Finding]:

@@ -207,7 +207,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
         )
     queues = reader.optional("queues", access.queues)
     jobs = reader.all_jobs()
-    line = place_in_line(job, jobs if jobs is not None else access.jobs(job.namespace))
+    line = place_in_line(job, jobs if jobs is not None else access.jobs(job.namespace), queues or ())
     seen, known = reader.admitter_seen()
     return Facts(
         job,

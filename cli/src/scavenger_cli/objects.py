@@ -24,6 +24,7 @@ from scavenger_domain.gang import (
     STARTUP_COST,
     TRUSTED,
     Place,
+    Rank,
     by_priority,
     line_order,
     moment,
@@ -34,6 +35,8 @@ from scavenger_domain.taints import TolerationLike
 from scavenger_kube.decoders import decoder_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Pod, PodSpec, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
+
+from scavenger_cli.words import ordinal
 
 PHASES: Final = tuple(Phase)
 QUEUED: Final = tuple(phase for phase in Phase if phase.queued)
@@ -122,8 +125,14 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     @property
     def started_at(self) -> datetime | None:
         """Since when all pods of the present run are running; None while it does not run."""
-        times = self.status.running_timestamps
+        times = self.runs
         return parse_time(times[-1]) if self.phase == Phase.RUNNING and times else None
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """When its last runs started; an array has one, which began with its first task."""
+        times = self.status.running_timestamps
+        return times[:1] if self.spec.array is not None else times
 
     @property
     def in_line_since(self) -> datetime | None:
@@ -236,6 +245,12 @@ class LabelSelector(Struct, frozen=True, gc=False, rename="camel"):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
+class NamespaceTurns(Struct, frozen=True, gc=False, rename="camel"):
+    """spec.perNamespace of a ScavengerQueue."""
+
+    weights: dict[str, int] = {}  # noqa: RUF012 - msgspec copies it
+
+
 class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerQueue."""
 
@@ -243,6 +258,7 @@ class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
     quota: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
     closed: bool = False
     namespace_selector: LabelSelector | None = None
+    per_namespace: NamespaceTurns | None = None
 
 
 class QueueCounts(Struct, frozen=True, gc=False, rename="camel"):
@@ -345,18 +361,37 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line_order(job: Job) -> Place:
-    queued = parse_time(job.status.queued_timestamp)
+    status, array = job.status, job.spec.array is not None
+    started = parse_time(status.running_timestamps[-1]) if status.running_timestamps else None
+    queued = queues.place_in_queue(parse_time(status.queued_timestamp), started, array=array)
     return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
 
 
-def _rank(job: Job) -> tuple[str, int, int]:
-    return job.namespace, job.earned_count, job.spec.priority
+def _rank(job: Job) -> Rank:
+    return job.namespace, job.earned_count, job.spec.priority, job.spec.array is not None
 
 
-def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:
-    """The job's place among those in line in its queue, and their number; None when it is not in line."""
+def takes_turns(job: Job, queues: Iterable[Queue]) -> bool:
+    """Whether the namespaces of the job's queue take turns. queues: as far as they may be read."""
+    return any(one.metadata.name == job.spec.queue and one.spec.per_namespace is not None for one in queues)
+
+
+def place_in_line(job: Job, jobs: list[Job], queues: Iterable[Queue] = ()) -> tuple[int, int] | None:
+    """The job's place among those in line in its queue, and their number; None when it is not in line. Where namespaces
+    take turns, they are those of its namespace. queues: as in `takes_turns`."""
     if job.phase not in QUEUED:
         return None
-    line = sorted((j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue), key=_line_order)
-    keys = [one.metadata.key for one in by_priority(line, _rank)]
+    line = [j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue]
+    if takes_turns(job, queues):
+        line = [one for one in line if one.namespace == job.namespace]
+    keys = [one.metadata.key for one in by_priority(sorted(line, key=_line_order), _rank)]
     return (keys.index(job.metadata.key) + 1, len(keys)) if job.metadata.key in keys else None
+
+
+def position(job: Job, line: tuple[int, int] | None, queues: Iterable[Queue] = ()) -> str:
+    """A place in line in words; empty where there is none."""
+    if line is None:
+        return ""
+    of = f" of namespace {job.namespace}" if takes_turns(job, queues) else ""
+    turns = ", where namespaces take turns" if of else ""
+    return f"{ordinal(line[0])} of {line[1]}{of} in queue {job.spec.queue}{turns}"

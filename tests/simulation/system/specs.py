@@ -243,6 +243,7 @@ QUEUE_FIELDS: Final[Mapping[str, Generator]] = {
         {"matchExpressions": [{"key": "team", "operator": "In", "values": ["lab", "office"]}]},
         {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
     ),
+    "perNamespace": one_of({}, {"weights": {"lab": 3}}),
 }
 """Of a ScavengerQueue, by the field of its spec."""
 

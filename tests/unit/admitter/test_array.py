@@ -601,3 +601,30 @@ def test_pods_of_a_job_that_caches_do_not_show_yet_are_let_be() -> None:
     asked = confirm(replace(seen, asked=Asked.RUN))
     assert asked is not None
     assert actions(asked.value, DeletePod), "the API server says that its Job is gone"
+
+
+# --- its place in the queue ---
+
+
+def test_its_place_is_the_creation_of_its_last_pod() -> None:
+    outcome = decide(see(array(), task(3, created=50), task(4, created=200), task(5, created=70, ended=300)))
+    assert outcome.place == b.at(200)
+    assert decide(see(array())).place == b.at(10)  # the last start that the status names
+    assert decide(see(array(), task(3, created=NOON + 60))).place == b.at(NOON), "clocks differ"
+
+
+def test_the_status_names_the_first_and_the_last_start_of_a_task() -> None:
+    outcome = decide(see(array(), task(3, started=50), task(4, started=200)))
+    assert outcome.status.running_timestamps == (b.at(10), b.at(200))
+    later = b.written(array(), outcome.status)
+    assert decide(see(later, task(3, started=50))).status.running_timestamps == (b.at(10), b.at(200))
+    gone = decide(see(later))
+    assert (gone.status.running_timestamps, gone.place) == ((b.at(10), b.at(200)), b.at(200))
+
+
+def test_a_later_start_alone_is_written_once_in_a_while() -> None:
+    first = decide(see(array(), task(3, started=50), now=1000))
+    known = b.written(array(), first.status)
+    pods = (task(3, started=50), task(4, started=1001))
+    assert not plan_array(see(known, *pods, now=1005, last_write=b.at(1000))).changed
+    assert plan_array(see(known, *pods, now=1011, last_write=b.at(1000))).changed

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -546,3 +547,58 @@ async def test_whatever_is_killed_each_task_is_done_once_and_the_books_are_true(
         computed = sum(one.ended - one.started for one in ran)
         assert status["usefulCPUSeconds"] + status["lostCPUSeconds"] == pytest.approx(computed)
         assert status["usefulCPUSeconds"] == pytest.approx(sum(one.useful for one in ran))
+
+
+# --- one object is one place ---
+
+
+def waits(c: Harness, name: str) -> bool:
+    return c.phase(name) == "Waiting"
+
+
+@pytest.mark.parametrize("way", ["goes on", "is taken over", "is taken over without pods"])
+async def test_what_came_before_the_last_start_goes_before_the_next_task(way: str) -> None:
+    """Also where another admitter takes over: pods and status say when tasks started."""
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        first = c.admitter()
+        c.submit("sweep", array={"tasks": 50}, cpu="6")
+        await c.until(lambda: alive(c) == ["sweep-0"])
+        for name in ("one", "two"):
+            c.submit(name, cpu="6")
+            await c.until(partial(waits, c, name))
+        c.succeed("sweep")
+        await c.until(lambda: alive(c) == ["sweep-1"])  # its place is older than that of the others
+        await c.pass_time(15)
+        c.submit("three", cpu="6")
+        await c.until(partial(waits, c, "three"))
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("one") == "Running")
+        await c.until(lambda: sets(c).get("completed") == 2)
+        if way != "goes on":
+            await first.kill()
+            if way == "is taken over without pods":
+                for pod in c.pods("sweep"):
+                    c.api.remove(PODS, NS, pod["metadata"]["name"])
+            c.admitter()
+            await c.pass_time(30)
+        c.succeed("one")
+        await c.until(lambda: c.phase("two") == "Running")
+        c.succeed("two")
+        await c.until(lambda: alive(c) == ["sweep-2"])  # sweep-1 started before three came
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("three") == "Running")
+
+
+async def test_arrays_keep_their_place_where_that_is_set() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        c.admitter(arrays_keep_place=True)
+        c.submit("sweep", array={"tasks": 50}, cpu="6")
+        await c.until(lambda: alive(c) == ["sweep-0"])
+        c.submit("one", cpu="6")
+        await c.until(lambda: c.phase("one") == "Waiting")
+        for index in range(1, 4):
+            c.succeed("sweep")
+            await c.until(lambda index=index: alive(c) == [f"sweep-{index}"])  # type: ignore[misc]
+        assert c.phase("one") == "Waiting"

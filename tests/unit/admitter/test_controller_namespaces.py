@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scavenger_admitter.informers import SCAVENGERQUEUES
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.reasons import WaitReason
-from scavenger_kube.resources import NAMESPACES
+from scavenger_kube.resources import JOBS, NAMESPACES
+from scavenger_testing.builders import scavengerjob_dict
 
 from .harness import NS, Harness, empty_harness, runs
 
@@ -59,3 +63,33 @@ async def test_a_namespace_that_is_not_known_is_selected_by_no_selector() -> Non
         c.submit("b")
         await runs(c, "b")
         await c.until(lambda: waits_for(c, "a") == WaitReason.NAMESPACE_NOT_SELECTED)
+
+
+async def test_namespaces_of_a_queue_take_turns_as_soon_as_it_says_so() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        turns: dict[str, object] = {"apiVersion": "v1", "kind": "ScavengerQueue", "metadata": {"name": "default"}}
+        c.api.put(SCAVENGERQUEUES, {**turns, "spec": {"weight": 1}})
+        c.admitter()
+        c.submit("first", cpu="6")
+        await runs(c, "first")
+        for name in ("second", "third"):
+            c.submit(name, cpu="6")
+            await c.until(partial(waits, c, name))
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("late", namespace="other", created=c.stamp(), cpu="3"))
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("later", namespace="other", created=c.stamp(), cpu="3"))
+        await c.pass_time(10)
+        c.succeed("first")
+        await runs(c, "second")
+        assert c.api.get(JOBS, "other", "late") is None, "who came first has everything"
+
+        c.api.put(SCAVENGERQUEUES, {**turns, "spec": {"weight": 1, "perNamespace": {"weights": {"other": 2}}}})
+        await c.pass_time(2)
+        c.succeed("second")
+        await c.until(lambda: c.api.get(JOBS, "other", "late") is not None)
+        await c.until(lambda: c.api.get(JOBS, "other", "later") is not None)
+        assert c.phase("third") == "Waiting"
+
+
+def waits(c: Harness, name: str) -> bool:
+    return c.phase(name) == "Waiting"

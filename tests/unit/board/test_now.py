@@ -176,6 +176,16 @@ def test_a_line_is_in_order_of_interruptions_and_arrival() -> None:
     assert sorted(ranks, key=lambda key: ranks[key]) == queue.line, "the page puts them in the same order"
 
 
+def test_the_line_of_a_queue_whose_namespaces_take_turns() -> None:
+    jobs = [job(f"flood{n}", queued=n) for n in range(3)]
+    jobs += [job("hurt", queued=8, key="x/hurt", earned=1), job("late", queued=7, key="x/late")]
+    picture = shown(jobs=jobs, queues=[QueueFacts("lab", "Open", turns=True)])
+    (queue,) = picture.queues
+    assert queue.line == ["lab/flood0", "x/hurt", "lab/flood1", "x/late", "lab/flood2"]
+    waiting = sorted((row for row in picture.jobs if row.rank), key=lambda row: row.rank or (0, 0, ""))
+    assert [row.key for row in waiting] == queue.line, "the rows say the same"
+
+
 def test_who_has_more_than_the_share() -> None:
     queues = [
         QueueFacts("lab", "Open", 1, {"running": 2}, {"cpu": 9000, "memory": 1}, {"cpu": 8000, "memory": 2}),

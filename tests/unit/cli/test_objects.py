@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from scavenger_api import job as contract
 from scavenger_api import queue as queue_contract
 from scavenger_cli import objects
-from scavenger_cli.objects import Job, decode, decode_items, place_in_line, raw_items
+from scavenger_cli.objects import Job, decode, decode_items, place_in_line, position, raw_items
 from scavenger_kube import scavenger_kinds
 
-from .cases import NOW, ago, job, queued
+from .cases import NOW, ago, job, queue, queued
 
 PAIRS = [
     (objects.JobSpec, contract.ScavengerJobSpec),
@@ -210,3 +210,34 @@ def test_threads_may_decode_a_type_for_the_first_time_at_once() -> None:
     command = [sys.executable, "-c", STRUCT_OF_SLOW_ANNOTATIONS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+def test_an_array_stands_where_its_last_task_started() -> None:
+    sweep = {"queuedTimestamp": queued(90), "runningTimestamps": [queued(80), queued(20)]}
+    array = job("array", phase="Waiting", status=sweep, array={"tasks": 9}, priority=1)
+    jobs = [
+        array,
+        job("early", namespace="else", status={"queuedTimestamp": queued(30)}),
+        job("late", namespace="else", status={"queuedTimestamp": queued(10)}),
+        job("behind", status={"queuedTimestamp": queued(60)}),
+    ]
+    places = {one.name: place_in_line(one, jobs) for one in jobs}
+    assert places == {"early": (1, 4), "array": (2, 4), "behind": (3, 4), "late": (4, 4)}
+    hit = job("array", phase="Interrupted", status={**sweep, "interruptedCount": 9}, array={"tasks": 9})
+    assert (hit.earned_count, array.earned_count) == (1, 0)
+    assert job("array", phase="Running", status=sweep, array={"tasks": 9}).runs == (queued(80),)
+
+
+def test_where_namespaces_take_turns_a_place_is_among_those_of_its_namespace() -> None:
+    jobs = [
+        job("flood", namespace="else", status={"queuedTimestamp": queued(90)}),
+        job("first", status={"queuedTimestamp": queued(50)}),
+        job("mine", status={"queuedTimestamp": queued(10)}),
+    ]
+    turns = [queue("default", perNamespace={})]
+    place = place_in_line(jobs[2], jobs, turns)
+    assert (
+        position(jobs[2], place, turns) == "2nd of 2 of namespace default in queue default, where namespaces take turns"
+    )
+    place = place_in_line(jobs[2], jobs, [queue("default"), queue("night", perNamespace={})])
+    assert position(jobs[2], place) == "3rd of 3 in queue default"

@@ -125,6 +125,19 @@ def test_for_which_namespaces_a_queue_is(selector: dict[str, Any], shown: list[t
     assert [line for line in lines if line[0] == "For"] == shown
 
 
+@pytest.mark.parametrize(
+    ("turns", "shown"),
+    [
+        ({}, [("Namespaces", "take turns")]),
+        ({"weights": {"lab": 3, "a": 2}}, [("Namespaces", "take turns, with the weights a 2, lab 3")]),
+        (None, []),
+    ],
+)
+def test_whether_namespaces_of_a_queue_take_turns(turns: dict[str, Any] | None, shown: list[tuple[str, str]]) -> None:
+    lines = queue_details(queue("lab", perNamespace=turns), NOW)
+    assert [line for line in lines if line[0] == "Namespaces"] == shown
+
+
 def test_the_details_of_a_running_job() -> None:
     assert pairs(job_details(JOBS[0], NOW, None), 80) == [
         "Job          default/protein-folding",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_domain.gang import by_priority, line_order
+from scavenger_domain.gang import Rank, by_priority, line_order
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,11 @@ class One:
     interruptions: int
     queued: int
     priority: int
+    array: bool = False
 
     @property
-    def rank(self) -> tuple[str, int, int]:
-        return self.namespace, self.interruptions, self.priority
+    def rank(self) -> Rank:
+        return self.namespace, self.interruptions, self.priority, self.array
 
 
 def first_come(jobs: list[One]) -> list[One]:
@@ -70,3 +71,22 @@ def test_the_highest_takes_the_first_place_of_its_namespace() -> None:
         One("5", "a", 1, 5, -10),
     ]
     assert [one.uid for one in ordered(line)] == ["5", "3", "2", "4", "1"]
+
+
+@given(lines, st.sets(st.integers(0, 11)))
+def test_an_array_never_has_an_older_place_than_its_own(jobs: list[One], arrays: set[int]) -> None:
+    """As many jobs of other namespaces stand before it as by place."""
+    jobs = [replace(one, array=number in arrays and one.namespace == "a") for number, one in enumerate(jobs)]
+    before, after = first_come(jobs), ordered(jobs)
+    assert sorted(before, key=id) == sorted(after, key=id)
+    for array in (one for one in jobs if one.array):
+        others = [sum(one.namespace == "b" for one in line[: line.index(array)]) for line in (before, after)]
+        assert others[0] <= others[1]
+    for namespace in "ab":
+        own = [one for one in after if one.namespace == namespace]
+        assert own == sorted(own, key=lambda one: line_order(one.interruptions, one.queued, one.uid, one.priority))
+
+
+def test_jobs_of_a_lower_priority_wait_behind_an_array() -> None:
+    line = [One("1", "a", 0, 1, 0), One("2", "b", 0, 2, 0), One("3", "a", 0, 3, 1, array=True), One("4", "b", 0, 4, 0)]
+    assert [one.uid for one in ordered(line)] == ["2", "3", "1", "4"]

@@ -58,10 +58,12 @@ def print_job(access: Access, job: Job) -> None:
     from scavenger_cli.gather import Reader
 
     now = access.now()
-    jobs = Reader(access).all_jobs() if job.phase in objects.QUEUED else None
-    line = objects.place_in_line(job, jobs) if jobs is not None else None
+    reader = Reader(access)
+    jobs = reader.all_jobs() if job.phase in objects.QUEUED else None
+    queues = reader.optional("queues", access.queues) if jobs is not None else None
+    line = objects.place_in_line(job, jobs, queues or ()) if jobs is not None else None
     weights = access.weights if job.phase == Phase.RUNNING else DEFAULT_WEIGHTS
-    for text in render.pairs(details.job_details(job, now, line, weights), min(width(), MAX_WIDTH)):
+    for text in render.pairs(details.job_details(job, now, line, weights, queues or ()), min(width(), MAX_WIDTH)):
         say(text)
     say("\nTimeline:")
     for text in render.timeline(details.timeline(job), now):

@@ -491,7 +491,8 @@ class ScavengerJobStatus(Model):
     """The place in the queue; moves to now with every interruption and every start that failed. A run that
     ends with checkpointExitCode keeps it, but for a microsecond."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
-    """The last 20 times when all pods of the gang were running."""
+    """The last 20 times when all pods of the gang were running; of an array, when its first task started and when its
+    last one did, as far as the status says. The next task has its place in the queue from then on."""
     interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when the gang was interrupted."""
     starts: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None

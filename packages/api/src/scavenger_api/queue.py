@@ -13,6 +13,16 @@ from scavenger_api.selectors import LabelSelector
 from scavenger_api.states import QueueState as QueueState
 
 
+class NamespaceTurns(Model):
+    """Turns between the namespaces that use a queue."""
+
+    weights: Annotated[
+        dict[str, Annotated[int, Field(ge=1, le=1_000_000, json_schema_extra={"format": "int32"})]],
+        Field(default_factory=dict, max_length=1000),
+    ]
+    """The weights of namespaces, by name; that of every other one is 1."""
+
+
 class ScavengerQueueSpec(Model):
     """The queue's weight against the other queues, and its bounds."""
 
@@ -24,6 +34,9 @@ class ScavengerQueueSpec(Model):
     """Takes no new jobs; those that run go on."""
     namespace_selector: LabelSelector | None = None
     """The labels of the namespaces whose jobs may use the queue; by default, and when empty, every namespace."""
+    per_namespace: NamespaceTurns | None = None
+    """Where it is set, if only to {}, the namespaces of the queue take turns: the next job that starts is of the
+    namespace that has least for its weight. By default all jobs of the queue are in one order."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

@@ -390,24 +390,30 @@ def line_order(interruptions: int, queued: int | None, uid: str, priority: int =
 
 InLine = TypeVar("InLine")
 
+Rank = tuple[str, int, int, bool]
+"""Namespace, `earned_count` and `spec.priority` of a job, and whether it is an array."""
 
-def by_priority(line: Iterable[InLine], rank: Callable[[InLine], tuple[str, int, int]]) -> list[InLine]:
+
+def by_priority(line: Iterable[InLine], rank: Callable[[InLine], Rank]) -> list[InLine]:
     """A line in which jobs of a higher `spec.priority` stand before others of their namespace.
 
     Jobs of one namespace that were interrupted as often as each other exchange the places that they have. So a priority
-    moves nobody of another namespace.
+    moves nobody of another namespace. An array never gets an older place than its own: it would have that place for
+    each of its tasks. Jobs of a lower priority wait behind it instead.
 
     Args:
         line: the jobs of a queue, sorted by `line_order` without priorities.
-        rank: namespace, `earned_count` and `spec.priority` of a job.
+        rank: see `Rank`.
     """
-    ordered = list(line)
-    places: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for place, job in enumerate(ordered):
-        namespace, interruptions, priority = rank(job)
-        places.setdefault((namespace, interruptions), []).append((-priority, place))
+    jobs = list(line)
+    places: dict[tuple[str, int], list[tuple[int, int, bool]]] = {}
+    for place, job in enumerate(jobs):
+        namespace, interruptions, priority, array = rank(job)
+        places.setdefault((namespace, interruptions), []).append((-priority, place, array))
+    ordered: list[tuple[int, int, int]] = []
     for held in places.values():
-        jobs = [ordered[place] for _, place in sorted(held)]
-        for (_, place), job in zip(held, jobs, strict=True):
-            ordered[place] = job
-    return ordered
+        place = -1
+        for nth, ((_, free, _), (_, own, array)) in enumerate(zip(held, sorted(held), strict=True)):
+            place = max(place, free, own if array else free)
+            ordered.append((place, nth, own))
+    return [jobs[own] for _, _, own in sorted(ordered)]

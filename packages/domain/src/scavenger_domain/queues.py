@@ -47,6 +47,19 @@ def in_line_since(queued: datetime | None, ended: datetime | None) -> datetime |
     return max(queued, ended) if queued is not None and ended is not None else queued
 
 
+def place_in_queue(queued: datetime | None, started: datetime | None, *, array: bool) -> datetime | None:
+    """The place of a job between the jobs of its queue: first come, first served.
+
+    One object is one place. So the next task of an array stands where a job would that came when its last one started.
+
+    Args:
+        queued: `queuedTimestamp` of its status.
+        started: when a pod of it started last, as far as that is known.
+        array: whether it is an array.
+    """
+    return max(queued, started) if array and queued is not None and started is not None else queued
+
+
 def over_share(allocated: Mapping[str, int], deserved: Mapping[str, int]) -> list[str]:
     """The resources of which a queue has more than its share. Amounts as in `scavenger_api.quantity`."""
     return [name for name, share in deserved.items() if allocated.get(name, 0) > share]

@@ -12,7 +12,7 @@ from scavenger_api import names
 from scavenger_api.pod_sums import template_requests
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
-from scavenger_api.states import Capacity, earned_count
+from scavenger_api.states import Capacity, Phase, earned_count
 
 from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
 
@@ -169,8 +169,11 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order."""
+        """The interruptions that count where jobs are put in order; an array counts as one while an interrupted task
+        of it waits."""
         status = self.status
+        if self.spec.array is not None:
+            return int(status.phase == Phase.INTERRUPTED)
         return earned_count(
             status.interrupted_count, status.own_interrupted_count, status.earned_queue, self.spec.queue
         )

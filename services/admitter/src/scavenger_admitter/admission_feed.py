@@ -142,10 +142,17 @@ class AdmissionFeed:
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
             not_before, first = attempt.starts_from(now), outcome.interrupted_waits
             tasks = min(outcome.startable, attempt.most or outcome.startable)
-            self._state.apply_candidate(self._candidate(job, not_before, tasks=tasks, interrupted=first))
+            place = self._place(key, outcome)
+            self._state.apply_candidate(self._candidate(job, not_before, tasks=tasks, interrupted=first, place=place))
             self._wakeups.admit()
         else:
             self._state.delete_candidate(key)
+
+    def _place(self, key: str, outcome: Outcome) -> int:
+        """Since when the next task of an array is in line, microseconds since the epoch; 0: as long as the array."""
+        if self._settings.arrays_keep_place or outcome.place is None:
+            return 0
+        return self._records[key].place or micros(outcome.place)
 
     def _update_tasks(self, job: ScavengerJob) -> None:
         """Tell the admission loop which tasks run, as any of them may have to go."""
@@ -159,9 +166,12 @@ class AdmissionFeed:
             else:
                 self._state.running.delete(unit(pod))
 
-    def on_tasks_started(self, key: str, refusal: Refusal | None, *, complete: bool) -> None:
-        """The API server has answered to the creation of tasks. complete: whether it has created all of them."""
+    def on_tasks_started(self, key: str, refusal: Refusal | None, made: int, *, complete: bool) -> None:
+        """The API server has answered to the creation of tasks. made: how many it has created; complete: whether that
+        are all of them."""
         attempt = self._records[key].attempt
+        if made:
+            self._records[key].place = micros(self._clock.now())
         if refusal is not None:
             attempt.refuse(refusal, self._clock.monotonic())
         elif complete:

@@ -163,6 +163,7 @@ class AdmissionLoop:
             rules=self._rules,
             measurement=measurement,
             patience=round(self._settings.keep_turn_after * SECOND) or None,
+            arrays_keep_place=self._settings.arrays_keep_place,
         )
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)

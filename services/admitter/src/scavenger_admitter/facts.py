@@ -120,6 +120,7 @@ def candidate(
     *,
     tasks: int = 0,
     interrupted: bool = False,
+    place: int = 0,
     volumes: VolumeTopology = EVERYWHERE,
 ) -> Candidate:
     """A job in line.
@@ -129,6 +130,7 @@ def candidate(
         not_before: it is not looked at before, microseconds since the epoch.
         tasks: of an array, those that may start now.
         interrupted: whether others interrupted one of them.
+        place: of an array, when tasks of it started last, microseconds since the epoch; 0 where each keeps its place.
         volumes: where its claims can be used.
     """
     queued = job.status.queued_timestamp
@@ -140,7 +142,7 @@ def candidate(
         shape=shape,
         parallelism=job.spec.parallelism,
         interrupted_count=job.earned_count if job.spec.array is None else int(interrupted),
-        queued_at=micros(queued) if queued else 0,
+        queued_at=max(micros(queued), place) if queued else 0,
         not_before=not_before,
         priority=spec.priority,
         tasks=tasks,
@@ -207,6 +209,7 @@ def queue_view(queue: ScavengerQueue) -> QueueView:
         quota=amounts(queue.spec.quota or {}),
         state=state_of(queue),
         selector=queue.spec.namespace_selector,
+        namespace_weights=queue.spec.per_namespace.weights if queue.spec.per_namespace is not None else None,
     )
 
 

@@ -111,6 +111,9 @@ class JobRecord:
     """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
     stopped: dict[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, that are to go, and why."""
+    place: int = 0
+    """Of an array: when this process started tasks of it last, microseconds since the epoch, which is its place in the
+    queue. Before it has, pods and status say it to the second."""
     learnt_of: str = ""
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""

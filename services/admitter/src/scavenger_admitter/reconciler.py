@@ -402,7 +402,7 @@ class Reconciler:
         finally:
             self._limiter.release(key)
         if self._records[key].attempt is attempt and attempt.run == run:
-            self._feed.on_tasks_started(key, refusal, complete=made == len(granted))
+            self._feed.on_tasks_started(key, refusal, made, complete=made == len(granted))
 
     async def _create_pods(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]

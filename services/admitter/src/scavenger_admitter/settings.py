@@ -102,6 +102,11 @@ class AdmitterSettings(ServiceSettings):
         "which interrupted jobs go before others in their queue: all, or only those whose run was shorter than their "
         "checkpoint interval; the others go behind those that wait",
     )
+    arrays_keep_place: bool = option(
+        False,
+        "an array keeps its place in its queue while its tasks start, as it did before; otherwise each start uses up a"
+        " place. The next version has no such setting",
+    )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
     minimum_run: bool = MINIMUM_RUN

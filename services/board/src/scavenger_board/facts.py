@@ -6,7 +6,7 @@ Never raises: what cannot be read counts as absent, as nothing is decided by it.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.duration import DurationError, parse_duration
@@ -16,7 +16,7 @@ from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.plain_text import plain
-from scavenger_domain.queues import in_line_since, queue_state
+from scavenger_domain.queues import in_line_since, place_in_queue, queue_state
 from scavenger_domain.requests import pod_requests
 from scavenger_domain.taints import blocking
 from scavenger_kube.kinds import Condition, Event, Node, ObjectMeta, ObjectReference, Pod, Struct, condition
@@ -52,6 +52,7 @@ class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
 
     weight: int = 1
     closed: bool = False
+    per_namespace: dict[str, Any] | None = None
 
 
 class QueueStatus(Struct, frozen=True, gc=False, rename="camel"):
@@ -89,7 +90,8 @@ def job_facts(job: Job) -> JobFacts:
     admitted = condition(status.conditions, ConditionType.ADMITTED)
     interrupted = condition(status.conditions, ConditionType.INTERRUPTED)
     created = parse_time(meta.creation_timestamp)
-    queued = parse_time(status.queued_timestamp)
+    queued, runs = parse_time(status.queued_timestamp), _moments(status.running_timestamps)
+    place = place_in_queue(queued, runs[-1] if runs else None, array=spec.array is not None)
     return JobFacts(
         key=meta.key,
         uid=meta.uid,
@@ -103,9 +105,9 @@ def job_facts(job: Job) -> JobFacts:
         cpu=asked.get("cpu", 0),
         memory=asked.get("memory", 0),
         pods=spec.parallelism,
-        queued=micros(queued) if queued is not None else None,
+        queued=micros(place) if place is not None else None,
         since=in_line_since(queued, parse_time(status.ended_timestamp)),
-        runs=_moments(status.running_timestamps),
+        runs=runs if spec.array is None else runs[:1],
         interruptions=_moments(status.interrupted_timestamps),
         interrupted=status.interrupted_count,
         earned=job.earned_count,
@@ -276,6 +278,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
         jobs=dict(queue.status.jobs),
         allocated=readable_amounts(queue.status.allocated),
         deserved=readable_amounts(queue.status.deserved),
+        turns=queue.spec.per_namespace is not None,
     )
 
 

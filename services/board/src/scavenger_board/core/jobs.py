@@ -14,7 +14,7 @@ from scavenger_api.times import format_time
 from scavenger_board.core.picture import ArrayRow, JobRow
 from scavenger_board.core.queues import Rank, ranks
 from scavenger_board.core.runs import checkpointed, runs, tasks_unsaved_since, unsaved_since
-from scavenger_board.core.snapshot import ArrayFacts, JobFacts, PodFacts
+from scavenger_board.core.snapshot import ArrayFacts, JobFacts, PodFacts, QueueFacts
 
 MESSAGE: Final = 400
 """Characters of a message that are shown: thousands of jobs may wait with one each."""
@@ -25,14 +25,16 @@ MOST_TASKS: Final = 100
 NOT_SEEN: Final = "the admitter has written nothing of it yet"
 
 
-def job_rows(now: datetime, jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[JobRow]:
+def job_rows(
+    now: datetime, jobs: Iterable[JobFacts], pods: Iterable[PodFacts], queues: Iterable[QueueFacts] = ()
+) -> list[JobRow]:
     """All jobs by key."""
     own: dict[str, list[PodFacts]] = {}
     for pod in pods:
         if pod.job:
             own.setdefault(pod.job, []).append(pod)
     jobs = tuple(jobs)
-    rank = ranks(jobs)
+    rank = ranks(jobs, queues)
     rows = [_row(now, job, own.get(job.key, []), rank.get(job.key)) for job in jobs]
     return sorted(rows, key=lambda row: row.key)
 

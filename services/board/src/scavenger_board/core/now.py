@@ -20,8 +20,8 @@ def picture_now(snapshot: Snapshot, *, levels_about: str) -> Picture:
     """What a snapshot shows. levels_about: as of `timeline`."""
     view = LevelsView.of(snapshot.levels, snapshot.now)
     services = service_rows(snapshot.now, snapshot.pods, snapshot.leases)
-    line = lines(snapshot.jobs)
-    jobs = job_rows(snapshot.now, snapshot.jobs, snapshot.pods)
+    line = lines(snapshot.jobs, snapshot.queues)
+    jobs = job_rows(snapshot.now, snapshot.jobs, snapshot.pods, snapshot.queues)
     return Picture(
         time=format_time(snapshot.now),
         past=False,

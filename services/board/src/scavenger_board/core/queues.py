@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.states import QueueState
+from scavenger_domain import gang
 from scavenger_domain.gang import Place, by_priority, line_order
 from scavenger_domain.queues import over_share
 
@@ -22,19 +24,43 @@ SHOWN: Final = 10
 """Jobs of a line, the first ones; the others are found by their rows."""
 
 
-def lines(jobs: Iterable[JobFacts]) -> dict[str, list[str]]:
-    """The keys of the jobs in line, in order, by queue."""
-    return {queue: [job.key for job in by_priority(line, _rank)] for queue, line in _sorted(jobs).items()}
+def lines(jobs: Iterable[JobFacts], queues: Iterable[QueueFacts] = ()) -> dict[str, list[str]]:
+    """The keys of the jobs in line, in order, by queue. queues: those that there are."""
+    turns = _turns(queues)
+    found = {queue: by_priority(line, _rank) for queue, line in _sorted(jobs).items()}
+    return {
+        q: [job.key for _, job in (_in_turns(line) if q in turns else enumerate(line))] for q, line in found.items()
+    }
 
 
-def ranks(jobs: Iterable[JobFacts]) -> dict[str, Rank]:
+def ranks(jobs: Iterable[JobFacts], queues: Iterable[QueueFacts] = ()) -> dict[str, Rank]:
     """What jobs in line in a queue are sorted by, by key of the job. A job that its priority has moved has the rank of
     the job whose place it holds; the ranks of others stay."""
-    return {
-        job.key: _shown(place)
-        for line in _sorted(jobs).values()
-        for place, job in zip(line, by_priority(line, _rank), strict=True)
-    }
+    turns = _turns(queues)
+    found: dict[str, Rank] = {}
+    for queue, line in _sorted(jobs).items():
+        ordered = by_priority(line, _rank)
+        if queue in turns:
+            found |= {job.key: (nth, *_shown(job)[1:]) for nth, job in _in_turns(ordered)}
+        else:
+            found |= {job.key: _shown(place) for place, job in zip(line, ordered, strict=True)}
+    return found
+
+
+def _turns(queues: Iterable[QueueFacts]) -> set[str]:
+    return {queue.name for queue in queues if queue.turns}
+
+
+def _in_turns(line: Iterable[JobFacts]) -> list[tuple[int, JobFacts]]:
+    """The jobs of a queue whose namespaces take turns: the first one of each namespace, then the second ones, and so
+    on. That is their order as long as all namespaces have as much for their weight."""
+    count = Counter[str]()
+    found = []
+    for job in line:
+        namespace = job.key.partition("/")[0]
+        found.append((count[namespace], job))
+        count[namespace] += 1
+    return sorted(found, key=lambda one: (one[0], *_shown(one[1])[1:]))
 
 
 def _sorted(jobs: Iterable[JobFacts]) -> dict[str, list[JobFacts]]:
@@ -55,8 +81,8 @@ def _shown(job: JobFacts) -> Rank:
     return interruptions, LAST if last else queued, uid
 
 
-def _rank(job: JobFacts) -> tuple[str, int, int]:
-    return job.key.partition("/")[0], job.earned, job.priority
+def _rank(job: JobFacts) -> gang.Rank:
+    return job.key.partition("/")[0], job.earned, job.priority, job.array is not None
 
 
 def queue_rows(queues: Sequence[QueueFacts], line: Mapping[str, Sequence[str]]) -> list[QueueRow]:

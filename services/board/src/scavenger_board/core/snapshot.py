@@ -42,7 +42,7 @@ class ArrayFacts:
 class JobFacts:
     """A ScavengerJob.
 
-    cpu, memory: of one pod. pods: in the gang. queued: `queuedTimestamp`, microseconds since the epoch. since:
+    cpu, memory: of one pod. pods: in the gang. queued: its place in its queue, microseconds since the epoch. since:
     when it came to be in line.
     runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
     message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
@@ -128,7 +128,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A ScavengerQueue. jobs: how many, by phase in lower case."""
+    """A ScavengerQueue. jobs: how many, by phase in lower case. turns: whether its namespaces take turns."""
 
     name: str
     state: str
@@ -136,6 +136,7 @@ class QueueFacts:
     jobs: Mapping[str, int] = field(default_factory=dict)
     allocated: Amounts = field(default_factory=dict)
     deserved: Amounts = field(default_factory=dict)
+    turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ class TerminatingPod:
         requests: what comes free.
         counts: whether its node counts for the load.
         started: second since the epoch.
+        job: namespace/name of its ScavengerJob.
     """
 
     node: str
@@ -142,6 +143,7 @@ class TerminatingPod:
     requests: Requests
     counts: bool = True
     started: int = 0
+    job: str = ""
 
     @property
     def counted(self) -> Requests:
@@ -265,7 +267,7 @@ class RunningJobs:
         `counts`: the nodes that count for the load, by name. `kept`: jobs whose room nobody else is to have.
         """
         return tuple(
-            TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False), pod.started)
+            TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False), pod.started, pod.unit)
             for pod in sorted(self._going(), key=lambda pod: pod.key)
             if pod.unit not in kept and (not pod.leaves_by or now <= pod.leaves_by + OVERDUE)
         )

@@ -12,6 +12,10 @@ Whoever takes has to be within its share for certain, and whoever is taken from 
 what donors deserve is reckoned from all that scavenging might use, if what may be in the load and counts beside it as
 well (`load_overlap.py`) is in it.
 
+Namespaces of a queue that says so take turns in the same way: by what each holds / usable / its weight. Nothing else is
+theirs: who is under-served goes first, so nobody is kept from what no other namespace has a job for, and no running job
+is interrupted for another one of its queue.
+
 Demand: jobs that run or start, or jobs in line that could ever start. What a queue deserves does not depend on how much
 it asks for: what it leaves is lent to the others (backfill), in the order of their shares.
 
@@ -32,8 +36,11 @@ from scavenger_api.states import QueueState
 
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
 from scavenger_admitter.core.admission.shape import Requests, Shape
-from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.snapshot import Snapshot, namespace_of
 from scavenger_admitter.core.admission.sums import add
+
+Rank = tuple[int, int, str]
+"""What turns are taken by; the least goes first. The last part is the name."""
 
 _SCALE: Final = 10**12
 """Shares are ranked as whole trillionths."""
@@ -89,9 +96,14 @@ class Shares:
         self._usable = usable(snapshot, {})
         self._weights = sum(snapshot.queues[name].weight for name in self._demanding)
         self._held = {name: dict(queue.allocated) for name, queue in snapshot.queues.items()}
+        self._by_namespace = {
+            name: {namespace: dict(held) for namespace, held in queue.by_namespace.items()}
+            for name, queue in snapshot.queues.items()
+            if queue.namespace_weights is not None
+        }
         for pod in snapshot.terminating:
             if pod.queue in self._held:
-                add(self._held[pod.queue], pod.counted, -1)
+                self.allocate(pod.queue, pod.job, pod.counted, -1)
         # Compared are `held * weights` and `usable * weight`, both whole.
         self._scale = {name: self._weights_with(name) for name in snapshot.queues}
         self._due = self._due_of(self._usable)
@@ -143,25 +155,34 @@ class Shares:
                 return True
         return False
 
-    def rank(self, queue: str) -> tuple[int, int, str]:
-        """The smallest goes first.
+    def rank(self, queue: str, namespace: str = "") -> Rank:
+        """The place of a queue between queues, or of a namespace within a queue that has turns between namespaces. The
+        smallest goes first.
 
         1. dominant share / weight;
         2. greater weight;
         3. name.
         """
-        held, weight = self._held[queue], self._weight(queue)
+        if namespace:
+            held, weight = self._held_by(queue, namespace), self._queues[queue].weight_of(namespace)
+        else:
+            held, weight = self._held[queue], self._weight(queue)
         share = max(
             (held[name] * _SCALE // most for name, most in self._usable.items() if most > 0 and name in held),
             default=0,
         )
-        return (share // weight, -weight, queue)
+        return (share // weight, -weight, namespace or queue)
 
     # --- taking ---
 
-    def allocate(self, queue: str, counted: Requests, count: int) -> None:
-        """A queue holds `count` pods more that count as this each; negative, fewer."""
+    def allocate(self, queue: str, key: str, counted: Requests, count: int) -> None:
+        """A queue holds `count` pods more that count as this each, of the job `namespace/name`; negative, fewer."""
         add(self._held[queue], counted, count)
+        if queue in self._by_namespace:
+            add(self._held_by(queue, namespace_of(key)), counted, count)
+
+    def _held_by(self, queue: str, namespace: str) -> dict[str, int]:
+        return self._by_namespace[queue].setdefault(namespace, {})
 
     # --- for the status ---
 

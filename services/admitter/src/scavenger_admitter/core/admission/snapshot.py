@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scavenger_api.states import QueueState
-from scavenger_domain.gang import Place, line_order
+from scavenger_domain.gang import Place, Rank, line_order
 from scavenger_domain.node_affinity import Terms
 from scavenger_domain.selectors import Selector
 
@@ -26,6 +26,11 @@ from scavenger_admitter.core.admission.running import Gang, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shown import BY_REQUESTS, Shown
 from scavenger_admitter.core.waits import Wait
+
+
+def namespace_of(key: str) -> str:
+    """The namespace of a `namespace/name`."""
+    return key.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Candidate:
         shape: of each pod of the gang.
         parallelism: pods in the gang.
         interrupted_count: how often others interrupted it; more goes first.
-        queued_at: its place in line, microseconds since the epoch.
+        queued_at: its place in line, microseconds since the epoch; of an array, at least when its last task started.
         not_before: not looked at before, microseconds since the epoch; after a start that failed.
         kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
         priority: among jobs of its namespace; more goes first.
@@ -80,7 +85,7 @@ class Candidate:
     @property
     def namespace(self) -> str:
         """Of the job."""
-        return self.key.partition("/")[0]
+        return namespace_of(self.key)
 
     @property
     def order(self) -> Place:
@@ -93,9 +98,9 @@ class Candidate:
         return line_order(self.interrupted_count, self.queued_at, self.uid, self.priority)
 
     @property
-    def rank(self) -> tuple[str, int, int]:
+    def rank(self) -> Rank:
         """What `scavenger_domain.gang.by_priority` asks for."""
-        return self.namespace, self.interrupted_count, self.priority
+        return self.namespace, self.interrupted_count, self.priority, self.tasks > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,8 @@ class QueueView:
         allocated: what its running jobs and starts under way count as; filled in by `ClusterState.snapshot`.
         selector: of the namespaces whose jobs may use it; None for everybody.
         namespaces: those that it selects; None for all. Filled in by `ClusterState.snapshot`.
+        namespace_weights: where namespaces take turns within the queue, the weights of those that have one; else None.
+        by_namespace: `allocated` by namespace, where they do. Filled in by `ClusterState.snapshot`.
     """
 
     name: str
@@ -132,6 +139,12 @@ class QueueView:
     allocated: Amounts = field(default_factory=dict)
     selector: Selector | None = None
     namespaces: frozenset[str] | None = None
+    namespace_weights: Mapping[str, int] | None = None
+    by_namespace: Mapping[str, Amounts] = field(default_factory=dict)
+
+    def weight_of(self, namespace: str) -> int:
+        """What a namespace counts as within the queue, at least 1."""
+        return max(1, (self.namespace_weights or {}).get(namespace, 1))
 
     @property
     def bars_some(self) -> bool:

@@ -220,6 +220,7 @@ def outcome_of(
     startable: int = 0,
     interrupted_waits: bool = False,
     last_start: datetime | None = None,
+    place: datetime | None = None,
 ) -> Outcome:
     """What the draft has come to.
 
@@ -230,6 +231,7 @@ def outcome_of(
         startable: tasks that may start now.
         interrupted_waits: whether others interrupted one of them.
         last_start: when the container of a task started last.
+        place: in the queue, of the next task.
     """
     before = draft.seen.job.status
     verdict = draft.phase if draft.phase.finished and draft.phase is not before.phase else None
@@ -253,6 +255,7 @@ def outcome_of(
         startable=startable,
         interrupted_waits=interrupted_waits,
         last_start=last_start,
+        place=place,
         figures=Figures(
             draft.cause, draft.short_run, stalled, verdict, draft.waited, draft.spent.useful, draft.spent.lost
         ),

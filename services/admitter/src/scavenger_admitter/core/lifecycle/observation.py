@@ -193,4 +193,6 @@ class Outcome:
     """One of them was interrupted by others."""
     last_start: datetime | None = None
     """When the container of a task started last that runs."""
+    place: datetime | None = None
+    """Of an array with tasks that may start: its place in the queue, as its pods and its status say."""
     figures: Figures = Figures()

@@ -166,7 +166,7 @@ class CycleUsage:
 
     def _count(self, candidate: Candidate, *, starts: bool) -> None:
         self.limits.take(candidate, starts=starts)
-        self.shares.allocate(candidate.queue, candidate.shape.counted, candidate.parallelism)
+        self.shares.allocate(candidate.queue, candidate.key, candidate.shape.counted, candidate.parallelism)
         self.quotas.take(candidate)
 
 

@@ -124,7 +124,7 @@ def plan_preemptions(
     for candidate in short:
         if (candidate.shape, candidate.parallelism) in kinds:
             lines.setdefault(candidate.queue, []).append(candidate)
-    turns = Lines(usage.shares, {queue: tuple(line) for queue, line in lines.items()})
+    turns = Lines.of(usage.shares, snapshot.queues, lines)
     while len(served) < MAX_GANGS and (line := turns.next()) is not None:
         for candidate in line:
             chosen = search.serve(candidate) if tries.allows(candidate) else None

@@ -11,8 +11,9 @@ A pure function of one snapshot. The recipe:
      since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
      Then the job whose turn is kept (`turns.py`) starts, or the room and load that it needs are kept for it.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
-     the greater weight, then the name) and go down its line (most interrupted first, then first in, first out) to the
-     first job that fits:
+     the greater weight, then the name) and go down its line (most interrupted first, then first in, first out; in
+     queues with turns between namespaces, the line of the namespace that is most under-served first) to the first job
+     that fits. Each start of a task of an array uses up a place (`lines.py`):
        a. it is not held back: no pod of its last run alive, its delay over;
        b. it would fit the cluster if that were empty;
        c. its queue's quota allows it;
@@ -34,7 +35,7 @@ Room and load only get worse within a cycle, so what was refused once is refused
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -145,6 +146,7 @@ def plan_admissions(
     rules: PreemptionRules | None = None,
     measurement: Measurement | None = None,
     patience: int | None = PATIENCE,
+    arrays_keep_place: bool = False,
 ) -> AdmissionPlan:
     """Decide who starts, and who has to go for it; see the recipe at the top.
 
@@ -154,8 +156,9 @@ def plan_admissions(
         rules: of fair-share preemption; None for the defaults.
         measurement: what was measured since the last cycle; None when nothing was.
         patience: microseconds that a job waits before its turn may be kept; None: no turn is.
+        arrays_keep_place: whether an array keeps its place in line while its tasks start; else each start uses up one.
     """
-    cycle = _Cycle(snapshot, max_starts_per_cycle, patience)
+    cycle = _Cycle(snapshot, max_starts_per_cycle, patience, arrays_keep_place=arrays_keep_place)
     cycle.hold_jobs_of_queues_not_open()
     cycle.start_again()
     cycle.keep_turn(rules or PreemptionRules())
@@ -181,8 +184,11 @@ class _Start:
 class _Cycle:
     """State of one cycle: what is left to give, and what became of whom."""
 
-    def __init__(self, snapshot: Snapshot, max_starts: int | None, patience: int | None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, max_starts: int | None, patience: int | None, *, arrays_keep_place: bool
+    ) -> None:
         self._snapshot = snapshot
+        self._arrays_keep_place = arrays_keep_place
         self._left = max_starts
         self._usage = CycleUsage(snapshot)
         self._table = self._usage.shares.table(known=snapshot.shut is None)
@@ -295,7 +301,7 @@ class _Cycle:
         keys = {candidate.key for candidate in served if not self._has_more(candidate)}
         for queue in {candidate.queue for candidate in served}:
             lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in keys)
-        turns = Lines(self._usage.shares, lines)
+        turns = self._lines(lines)
         for line in self._turns(turns):
             served_one = self._admit_first(line)
             if served_one is not None and self._has_more(served_one):
@@ -425,7 +431,7 @@ class _Cycle:
 
     def backfill(self) -> None:
         refused: dict[tuple[str, Shape, int], Wait] = {}
-        turns = Lines(self._usage.shares, {queue: tuple(line) for queue, line in self._beyond.items()})
+        turns = self._lines(self._beyond)
         for line in self._turns(turns):
             for candidate in line:
                 kind = (candidate.queue, candidate.shape, candidate.parallelism)
@@ -452,6 +458,10 @@ class _Cycle:
         )
 
     # --- turns ---
+
+    def _lines(self, lines: Mapping[str, Iterable[Candidate]]) -> Lines:
+        queues = self._snapshot.queues
+        return Lines.of(self._usage.shares, queues, lines, arrays_keep_place=self._arrays_keep_place)
 
     def _full(self) -> bool:
         """Whether this cycle has started as much as one may."""

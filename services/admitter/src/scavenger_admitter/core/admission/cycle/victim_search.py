@@ -132,7 +132,8 @@ class VictimSearch:
                 for resource, amount in victim.frees:
                     self.column(resource)[i] += amount * count * times
                 self._cheaper(i)
-        self._shares.allocate(victim.gang.job.queue, victim.gang.counted, -len(victim.gang.nodes) * times)
+        job = victim.gang.job
+        self._shares.allocate(job.queue, job.key, victim.gang.counted, -len(victim.gang.nodes) * times)
         (self._gone.add if times > 0 else self._gone.discard)(victim.gang.job.key)
 
     def take(self, shape: Shape, i: int, times: int = 1) -> None:

@@ -86,5 +86,10 @@ def _assert_queues(snapshot: Snapshot, bound: Iterable[PodFacts]) -> None:
     for name, queue in snapshot.queues.items():
         starting = dict(queue.allocated)
         add(starting, allocated[name].items(), -1)
+        if queue.namespace_weights is not None:
+            parts: dict[str, int] = {}
+            for sums in queue.by_namespace.values():
+                add(parts, sums.items())
+            assert parts == queue.allocated, f"by_namespace: {parts}, and queue {name} holds {dict(queue.allocated)}"
         wrong = {what: value for what, value in starting.items() if not 0 <= value <= under_way.get(what, 0)}
         assert not wrong, f"allocated: queue {name} holds {dict(queue.allocated)}, its pods {allocated[name]}: {wrong}"

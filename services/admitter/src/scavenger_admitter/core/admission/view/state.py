@@ -31,9 +31,15 @@ from scavenger_admitter.core.admission.placement.headroom import Headroom
 from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
 from scavenger_admitter.core.admission.queue_access import QueueAccess
 from scavenger_admitter.core.admission.running import RunningJobs
-from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.shown import Shown
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot, Turn
+from scavenger_admitter.core.admission.snapshot import (
+    Candidate,
+    QueueView,
+    Reservation,
+    Snapshot,
+    Turn,
+    namespace_of,
+)
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
@@ -79,6 +85,7 @@ class ClusterState:
         self.running: Final = RunningJobs(self._by_unit)
         self._unbound: dict[str, dict[str, PodFacts]] = {}
         self._allocated: dict[str, dict[str, int]] = {}
+        self._allocated_in: dict[str, dict[str, dict[str, int]]] = {}  # by queue and namespace
         self._reclaimed: dict[str, int] = {}
         self.held: Final = HeldCapacity(self._by_unit, self._unbound)
         self.assumed_starts: Final = self.held.starts
@@ -171,7 +178,7 @@ class ClusterState:
     def _account_bound(self, pod: PodFacts, times: int) -> None:
         self._nodes.account(pod, times)
         if pod.job:
-            self._allocate(pod.queue, pod.counted, times)
+            self._allocate(pod, times)
             add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
 
     def _account_unbound(self, pod: PodFacts, times: int) -> None:
@@ -182,11 +189,15 @@ class ClusterState:
         else:
             _drop(self._unbound, pod.job, pod.key)
 
-    def _allocate(self, queue: str, each: Requests, times: int) -> None:
-        sums = self._allocated.setdefault(queue, {})
-        add(sums, each, times)
-        if not sums:
-            del self._allocated[queue]
+    def _allocate(self, pod: PodFacts, times: int) -> None:
+        namespaces = self._allocated_in.setdefault(pod.queue, {})
+        for by, name in ((self._allocated, pod.queue), (namespaces, namespace_of(pod.key))):
+            sums = by.setdefault(name, {})
+            add(sums, pod.counted, times)
+            if not sums:
+                del by[name]
+        if not namespaces:
+            del self._allocated_in[pod.queue]
 
     @property
     def reclaimed(self) -> Amounts:
@@ -196,7 +207,7 @@ class ClusterState:
     # --- queues and waiting jobs ---
 
     def apply_queue(self, queue: QueueView) -> None:
-        """A queue was added or changed; `allocated` and `namespaces` are ignored, they are found here."""
+        """A queue is new or changed; `allocated`, `namespaces` and `by_namespace` are ignored: they are found here."""
         self._queues[queue.name] = queue
         self._access.apply_queue(queue.name, queue.selector)
 
@@ -306,11 +317,24 @@ class ClusterState:
     def _queue_views(self, reservations: list[tuple[str, Reservation]]) -> dict[str, QueueView]:
         queues = {DEFAULT_QUEUE: QueueView(DEFAULT_QUEUE), **self._queues}
         allocated = {name: dict(self._allocated.get(name, {})) for name in queues}
+        shared = {
+            name: {namespace: dict(sums) for namespace, sums in self._allocated_in.get(name, {}).items()}
+            for name, queue in queues.items()
+            if queue.namespace_weights is not None
+        }
         for name, reservation in reservations:
             if name in allocated:
                 add(allocated[name], reservation.shape.counted, reservation.count)
+            if name in shared:
+                sums = shared[name].setdefault(namespace_of(reservation.key), {})
+                add(sums, reservation.shape.counted, reservation.count)
         return {
-            name: replace(queue, allocated=allocated[name], namespaces=self._access.namespaces(name))
+            name: replace(
+                queue,
+                allocated=allocated[name],
+                namespaces=self._access.namespaces(name),
+                by_namespace=shared.get(name, {}),
+            )
             for name, queue in queues.items()
         }
 

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Set
 
-from scavenger_domain.gang import Place, by_priority
+from scavenger_domain.gang import Place, Rank, by_priority
 
 from scavenger_admitter.core.admission.snapshot import Candidate
 
@@ -67,5 +67,5 @@ def _order(candidate: Candidate) -> Place:
     return candidate.order
 
 
-def _rank(candidate: Candidate) -> tuple[str, int, int]:
+def _rank(candidate: Candidate) -> Rank:
     return candidate.rank

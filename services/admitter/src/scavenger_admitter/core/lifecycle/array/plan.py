@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Self
 
 from scavenger_api import names
@@ -19,6 +19,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_domain import gang
+from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import (
@@ -293,15 +294,20 @@ class _Plan:
             self._finish()
 
     def _record_start(self) -> None:
-        """The first task that runs ends the wait of the array."""
+        """The first task that runs ends the wait of the array, and the last one that does is its place in the queue."""
         draft = self.draft
         pods = (*self.pods.alive.values(), *self.pods.counted.values())
         starts = [at for pod in pods if (at := started_at(pod)) is not None]
         queued = draft.status.queued_timestamp
-        if starts and queued is not None and not draft.status.running_timestamps:
+        if not starts or queued is None:
+            return
+        known = draft.status.running_timestamps
+        if not known:
             start = max(second(min(*starts, draft.seen.now)), second(queued))
-            draft.set(running_timestamps=(start,))
             draft.waited = max(0.0, (start - queued).total_seconds())
+            known = (start,)
+        last = max(*known, second(min(max(starts), draft.seen.now)))
+        draft.set(running_timestamps=(known[0], last) if last > known[0] else known[:1])
 
     def _go_on(self, problem: Problem | None) -> None:
         draft = self.draft
@@ -451,7 +457,18 @@ class _Plan:
             startable=self.startable,
             interrupted_waits=bool(self.startable and self.tasks.waiting(self.pods.present) & self.tasks.interrupted),
             last_start=max(starts, default=None),
+            place=self.place if self.startable else None,
         )
+
+    @property
+    def place(self) -> datetime | None:
+        """Its place in the queue, as the API has it: pods are seen before the status names their start, and the status
+        when they are gone. A pod is younger than the place its task had, and says so in whole seconds."""
+        status, now = self.draft.status, self.draft.seen.now
+        pods = (*self.pods.alive.values(), *self.pods.ended.values(), *self.pods.counted.values())
+        created = moment(max((pod.metadata.creation_timestamp or "" for pod in pods), default=""))
+        starts = [at for at in (created, *status.running_timestamps[-1:]) if at is not None]
+        return place_in_queue(status.queued_timestamp, min(max(starts), now) if starts else None, array=True)
 
     def _hold_back(self, before: ScavengerJobStatus) -> None:
         """What only says which tasks run is written once in a while."""
@@ -481,8 +498,9 @@ def _abandoned(draft: Draft, pods: _Pods) -> dict[int, kinds.Pod]:
 def _without_running(status: ScavengerJobStatus) -> object:
     array = status.array
     kept = array.model_copy(update={"running": 0, "running_indexes": ""}) if array is not None else None
-    shown = {"array": kept, "phase": None, "message": None, "conditions": (), "job_name": None}
-    return status.model_copy(update=shown)
+    starts = status.running_timestamps[:1]
+    shown = {"phase": None, "message": None, "conditions": (), "job_name": None, "running_timestamps": starts}
+    return status.model_copy(update={"array": kept, **shown})
 
 
 def _may_write(draft: Draft) -> bool:
