@@ -14,7 +14,6 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
 from scavenger_api.rules.bounds import Bounds
-from scavenger_api.rules.references import count_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -54,7 +53,7 @@ from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import GangPods, JobRecords
-from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.lookups import Look, Lookups
 from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
@@ -249,16 +248,19 @@ class Reconciler:
         if (left := self._looks_in(key, job)) is not None and left <= 0:
             record = self._records[key]
             record.looked = self._clock.monotonic()
-            self._looks.take(job.metadata.namespace, key, count_of(job.spec))
+            look = self._writer.look(job)
+            self._looks.take(job.metadata.namespace, key, len(look.chosen))
             try:
-                record.volumes = await self._look_at_claims(job, lately=True)
-                record.missing = await self._writer.missing(job, lately=True)
+                record.volumes = await self._look_at_claims(job, look)
+                record.missing = await self._writer.missing(job, look)
             except ApiError as error:
                 log.info("references not looked for", job=key, error=str(error))
+            finally:
+                self._lookups.waiting.asked(key, look.requests)
 
-    async def _look_at_claims(self, job: ScavengerJob, *, lately: bool = False) -> VolumeTopology:
+    async def _look_at_claims(self, job: ScavengerJob, look: Look | None = None) -> VolumeTopology:
         claims = job.spec.references("persistentvolumeclaim")
-        return await self._topologies.of(job.metadata.namespace, claims, lately=lately)
+        return await self._topologies.of(job.metadata.namespace, claims, look)
 
     async def _check_nodes_of_grant(self, key: str, job: ScavengerJob) -> None:
         """A start on nodes that cannot use the volumes of the job is taken back: the next cycle knows better."""
@@ -266,7 +268,7 @@ class Reconciler:
         attempt = record.attempt
         if attempt.stage is not Stage.GRANTED or attempt.start is None:
             return
-        if refers(job.spec) and (left := self._lookups.left(job.metadata.namespace)) > 0:
+        if refers(job.spec) and (left := self._lookups.starts.left(job.metadata.namespace)) > 0:
             log.info("grant taken back, as its namespace has looked for many objects", job=key)
             self._feed.revoke(key, max(1.0, left))
             return

@@ -42,6 +42,7 @@ from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN, UNMANAGED
 from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
+from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
 
@@ -263,9 +264,13 @@ class Writer:
             pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
         return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
 
-    async def missing(self, job: ScavengerJob, *, lately: bool = False) -> str:
-        """What the pods of a job need and the API server does not have; lately: as in `References`. Raises ApiError."""
-        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec, lately=lately)
+    def look(self, job: ScavengerJob) -> Look:
+        """What a job that waits is to ask for now."""
+        return self._references.look(job)
+
+    async def missing(self, job: ScavengerJob, look: Look | None = None) -> str:
+        """What the pods of a job need and the API server does not have; look: as in `References`."""
+        return await self._references.missing(job.metadata.namespace, job.spec, look)
 
     async def create_pods(
         self,
