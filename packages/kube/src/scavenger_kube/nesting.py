@@ -1,14 +1,20 @@
-"""How deeply the values of an answer may be nested.
+"""What no decoder takes of an answer: values that are nested too deeply, and bytes that are no text.
 
 The API server stores `metadata.managedFields[].fieldsV1` up to 10,000 levels deep (sigs.k8s.io/json), for everybody who
 may write one object. Decoders go down a level with each call, also through what they skip, and give up with a
 RecursionError, which no reader of a list expects. So both clients cut what is too deep before anything is decoded.
 Nothing is lost by that: no field of a kind that a component reads, nor of a pod template, is nested half as deeply.
+
+In the keys of `fieldsV1` of core kinds it also stores bytes that are not UTF-8. Everywhere else it has U+FFFD in their
+place, and so have both clients.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections import deque
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -19,11 +25,42 @@ takes at least is 200 (pydantic)."""
 _FOLDS: Final = 16
 """Levels that are taken away as bytes: next to no body has more."""
 
+_PART: Final = 256 * 1024
+"""Bytes that are decoded at once, only to see that they are text."""
+
 _DROPPED: Final = bytes(set(range(256)) - set(b'{}[]"'))
 _ALIKE: Final = bytes.maketrans(b"[]", b"{}")
 _STRING: Final = re.compile(rb'"[^"]*"')
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{\[]|[}\]]', re.DOTALL)
 _STEP: Final = [1 if letter == ord("{") else -1 for letter in range(256)]
+
+
+def readable(body: bytes) -> bytes:
+    """The same JSON as far as a decoder takes it: `shallow`, and with U+FFFD for bytes that are not UTF-8.
+
+    Args:
+        body: an object, a list or an event of a watch.
+
+    Returns:
+        `body` itself where it can be read.
+    """
+    return shallow(_text(body))
+
+
+def _text(body: bytes) -> bytes:
+    if body.isascii():
+        return body
+    try:
+        deque(_decoded(body, "strict"), maxlen=0)
+    except UnicodeDecodeError:
+        return b"".join(part.encode() for part in _decoded(body, "replace"))
+    return body
+
+
+def _decoded(body: bytes, errors: str) -> Iterator[str]:
+    """In parts: one rare character makes a string of all that take four times the space."""
+    parts = (body[begin : begin + _PART] for begin in range(0, len(body), _PART))
+    return codecs.iterdecode(parts, "utf-8", errors)
 
 
 def shallow(body: bytes) -> bytes:
