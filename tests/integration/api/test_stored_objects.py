@@ -105,8 +105,8 @@ class Storing:
         try:
             status = {"status": orjson.loads(body).get("status")}
             await self.client.request("PATCH", path, body=encode(status), content_type=MERGE_PATCH)
-        except (ValueError, ApiError):
-            pass
+        except (ValueError, RecursionError, ApiError):
+            pass  # this test cannot write it, or the API server does not take it
 
     async def version(self) -> int:
         """Of everything that is stored."""

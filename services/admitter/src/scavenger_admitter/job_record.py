@@ -109,6 +109,8 @@ class JobRecord:
     """Tasks whose pods were created and are not shown yet, and when that was, by the monotonic clock."""
     taken: dict[int, float] = field(default_factory=dict)
     """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
+    pod_bytes: int = 0
+    """The largest pod of a task that the API server has answered with, as JSON; 0 where there was none."""
     stopped: dict[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, that are to go, and why."""
     learnt_of: str = ""

@@ -38,6 +38,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
     StartTasks,
 )
+from scavenger_admitter.core.lifecycle.array.plan import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
@@ -76,6 +77,9 @@ DUE_SECONDS: Final = 1.0
 
 EXPLAINED_LATER: Final = 60.0
 """A job whose status waits for its turn to explain something is looked at again so often."""
+
+LARGEST_POD: Final = 1536 * 1024
+"""Bytes. etcd takes no larger object."""
 
 LOOK_SECONDS: Final = 60.0
 """A job that waits for so long is told what its pods need and is not there."""
@@ -180,6 +184,7 @@ class Reconciler:
         await self._look_for_references(key, job)
         self._hear(key, job)
         await self._check_nodes_of_grant(key, job)
+        await self._measure_pods(key, job)
         seen = self._observation(key, job)
         decided = await decide(self._client, seen, self._records[key].heard)
         if decided is None:
@@ -234,6 +239,15 @@ class Reconciler:
         if lacking:
             return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
         return job.spec.parallelism * (create is not None and self._settings.managed_jobs)
+
+    async def _measure_pods(self, key: str, job: ScavengerJob) -> None:
+        """How large the pods of an array are, of which another process has created those that there are."""
+        record = self._records[key]
+        if job.spec.array is None or record.pod_bytes:
+            return
+        ended = [pod.metadata.name for pod in self._informers.pods.by_index("job", key) if pod.ended]
+        if len(ended) > kept_pods(LARGEST_POD):
+            record.pod_bytes = await self._writer.pod_bytes(job.metadata.namespace, ended[-1])
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
@@ -383,10 +397,11 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal, made = None, 0
 
-        def answered(index: int, *, taken: bool) -> None:
+        def answered(index: int, *, taken: bool, size: int) -> None:
             nonlocal made
             self._limiter.start(key)
             made += not taken
+            record.pod_bytes = max(record.pod_bytes, size)
             (record.taken if taken else record.posted)[index] = self._clock.monotonic()
 
         again, target = attempt.failures > 0, _target(job, attempt)
@@ -468,6 +483,7 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             granted_tasks=_granted_tasks(attempt),
+            pod_bytes=record.pod_bytes,
             posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
             stopped_tasks=record.stopped_now(pods),
             deleted_pods=frozenset(action.uid for action in record.done if isinstance(action, DeletePod)),
