@@ -14,7 +14,7 @@ from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt
+from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt, pause
 from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.array.tasks import task_of
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
@@ -85,7 +85,7 @@ class GangPods:
         new = self.made - before
         self.unseen |= dict.fromkeys(new, now + UNSEEN_START_SECONDS)
         self.failures = 1 if new else self.failures + 1
-        self.not_before = now + min(PODS_AGAIN_MOST, PODS_AGAIN_SECONDS * 2.0 ** min(self.failures - 1, 30))
+        self.not_before = now + pause(self.failures, PODS_AGAIN_SECONDS, PODS_AGAIN_MOST)
 
 
 @dataclass(slots=True)
