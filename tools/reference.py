@@ -269,7 +269,8 @@ COSTS_HEADER: Final = f"""\
 {MARK}# What one object may cost
 
 Tenants choose how large, how deep and how many their objects are. This page has a bound for each thing that they can
-create. It names who enforces the bound, and the test that tries the worst that is let in. Tenants cannot create ScavengerQueues.
+create. It names who enforces the bound, and the test that tries the worst that is let in. Tenants cannot create
+ScavengerQueues.
 
 Cluster administrators bound the number of objects of a namespace by a
 [ResourceQuota](https://kubernetes.io/docs/concepts/policy/resource-quotas/). Set `count/scavengerjobs.scavenger.dev`

@@ -11,9 +11,7 @@ place, and so have both clients.
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections import deque
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
@@ -27,6 +25,9 @@ _FOLDS: Final = 16
 
 _PART: Final = 256 * 1024
 """Bytes that are decoded at once, only to see that they are text."""
+
+_LONGEST: Final = 4
+"""Bytes of a character."""
 
 _DROPPED: Final = bytes(set(range(256)) - set(b'{}[]"'))
 _ALIKE: Final = bytes.maketrans(b"[]", b"{}")
@@ -51,16 +52,23 @@ def _text(body: bytes) -> bytes:
     if body.isascii():
         return body
     try:
-        deque(_decoded(body, "strict"), maxlen=0)
+        for part in _parts(body):
+            part.decode()
     except UnicodeDecodeError:
-        return b"".join(part.encode() for part in _decoded(body, "replace"))
+        return b"".join(part.decode(errors="replace").encode() for part in _parts(body))
     return body
 
 
-def _decoded(body: bytes, errors: str) -> Iterator[str]:
-    """In parts: one rare character makes a string of all that take four times the space."""
-    parts = (body[begin : begin + _PART] for begin in range(0, len(body), _PART))
-    return codecs.iterdecode(parts, "utf-8", errors)
+def _parts(body: bytes) -> Iterator[bytes]:
+    """One rare character makes a string of all that take four times the space, so they are decoded in parts. No
+    character is in two of them."""
+    begin = 0
+    while begin < len(body):
+        end = begin + _PART
+        for _ in range(_LONGEST - 1):
+            end -= end < len(body) and body[end] & 0xC0 == 0x80
+        yield body[begin:end]
+        begin = end
 
 
 def shallow(body: bytes) -> bytes:
