@@ -8,6 +8,7 @@
 | docs/api.md | the models of `packages/api`, as the CRDs have them |
 | docs/settings.md | the settings classes of the services |
 | docs/events.md | `scavenger_api.events` |
+| docs/costs.md | `tools.costs`, which has the numbers from where they are enforced |
 | the table of exit codes in docs/cli.md | `scavenger_cli.exits` |
 
 docs/metrics.md and docs/dashboards.md are written by `tools.dashboards`; docs/reasons.md has what to do beside each
@@ -32,6 +33,7 @@ from scavenger_runtime.settings import ENV_PREFIX, ServiceSettings
 
 from tools import generate_charts as charts
 from tools import generated as generated_files
+from tools.costs import COSTS, THINGS, Bound
 from tools.generated import ROOT
 
 DOCS: Final = ROOT / "docs"
@@ -261,6 +263,35 @@ def events_page() -> str:
 # --- exit codes ---
 
 
+# --- docs/costs.md ---
+
+COSTS_HEADER: Final = f"""\
+{MARK}# What one object may cost
+
+Tenants choose how large, how deep and how many their objects are. This page has a bound for each thing that they can
+create. It names who enforces the bound, and the test that tries the worst that is let in. Tenants cannot create
+ScavengerQueues.
+
+Cluster administrators bound the number of objects of a namespace by a
+[ResourceQuota](https://kubernetes.io/docs/concepts/policy/resource-quotas/). Set `count/scavengerjobs.scavenger.dev`
+and `count/pods`: without them a namespace may have as many as the API server stores.
+"""
+
+
+def costs_page() -> str:
+    """The page."""
+    head = ("cost", "of one", "of a namespace", "enforced by", "test")
+    return COSTS_HEADER + "".join(
+        f"\n## {thing}\n\n{table(head, [_cost_row(cost, bounds[cost]) for cost in COSTS if cost in bounds])}"
+        for thing, bounds in THINGS.items()
+    )
+
+
+def _cost_row(cost: str, bound: Bound) -> Sequence[str]:
+    file, _, name = bound.test.partition("::")
+    return cost, bound.one, bound.namespace, bound.by, f"[{name}](../{file})"
+
+
 def exit_codes(page: str) -> str:
     """The page of the command line, with the table as it should be. ValueError where it has no place for it."""
     rows = [(str(code.value), code.__doc__ or "") for code in ExitCode]
@@ -273,7 +304,7 @@ def exit_codes(page: str) -> str:
 def generated() -> dict[Path, str]:
     """What is to be in which file."""
     cli = DOCS / "cli.md"
-    pages = {"api.md": api_page(), "settings.md": settings_page(), "events.md": events_page()}
+    pages = {"api.md": api_page(), "settings.md": settings_page(), "events.md": events_page(), "costs.md": costs_page()}
     return {**{DOCS / name: text for name, text in pages.items()}, cli: exit_codes(cli.read_text())}
 
 

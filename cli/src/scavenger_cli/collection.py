@@ -15,7 +15,7 @@ from scavenger_kube.resources import Params
 
 from scavenger_cli.exits import CliError
 from scavenger_cli.forms import Format, print_objects
-from scavenger_cli.objects import decode_items, plain, raw_items
+from scavenger_cli.objects import decode_items, plain, raw_items, with_raws
 from scavenger_cli.output import colourful, columns, note, say
 
 T = TypeVar("T")
@@ -67,8 +67,7 @@ def _wanted(body: bytes, collection: Collection[T]) -> Iterator[dict[str, Any]]:
     wanted = collection.wanted
     if wanted is None:
         return raw_items(body)
-    items = decode_items(body, collection.kind)
-    return (obj for item, obj in zip(items, raw_items(body), strict=True) if wanted(item))
+    return (plain(raw) for item, raw in with_raws(body, collection.kind) if wanted(item))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from scavenger_kube.decoders import decoder_of
 from scavenger_kube.errors import Gone, TooManyRequests, Unavailable, error_for_status
 from scavenger_kube.resources import Params
 
-from scavenger_cli.objects import decode, decode_items, raws
+from scavenger_cli.objects import readable_item, with_raws
 
 WATCH_SECONDS: Final = 300
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
@@ -149,12 +149,12 @@ class Follower(Generic[T]):
 
     def _list(self) -> tuple[str, list[Change[T]]]:
         body = self._client.get(self._path, self._params)
-        items, bodies = decode_items(body, self._kind), raws(body)
-        now = {_uid(item): item for item in items}
+        found = with_raws(body, self._kind)
+        now = {_uid(item): item for item, _ in found}
         gone = [Change("DELETED", old) for uid, old in self._known.items() if uid not in now]
         fresh = [
             Change("MODIFIED" if _uid(item) in self._known else "ADDED", item, raw)
-            for item, raw in zip(items, bodies, strict=True)
+            for item, raw in found
         ]
         self._known = now
         return decoder_of(_Listed).decode(body).metadata.resource_version, [*gone, *fresh]
@@ -181,7 +181,9 @@ class Follower(Generic[T]):
     def _change(self, event: _Event, uid: str) -> Change[T] | None:
         if event.type == "BOOKMARK":
             return None
-        obj = decode(event.object, self._kind)
+        obj = readable_item(event.object, self._kind)
+        if obj is None:
+            return None
         if event.type == "DELETED":
             self._known.pop(uid, None)
         else:

@@ -332,11 +332,31 @@ def _list_of(kind: type[T]) -> type[Any]:
 
 
 def decode_items(body: bytes, kind: type[T]) -> list[T]:
-    """The items of a list. One that cannot be read hides no other."""
+    """The items of a list. One that cannot be read hides no other: standard error says that it is left out."""
     try:
         return decoder_of(_list_of(kind)).decode(body).items or []
     except msgspec.ValidationError:
-        return [decode(item, kind) for item in raws(body)]
+        return [item for item, _ in with_raws(body, kind)]
+
+
+def with_raws(body: bytes, kind: type[T]) -> list[tuple[T, msgspec.Raw]]:
+    """The items of a list, as `decode_items`, each as it came beside it."""
+    return [(item, raw) for raw in raws(body) if (item := readable_item(raw, kind)) is not None]
+
+
+def readable_item(raw: msgspec.Raw, kind: type[T]) -> T | None:
+    """An object of the API; None where it cannot be read, which standard error says."""
+    try:
+        return decode(raw, kind)
+    except msgspec.ValidationError as error:
+        from scavenger_cli.output import note  # what is read as it should be needs none of it
+
+        try:
+            name = decoder_of(Named).decode(raw).metadata.key
+        except msgspec.ValidationError:
+            name = "an object"
+        note(f"{name} is left out, as it cannot be read: {error}")
+        return None
 
 
 def raws(body: bytes) -> list[msgspec.Raw]:

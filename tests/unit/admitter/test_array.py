@@ -15,7 +15,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
     StartTasks,
 )
-from scavenger_admitter.core.lifecycle.array.plan import KEPT_PODS, plan_array
+from scavenger_admitter.core.lifecycle.array.plan import KEPT_BYTES, KEPT_PODS, plan_array
 from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import (
     Asked,
@@ -34,6 +34,7 @@ from scavenger_kube import kinds
 from . import builders as b
 
 NOON = 1000.0
+MIB = 1024 * 1024
 
 
 def array(
@@ -485,6 +486,15 @@ def test_the_last_thousand_pods_are_kept_for_their_logs() -> None:
     pods = [task(index, ended=110 + index, held=False) for index in range(KEPT_PODS + 2)]
     outcome = plan_array(see(job, *pods, now=5000.0))
     assert [one.name for one in actions(outcome, DeletePod)] == ["job-0", "job-1"]
+
+
+@pytest.mark.parametrize(("each", "kept"), [(0, KEPT_PODS), (5000, KEPT_PODS), (MIB, 12), (2 * KEPT_BYTES, 1)])
+def test_large_pods_are_kept_by_their_bytes(each: int, kept: int) -> None:
+    count = KEPT_PODS + 2
+    job = array(tasks=2000, completed=count, completed_indexes=f"0-{count - 1}")
+    pods = [task(index, ended=110 + index, held=False) for index in range(count)]
+    deleted = [one.name for one in actions(plan_array(see(job, *pods, now=5000.0, pod_bytes=each)), DeletePod)]
+    assert deleted == [f"job-{index}" for index in range(min(500, count - kept))]
 
 
 def test_tasks_that_fail_at_once_wait_longer_and_longer() -> None:

@@ -11,7 +11,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 import pytest
+from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import format_time, parse_time
@@ -365,6 +367,32 @@ async def test_another_admitter_takes_over_in_every_phase(way: Callable[[Harness
         await c.pass_time(30)
         assert c.phase("sweep") == phase
         assert (tasks_ever(c), c.status("sweep").get("interruptedCount", 0)) == (tasks, count)
+
+
+# --- pods that are kept ---
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_large_pods_of_an_array_are_kept_by_their_bytes(
+    taken_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process does not know how large the pods are that the first one created, and asks for one."""
+    monkeypatch.setattr(plan, "KEPT_BYTES", 2**21)
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        words = [{"name": f"V{number}", "value": "x" * 10_000} for number in range(20)]
+        c.submit("sweep", array={"tasks": 24}, env=words)
+        await c.until(lambda: len(alive(c)) == 24)
+        if taken_over:
+            await first.kill()
+            c.admitter()
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("sweep") == "Completed" and not c.held())
+        await c.pass_time(10)
+        size = sum(len(orjson.dumps(pod)) for pod in c.pods("sweep"))
+        assert 1.5 * 2**20 < size < 2.1 * 2**20
+        assert c.api.count("GET", "/pods/sweep-") == taken_over
 
 
 # --- how many run ---

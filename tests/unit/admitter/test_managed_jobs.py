@@ -417,6 +417,33 @@ async def test_a_pod_of_a_half_made_gang_that_is_deleted_is_made_again_with_the_
         assert c.most_at_once("a") <= 4
 
 
+OF_EACH_KIND: dict[str, dict[str, Any]] = {
+    "job": {},
+    "gang": {"parallelism": 8},
+    "array": {"array": {"tasks": 8}},
+}
+
+
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+@pytest.mark.parametrize("first", [0, 2], ids=["none", "some"])
+async def test_pods_that_the_api_server_does_not_take_are_sent_less_and_less_often(kind: str, first: int) -> None:
+    """first: so many are taken before. One that is there is never sent again."""
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.api.faults.add(FromIndex("fail", ALWAYS, frozenset({"POST"}), "/pods", status=500, first=first))
+        c.submit("a", **OF_EACH_KIND[kind])
+        sent = []
+        for _ in range(4):
+            before = c.api.count("POST", "/pods")
+            await c.pass_time(60)
+            sent.append(c.api.count("POST", "/pods") - before)
+        assert sent[0] <= 10, sent
+        assert max(sent[1:]) <= 3, sent
+        c.api.heal()
+        await runs(c, "a", limit=330)
+
+
 # --- a container beside the program ---------------------------------------------------------------------------------
 
 MESH = {"name": "mesh", "image": "mesh:1"}

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_api import names
-from scavenger_api.indexes import all_of, parse_indexes
+from scavenger_api.indexes import MAX_TASKS, all_of, parse_indexes
 from scavenger_board.core.snapshot import ArrayFacts
 from scavenger_board.facts import (
     MOST_CELLS,
@@ -146,6 +146,12 @@ def test_an_array_by_its_status() -> None:
     unreadable = job_facts(job(phase="Running", status={"array": {"completedIndexes": "soon"}}, array={"tasks": 10}))
     assert unreadable.array == ArrayFacts(10, 0, 0, 0, "")
     assert job_facts(job()).array is None
+
+
+@pytest.mark.parametrize("tasks", [0, -1, MAX_TASKS + 1, 2**63])
+def test_an_array_of_an_impossible_size_has_no_cells(tasks: int) -> None:
+    """No schema let it in, and nothing is raised by what a board shows."""
+    assert cells(tasks, dict.fromkeys("fric", 1)) == ""
 
 
 @pytest.mark.parametrize("tasks", [1, 399, 400, 401, 1000, 99_999, 100_000])

@@ -155,6 +155,15 @@ def test_a_template_that_nobody_can_read_hides_no_job() -> None:
     assert bad.spec.requests == {}
 
 
+def test_an_object_that_nobody_can_read_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = {"metadata": {"name": "b", "namespace": "lab"}, "spec": {"parallelism": "x"}}
+    items = [broken, {"metadata": {"name": "a"}}, {"metadata": {"name": 5}}]
+    assert [one.name for one in decode_items(msgspec.json.encode({"items": items}), Job)] == ["a"]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("lab/b is left out, as it cannot be read: Expected `int`")
+    assert said[1].startswith("an object is left out")
+
+
 @pytest.mark.parametrize("capacity", ["Guaranteed", "Reclaimed"])
 @pytest.mark.parametrize(
     "resources",

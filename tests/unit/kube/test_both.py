@@ -92,6 +92,12 @@ async def test_no_answer_is_too_deep_for_a_decoder(ask: Ask, server: Server) -> 
     assert [one["n"] for one in json.loads(await ask(Endpoint(server.url), GET))["items"]] == [1, 2]
 
 
+@both
+async def test_every_answer_is_text(ask: Ask, server: Server) -> None:
+    server.on("/a", Answer(body=b'{"n":1,"m":"\xff"}'))
+    assert json.loads(await ask(Endpoint(server.url), GET)) == {"n": 1, "m": "\ufffd"}
+
+
 async def test_no_line_of_a_watch_is_too_deep_for_a_decoder(server: Server) -> None:
     server.on("/a", Answer(lines=[DEEP, b'{"n":3}']), watch=True)
     async with ApiClient(server.url) as client:

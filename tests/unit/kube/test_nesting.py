@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_kube import nesting
-from scavenger_kube.nesting import MAX_DEPTH, shallow, too_deep
+from scavenger_kube.decode import decoder_for
+from scavenger_kube.kinds import Pod
+from scavenger_kube.nesting import MAX_DEPTH, readable, shallow, too_deep
 
 LEAVES = st.none() | st.integers(-9, 9) | st.text(alphabet='ab{}[]"\\,:\n\u20ac', max_size=6)
 VALUES = st.recursive(
@@ -85,3 +87,28 @@ def test_ten_thousand_levels_hide_no_neighbour() -> None:
 def test_what_is_no_json_stays_none(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(shallow(body))
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xed", b"\xed\xa0\x80", b"\xc3", b"\xf8\x88\x80\x80"])
+def test_bytes_that_are_no_utf8_hide_no_field(bad: bytes) -> None:
+    """The API server stores them in managedFields of core kinds as they came."""
+    fields = b'[{"fieldsV1":{"f:%s":{}}}]' % bad
+    body = b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","managedFields":%s}}]}' % fields
+    with pytest.raises(UnicodeDecodeError):
+        msgspec.json.decode(body)
+    found = msgspec.json.decode(readable(body))
+    assert "f:\ufffd" in str(found["items"][0]["metadata"]["managedFields"])
+    assert [pod.metadata.name for pod in decoder_for(Pod).page(readable(body)).items] == ["a"]
+
+
+def test_a_character_on_the_border_of_two_parts_is_text() -> None:
+    for before in range(4):
+        good = b'"' + b"a" * (nesting._PART - 1 - before) + "\U0001f600".encode() + b'"'
+        assert readable(good) is good
+        assert readable(good.replace(b"\x80", b"")) == good.replace("\U0001f600".encode(), "\ufffd".encode())
+
+
+@given(value=VALUES)
+def test_what_can_be_read_is_left_as_it_is(value: Any) -> None:
+    body = orjson.dumps(value)
+    assert readable(body) is body

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 from scavenger_kube.endpoint import Endpoint
 from scavenger_kube.errors import Unauthorized, Unavailable, error_for
-from scavenger_kube.nesting import shallow
+from scavenger_kube.nesting import readable
 from scavenger_kube.resources import JSON, MERGE_PATCH, Params, encode, query
 
 if TYPE_CHECKING:  # loaded when the first request is sent: completions and --help send none
@@ -129,7 +129,7 @@ class Client:
         response = self._with_credentials(lambda: self._open(target, silence))
         try:
             with _as_unavailable(self.endpoint.server):
-                yield from _lines(response) if _is_text(response) else map(shallow, _lines(response))
+                yield from _lines(response) if _is_text(response) else map(readable, _lines(response))
         finally:
             response.close()
 
@@ -180,7 +180,7 @@ class Client:
                 self._warnings.setdefault(_ESCAPED.sub(r"\1", warning["text"]), False)
         if response.status >= 300:
             raise error_for(response.status, response.data)
-        return response.data if _is_text(response) else shallow(response.data)
+        return response.data if _is_text(response) else readable(response.data)
 
     def _headers(self, found: Endpoint, *more: tuple[str, str]) -> urllib3.HTTPHeaderDict:
         from urllib3 import HTTPHeaderDict

@@ -5,8 +5,8 @@ ever, hands out raw responses without looking at their status, and builds models
 what a decision reads. Here:
 
 - every request has timeouts, and every answer of 400 and up is raised as one of `errors` (`transport`);
-- bodies are bytes in both directions: what they are decoded into is the caller's choice. None that was received is
-  nested too deeply for a decoder (`nesting`).
+- bodies are bytes in both directions: what they are decoded into is the caller's choice. Of what was received, every
+  decoder can read all (`nesting`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scavenger_api.names import LABEL_EVICTION
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
 from scavenger_kube.errors import NotFound, TooLarge, TooManyRequests, Unavailable, error_for_status
-from scavenger_kube.nesting import shallow
+from scavenger_kube.nesting import readable
 from scavenger_kube.resources import (
     APPLY_PATCH,
     JSON,
@@ -319,14 +319,14 @@ class ApiClient:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
-                        yield self._shallow(line)
+                        yield self._readable(line)
             if rest:
-                yield self._shallow(rest)
+                yield self._readable(rest)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _shallow(self, body: bytes) -> bytes:
-        found = shallow(body)
+    def _readable(self, body: bytes) -> bytes:
+        found = readable(body)
         if found is not body:
             self._transport.observer.cut()
         return found
@@ -372,7 +372,7 @@ class ApiClient:
                     total=total,
                     read=total,
                 ) as response:
-                    return self._shallow(await _read(response, at_most))
+                    return self._readable(await _read(response, at_most))
             except TooManyRequests as refusal:
                 wait = _retry_after(refusal)
                 if wait is None or attempt == MAX_RETRIES:

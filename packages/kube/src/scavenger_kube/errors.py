@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scavenger_kube.nesting import shallow
+from scavenger_kube.nesting import readable
 
 
 class ApiError(Exception):
@@ -105,7 +105,7 @@ def error_for(status: int, body: bytes, *, retry_after: float | None = None) -> 
     wrote.
     """
     try:
-        parsed = msgspec.json.decode(shallow(body))
+        parsed = msgspec.json.decode(readable(body))
     except msgspec.DecodeError:
         parsed = None
     if isinstance(parsed, dict):

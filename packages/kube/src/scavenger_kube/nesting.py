@@ -1,14 +1,18 @@
-"""How deeply the values of an answer may be nested.
+"""What no decoder takes of an answer: values that are nested too deeply, and bytes that are no text.
 
 The API server stores `metadata.managedFields[].fieldsV1` up to 10,000 levels deep (sigs.k8s.io/json), for everybody who
 may write one object. Decoders go down a level with each call, also through what they skip, and give up with a
 RecursionError, which no reader of a list expects. So both clients cut what is too deep before anything is decoded.
 Nothing is lost by that: no field of a kind that a component reads, nor of a pod template, is nested half as deeply.
+
+In the keys of `fieldsV1` of core kinds it also stores bytes that are not UTF-8. Everywhere else it has U+FFFD in their
+place, and so have both clients.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -19,11 +23,52 @@ takes at least is 200 (pydantic)."""
 _FOLDS: Final = 16
 """Levels that are taken away as bytes: next to no body has more."""
 
+_PART: Final = 256 * 1024
+"""Bytes that are decoded at once, only to see that they are text."""
+
+_LONGEST: Final = 4
+"""Bytes of a character."""
+
 _DROPPED: Final = bytes(set(range(256)) - set(b'{}[]"'))
 _ALIKE: Final = bytes.maketrans(b"[]", b"{}")
 _STRING: Final = re.compile(rb'"[^"]*"')
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{\[]|[}\]]', re.DOTALL)
 _STEP: Final = [1 if letter == ord("{") else -1 for letter in range(256)]
+
+
+def readable(body: bytes) -> bytes:
+    """The same JSON as far as a decoder takes it: `shallow`, and with U+FFFD for bytes that are not UTF-8.
+
+    Args:
+        body: an object, a list or an event of a watch.
+
+    Returns:
+        `body` itself where it can be read.
+    """
+    return shallow(_text(body))
+
+
+def _text(body: bytes) -> bytes:
+    if body.isascii():
+        return body
+    try:
+        for part in _parts(body):
+            part.decode()
+    except UnicodeDecodeError:
+        return b"".join(part.decode(errors="replace").encode() for part in _parts(body))
+    return body
+
+
+def _parts(body: bytes) -> Iterator[bytes]:
+    """One rare character makes a string of all that take four times the space, so they are decoded in parts. No
+    character is in two of them."""
+    begin = 0
+    while begin < len(body):
+        end = begin + _PART
+        for _ in range(_LONGEST - 1):
+            end -= end < len(body) and body[end] & 0xC0 == 0x80
+        yield body[begin:end]
+        begin = end
 
 
 def shallow(body: bytes) -> bytes:

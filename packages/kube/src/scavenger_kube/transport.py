@@ -49,7 +49,7 @@ class Observer:
         """A request has ended, one way or the other."""
 
     def cut(self) -> None:
-        """An answer had values that are nested too deeply (`nesting`)."""
+        """An answer had something that no decoder takes (`nesting`)."""
 
     def renewed(self, error: Exception | None) -> None:
         """The credentials have changed, or could not be loaded anew."""

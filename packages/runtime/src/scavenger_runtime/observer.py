@@ -11,7 +11,7 @@ from scavenger_runtime.logging import get_logger
 
 REQUESTS = metrics.counter("api_requests", "Requests sent to the API server, by outcome.", ["method", "code"])
 CUT = metrics.counter(
-    "api_answers_cut", "Objects, lists and watch events with values that are nested too deeply, which are left out."
+    "api_answers_cut", "Objects, lists and watch events with values that are nested too deeply, or are no text."
 )
 SECONDS = metrics.histogram("api_request_seconds", "Duration of requests to the API server.", ["method"])
 

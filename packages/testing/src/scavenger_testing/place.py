@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_cluster import Cluster
-from scavenger_kube.nesting import shallow
+from scavenger_kube.nesting import readable
 
 from scavenger_testing.waiting import TIMEOUT, TRY_AGAIN, wait
 
@@ -127,7 +127,7 @@ class Server:
                     self._connection.putheader(name, value)
                 self._connection.endheaders(data)
                 response = self._connection.getresponse()
-                text = shallow(response.read()).decode()
+                text = readable(response.read()).decode()
                 break
             except (http.client.HTTPException, OSError):
                 self._connection.close()  # the API server was restarted since

@@ -47,6 +47,11 @@ MOST_UNFIT_NODES: Final = 8
 _UNDER_WAY: Final = (Stage.GRANTED, Stage.POSTING, Stage.POSTED)
 
 
+def pause(failures: int, first: float, most: float) -> float:
+    """Seconds until the next try after so many failures in a row: `first`, doubled with each more, up to `most`."""
+    return min(most, first * 2.0 ** min(failures - 1, 30))
+
+
 @dataclass(slots=True)
 class Attempt:
     """Where the start of a job stands, and how often in a row it has failed."""
@@ -169,7 +174,7 @@ class Attempt:
         with `late` that at once. Once, a Job whose fate is not known is tried again when it was looked out for; tasks
         are not looked out for."""
         self.failures += 1
-        delay = most if late else min(most, first * 2.0 ** min(self.failures - 1, 30))
+        delay = most if late else pause(self.failures, first, most)
         if self.refusal is not None and self.refusal.unclear and self.failures == 1:
             delay = max(0.0, delay - (clock.monotonic() - self.since))
         self.back_off(clock, delay)

@@ -14,7 +14,7 @@ from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt
+from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt, pause
 from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.array.tasks import task_of
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
@@ -85,7 +85,7 @@ class GangPods:
         new = self.made - before
         self.unseen |= dict.fromkeys(new, now + UNSEEN_START_SECONDS)
         self.failures = 1 if new else self.failures + 1
-        self.not_before = now + min(PODS_AGAIN_MOST, PODS_AGAIN_SECONDS * 2.0 ** min(self.failures - 1, 30))
+        self.not_before = now + pause(self.failures, PODS_AGAIN_SECONDS, PODS_AGAIN_MOST)
 
 
 @dataclass(slots=True)
@@ -109,6 +109,8 @@ class JobRecord:
     """Tasks whose pods were created and are not shown yet, and when that was, by the monotonic clock."""
     taken: dict[int, float] = field(default_factory=dict)
     """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
+    pod_bytes: int = 0
+    """The largest pod of a task that the API server has answered with, as JSON; 0 where there was none."""
     stopped: dict[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, that are to go, and why."""
     place: int = 0

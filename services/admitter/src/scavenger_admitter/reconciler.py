@@ -14,7 +14,6 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
 from scavenger_api.rules.bounds import Bounds
-from scavenger_api.rules.references import count_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -39,6 +38,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
     StartTasks,
 )
+from scavenger_admitter.core.lifecycle.array.plan import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
@@ -54,7 +54,7 @@ from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import GangPods, JobRecords
-from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.lookups import Look, Lookups
 from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
@@ -77,6 +77,9 @@ DUE_SECONDS: Final = 1.0
 
 EXPLAINED_LATER: Final = 60.0
 """A job whose status waits for its turn to explain something is looked at again so often."""
+
+LARGEST_POD: Final = 1536 * 1024
+"""Bytes. etcd takes no larger object."""
 
 LOOK_SECONDS: Final = 60.0
 """A job that waits for so long is told what its pods need and is not there."""
@@ -181,6 +184,7 @@ class Reconciler:
         await self._look_for_references(key, job)
         self._hear(key, job)
         await self._check_nodes_of_grant(key, job)
+        await self._measure_pods(key, job)
         seen = self._observation(key, job)
         decided = await decide(self._client, seen, self._records[key].heard)
         if decided is None:
@@ -236,6 +240,15 @@ class Reconciler:
             return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
         return job.spec.parallelism * (create is not None and self._settings.managed_jobs)
 
+    async def _measure_pods(self, key: str, job: ScavengerJob) -> None:
+        """How large the pods of an array are, of which another process has created those that there are."""
+        record = self._records[key]
+        if job.spec.array is None or record.pod_bytes:
+            return
+        ended = [pod.metadata.name for pod in self._informers.pods.by_index("job", key) if pod.ended]
+        if len(ended) > kept_pods(LARGEST_POD):
+            record.pod_bytes = await self._writer.pod_bytes(job.metadata.namespace, ended[-1])
+
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
         self._feed.withdraw(key)
@@ -249,16 +262,19 @@ class Reconciler:
         if (left := self._looks_in(key, job)) is not None and left <= 0:
             record = self._records[key]
             record.looked = self._clock.monotonic()
-            self._looks.take(job.metadata.namespace, key, count_of(job.spec))
+            look = self._writer.look(job)
+            self._looks.take(job.metadata.namespace, key, len(look.chosen))
             try:
-                record.volumes = await self._look_at_claims(job, lately=True)
-                record.missing = await self._writer.missing(job, lately=True)
+                record.volumes = await self._look_at_claims(job, look)
+                record.missing = await self._writer.missing(job, look)
             except ApiError as error:
                 log.info("references not looked for", job=key, error=str(error))
+            finally:
+                self._lookups.waiting.asked(key, look.requests)
 
-    async def _look_at_claims(self, job: ScavengerJob, *, lately: bool = False) -> VolumeTopology:
+    async def _look_at_claims(self, job: ScavengerJob, look: Look | None = None) -> VolumeTopology:
         claims = job.spec.references("persistentvolumeclaim")
-        return await self._topologies.of(job.metadata.namespace, claims, lately=lately)
+        return await self._topologies.of(job.metadata.namespace, claims, look)
 
     async def _check_nodes_of_grant(self, key: str, job: ScavengerJob) -> None:
         """A start on nodes that cannot use the volumes of the job is taken back: the next cycle knows better."""
@@ -266,7 +282,7 @@ class Reconciler:
         attempt = record.attempt
         if attempt.stage is not Stage.GRANTED or attempt.start is None:
             return
-        if refers(job.spec) and (left := self._lookups.left(job.metadata.namespace)) > 0:
+        if refers(job.spec) and (left := self._lookups.starts.left(job.metadata.namespace)) > 0:
             log.info("grant taken back, as its namespace has looked for many objects", job=key)
             self._feed.revoke(key, max(1.0, left))
             return
@@ -381,10 +397,11 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal, made = None, 0
 
-        def answered(index: int, *, taken: bool) -> None:
+        def answered(index: int, *, taken: bool, size: int) -> None:
             nonlocal made
             self._limiter.start(key)
             made += not taken
+            record.pod_bytes = max(record.pod_bytes, size)
             (record.taken if taken else record.posted)[index] = self._clock.monotonic()
 
         again, target = attempt.failures > 0, _target(job, attempt)
@@ -466,6 +483,7 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             granted_tasks=_granted_tasks(attempt),
+            pod_bytes=record.pod_bytes,
             posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
             stopped_tasks=record.stopped_now(pods),
             deleted_pods=frozenset(action.uid for action in record.done if isinstance(action, DeletePod)),

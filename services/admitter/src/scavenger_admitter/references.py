@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.rules.references import MAX_REFERENCES, count_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
 
-from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.lookups import Look, Lookups
 
 KINDS: Final[dict[str, Resource[Any]]] = {
     "persistentvolumeclaim": PERSISTENTVOLUMECLAIMS,
@@ -40,24 +40,33 @@ class References:
     checked: Iterable[str] = ("persistentvolumeclaims", "configmaps")
     lookups: Lookups = field(default_factory=Lookups)
 
-    async def missing(self, namespace: str, spec: ScavengerJobSpec, *, lately: bool = False) -> str:
-        """What the API server does not have, in its words; empty where all is there, or that is not known. lately: what
-        was found within the last minute will do; a start asks anew."""
-        wanted = [
+    def look(self, job: ScavengerJob) -> Look:
+        """What a job that waits is to ask for now."""
+        return self.lookups.look(job.key, job.metadata.namespace, self._wanted(job.spec))
+
+    async def missing(self, namespace: str, spec: ScavengerJobSpec, look: Look | None = None) -> str:
+        """What the API server does not have, in its words; empty where all is there, or that is not known. look: what
+        is asked for, and of the rest what was found last will do; without it all is."""
+        wanted = self._wanted(spec)
+        absent = [(kind, name) for kind, name in wanted if await self._is_absent(kind, namespace, name, look)]
+        return ", ".join(f'{kind} "{name}" not found' for kind, name in absent)
+
+    def _wanted(self, spec: ScavengerJobSpec) -> list[tuple[str, str]]:
+        return [
             (kind, name)
             for kind, resource in KINDS.items()
             if resource.plural in self.checked
             for name in sorted(spec.references(kind))
         ]
-        absent = [(kind, name) for kind, name in wanted if await self._is_absent(kind, namespace, name, lately)]
-        return ", ".join(f'{kind} "{name}" not found' for kind, name in absent)
 
-    async def _is_absent(self, kind: str, namespace: str, name: str, lately: bool) -> bool:
-        known = self.lookups.absent(kind, namespace, name) if lately else None
-        if known is None:
-            known = await self._absent(kind, namespace, name)
-            self.lookups.note(kind, namespace, name, absent=known)
-        return known
+    async def _is_absent(self, kind: str, namespace: str, name: str, look: Look | None) -> bool:
+        if look is not None and ((kind, name) not in look.chosen or self.lookups.is_fresh(kind, namespace, name)):
+            return self.lookups.absent(kind, namespace, name) or False
+        if look is not None:
+            look.requests += 1
+        absent = await self._absent(kind, namespace, name)
+        self.lookups.note(kind, namespace, name, absent=absent)
+        return absent
 
     async def _absent(self, kind: str, namespace: str, name: str) -> bool:
         try:

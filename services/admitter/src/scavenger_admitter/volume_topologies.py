@@ -24,7 +24,7 @@ from scavenger_kube.resources import (
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology, topology_of
-from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.lookups import Look, Lookups
 
 T = TypeVar("T")
 
@@ -52,6 +52,10 @@ class _Known:
     bound: bool = False
 
 
+_UNKNOWN: Final = _Known(0.0, (), "")
+"""A claim that was not looked at yet requires nothing."""
+
+
 class VolumeTopologies:
     """Looks for what the volumes of claims require of nodes.
 
@@ -69,45 +73,47 @@ class VolumeTopologies:
         self._allowed = allowed
         self._known: dict[tuple[str, str], _Known] = {}
 
-    async def of(self, namespace: str, claims: Iterable[str], *, lately: bool = False) -> VolumeTopology:
+    async def of(self, namespace: str, claims: Iterable[str], look: Look | None = None) -> VolumeTopology:
         """What all of these claims together require of a node. What cannot be read requires nothing: the scheduler
-        knows, and a start that finds no node is taken back. lately: what any of them did within the last minute will
-        do."""
+        knows, and a start that finds no node is taken back. look: what is asked for, and of the other claims what they
+        required last will do; without it all are."""
         if not self._allowed or not claims:
             return EVERYWHERE
-        found = [(claim, await self._claim(namespace, claim, lately)) for claim in sorted(claims)]
+        found = [(claim, await self._claim(namespace, claim, look)) for claim in sorted(claims)]
         return topology_of([(claim, known.terms, known.by) for claim, known in found])
 
-    async def _claim(self, namespace: str, claim: str, lately: bool) -> _Known:
+    async def _claim(self, namespace: str, claim: str, look: Look | None) -> _Known:
         """What one claim requires."""
         now = self._clock.monotonic()
         known = self._known.get((namespace, claim))
-        if known is not None and known.until > now and (known.bound or lately):
+        if known is not None and known.until > now and (known.bound or look is not None):
             return known
-        terms, by, bound = await self._look(namespace, claim)
+        if look is not None and ("persistentvolumeclaim", claim) not in look.chosen:
+            return known or _UNKNOWN
+        terms, by, bound = await self._read(namespace, claim, look or Look(frozenset()))
         return self._note((namespace, claim), _Known(now + KEPT_SECONDS, terms, by, bound))
 
-    async def _look(self, namespace: str, claim: str) -> tuple[Terms, str, bool]:
+    async def _read(self, namespace: str, claim: str, look: Look) -> tuple[Terms, str, bool]:
         """What one claim requires, by which object, and whether that is its volume.
 
         Tenants may write any name into `spec.volumeName`, so a volume counts only where it names the claim.
         """
         try:
-            found = await self._claim_now(namespace, claim)
+            found = await self._claim_now(namespace, claim, look)
             spec = found.spec
             if not spec.volume_name:
-                return *await self._class(spec.storage_class_name or ""), False
-            volume = (await self._get(PERSISTENTVOLUMES, None, spec.volume_name)).spec
+                return *await self._class(spec.storage_class_name or "", look), False
+            volume = (await self._get(PERSISTENTVOLUMES, None, spec.volume_name, look)).spec
         except (ApiError, msgspec.MsgspecError):
             return (), "", False
         if volume.claim_ref is None or not volume.claim_ref.names(found.metadata):
             return (), "", False
         return terms_of(at(volume.node_affinity, "required")), f"its volume {spec.volume_name}", True
 
-    async def _claim_now(self, namespace: str, claim: str) -> VolumeClaim:
+    async def _claim_now(self, namespace: str, claim: str, look: Look) -> VolumeClaim:
         absent = False
         try:
-            return await self._get(PERSISTENTVOLUMECLAIMS, namespace, claim)
+            return await self._get(PERSISTENTVOLUMECLAIMS, namespace, claim, look)
         except NotFound:
             absent = True
             raise
@@ -121,19 +127,20 @@ class VolumeTopologies:
             del self._known[next(iter(self._known))]
         return known
 
-    async def _class(self, name: str) -> tuple[Terms, str]:
+    async def _class(self, name: str, look: Look) -> tuple[Terms, str]:
         """What a StorageClass allows that is yet to make the volume."""
         now = self._clock.monotonic()
         if not name:
             return (), ""
         known = self._known.get(("", name))
         if known is None or known.until <= now:
-            topologies = (await self._get(STORAGECLASSES, None, name)).allowed_topologies
+            topologies = (await self._get(STORAGECLASSES, None, name, look)).allowed_topologies
             terms = tuple(_allowed(one) for one in topologies or ())
             known = self._note(("", name), _Known(now + KEPT_SECONDS, terms, f"its StorageClass {name}"))
         return known.terms, known.by
 
-    async def _get(self, resource: Resource[T], namespace: str | None, name: str) -> T:
+    async def _get(self, resource: Resource[T], namespace: str | None, name: str, look: Look) -> T:
+        look.requests += 1
         return msgspec.json.decode(await self._client.get(resource, namespace, name), type=resource.type)
 
 

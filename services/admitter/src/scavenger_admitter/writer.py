@@ -42,6 +42,7 @@ from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN, UNMANAGED
 from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
+from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
 
@@ -67,8 +68,9 @@ log = get_logger(__name__)
 class TaskAnswered(Protocol):
     """Called when the API server has answered about the pod of a task."""
 
-    def __call__(self, index: int, *, taken: bool) -> None:
-        """index: of the task. taken: whether a pod of others has the name."""
+    def __call__(self, index: int, *, taken: bool, size: int) -> None:
+        """index: of the task. taken: whether a pod of others has the name. size: of its own pod, bytes as JSON; 0 where
+        the pod was there before."""
 
 
 class _Told(Struct, frozen=True, gc=False, rename="camel"):
@@ -266,9 +268,13 @@ class Writer:
             pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
         return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
 
-    async def missing(self, job: ScavengerJob, *, lately: bool = False) -> str:
-        """What the pods of a job need and the API server does not have; lately: as in `References`. Raises ApiError."""
-        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec, lately=lately)
+    def look(self, job: ScavengerJob) -> Look:
+        """What a job that waits is to ask for now."""
+        return self._references.look(job)
+
+    async def missing(self, job: ScavengerJob, look: Look | None = None) -> str:
+        """What the pods of a job need and the API server does not have; look: as in `References`."""
+        return await self._references.missing(job.metadata.namespace, job.spec, look)
 
     async def create_pods(
         self,
@@ -363,22 +369,29 @@ class Writer:
     async def _create_task(
         self, batch: dict[str, Any], index: int, pod: dict[str, Any], answered: TaskAnswered
     ) -> None:
-        meta, taken = batch["metadata"], False
+        meta, taken, size = batch["metadata"], False, 0
         for _ in range(TRIES):
             try:
-                await self._create(PODS, meta["namespace"], pod)
+                size = len(await self._create(PODS, meta["namespace"], pod))
             except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
                 found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
                 if found is None:  # it has gone meanwhile
                     continue
                 taken = found.controller is None or found.controller.uid != meta["uid"]
             break
-        answered(index, taken=taken)
+        answered(index, taken=taken, size=size)
 
     async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:
         """The Job of that name, as the API server has it. Raises NotFound, ApiError."""
         found: dict[str, Any] = msgspec.json.decode(await self._client.get(JOBS, namespace, name))
         return found
+
+    async def pod_bytes(self, namespace: str, name: str) -> int:
+        """How large a pod is as JSON; 0 where there is none. Raises ApiError."""
+        try:
+            return len(await self._client.get(PODS, namespace, name))
+        except NotFound:
+            return 0
 
     async def _whole(self, job: ScavengerJob) -> ScavengerJob:
         """The job with all of its spec, of which a part may be kept. Raises Conflict where it is another one by now, or

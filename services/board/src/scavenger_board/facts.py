@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.duration import DurationError, parse_duration
-from scavenger_api.indexes import IndexesError, all_of, parse_indexes
+from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
@@ -152,8 +152,11 @@ def cells(tasks: int, sets: dict[str, int]) -> str:
     Args:
         tasks: how many there are.
         sets: the tasks in each of `STATES`; none where that cannot be read.
+
+    Returns:
+        Nothing where one of them cannot be read.
     """
-    if not sets:
+    if not sets or not 0 < tasks <= MAX_TASKS:
         return ""
     each = -(-tasks // MOST_CELLS)
     return "".join(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import orjson
 from pydantic import ConfigDict, Field, ValidationError
 from scavenger_api.model import Model
-from scavenger_kube.nesting import shallow
+from scavenger_kube.nesting import readable
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -125,7 +125,7 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
         MalformedReview: when it is none of this version.
     """
     try:
-        return AdmissionReview.model_validate_json(shallow(bytes(body))).request
+        return AdmissionReview.model_validate_json(readable(bytes(body))).request
     except ValidationError as error:
         raise MalformedReview(_explain(error)) from error
 

@@ -105,6 +105,8 @@ class Observation:
     """Tasks that cannot start, as the names of their pods are taken by pods of others: such a set."""
     stopped_tasks: Mapping[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, whose room is taken from them, and why."""
+    pod_bytes: int = 0
+    """How large a pod of a task is as JSON; 0 where that is not known."""
     deleted_pods: frozenset[str] = frozenset()
     """Pods, by uid, that the API server has deleted for us and whose informer may not show that yet."""
     assumed_started: bool = False

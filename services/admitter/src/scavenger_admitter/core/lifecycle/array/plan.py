@@ -54,6 +54,9 @@ SHOW_EVERY: Final = timedelta(seconds=10)
 """How many tasks run is written so often by itself."""
 KEPT_PODS: Final = 1000
 """Pods of tasks that are over are kept for their logs, so many of an array."""
+KEPT_BYTES: Final = 12 * 1024 * 1024
+"""And of so many bytes together, as JSON when they were created. In etcd, with their statuses, that is at most 16 MiB:
+protobuf takes a fifth less, and the statuses of thousands of containers half as much again."""
 
 
 @dataclass(slots=True)
@@ -96,6 +99,11 @@ class _Pods:
         """Tasks whose name is taken."""
         strangers = (found for pod in self.strangers if (found := task_of(pod)) is not None)
         return set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
+
+
+def kept_pods(each: int) -> int:
+    """How many pods of tasks that are over are kept. each: bytes of one; 0 where that is not known."""
+    return max(1, min(KEPT_PODS, KEPT_BYTES // each)) if each else KEPT_PODS
 
 
 def plan_array(seen: Observation) -> Outcome:
@@ -203,7 +211,7 @@ class _Plan:
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
         kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
-        oldest = kept[: max(0, len(kept) - KEPT_PODS)][:MAX_COUNTED]
+        oldest = kept[: max(0, len(kept) - kept_pods(draft.seen.pod_bytes))][:MAX_COUNTED]
         draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
 
     # --- what runs ---
