@@ -31,7 +31,7 @@ def configuration(tmp_path: Path) -> Path:
 
 def receiver(amtool: Path, configuration: Path, **labels: str) -> str:
     asked = [f"{name}={value}" for name, value in labels.items()]
-    command = [amtool, "config", "routes", "test", f"--config.file={configuration}", *asked]
+    command = [str(amtool), "config", "routes", "test", f"--config.file={configuration}", *asked]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
