@@ -25,11 +25,15 @@ import demo_story
 from demo_install import Services
 from demo_stage import ROOT, DemoError, Stage, console, say
 from rich.markup import escape
+from scavenger_cluster import cache
 from scavenger_cluster.errors import ClusterError
 from scavenger_kube.endpoint import KubeconfigError
 from scavenger_kube.errors import ApiError
 
 PICTURE = ROOT / "dist" / "demo-board.png"
+
+NEXT_ON_YOURS = "next: `make up` keeps such a cluster, for docs/tutorial.md; docs/install.md installs it on yours"
+NEXT_HERE = "next: docs/install.md installs it here for good, and docs/move-a-job.md makes a ScavengerJob of a Job"
 
 Place = AbstractContextManager[tuple[Stage, Services]]
 
@@ -81,6 +85,9 @@ def perform(place: Place, *, install: bool) -> int:
     say("the whole story was seen to happen", "bold green")
     if saved:
         say(f"the board, as it was at the end: {saved}", "green")
+    if install:
+        say(cache.describe())
+    say(NEXT_ON_YOURS if install else NEXT_HERE)
     return 0
 
 
