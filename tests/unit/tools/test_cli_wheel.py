@@ -35,7 +35,7 @@ def test_one_wheel_is_for_every_platform_and_architecture(wheel: Path) -> None:
 def test_uv_tool_install_makes_a_command_that_runs(wheel: Path, tmp_path: Path) -> None:
     variables = os.environ | {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
     variables.pop("VIRTUAL_ENV", None)
-    words = [UV, "tool", "install", "--quiet", f"--python={sys.executable}", wheel]
+    words = [UV, "tool", "install", "--quiet", f"--python={sys.executable}", str(wheel)]
     subprocess.run(words, check=True, env=variables, cwd=tmp_path)
     command = tmp_path / "bin" / "kubectl-sj"
     done = subprocess.run([command, "--help"], check=True, capture_output=True, text=True, cwd=tmp_path)
