@@ -247,6 +247,14 @@ sync: ## Install the Python workspace into .venv (uv itself too, if it is absent
 programs: sync ## Build Kubernetes and what goes with it: minutes the first time, then cached outside the checkout
 	$(RUN) python -m scavenger_cluster.stack prepare
 
+.PHONY: clean-cache
+clean-cache: sync ## Remove the programs and images that were built; the next demo, test or cluster builds them again
+	$(RUN) python -m scavenger_cluster.cache --clear
+
+.PHONY: load-images
+load-images: sync ## Build the images and load them into kind, minikube or other nodes: CONTEXT=…, SSH=USER, IMAGES="admitter counter"
+	$(RUN) python -m tools.load_images $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(SSH),--ssh "$(SSH)") $(IMAGES)
+
 .PHONY: images
 images: sync ## Build the images of the services and of the demo applications from local bases
 	$(RUN) python -m scavenger_cluster.stack images --name $(CLUSTER)

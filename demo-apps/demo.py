@@ -25,11 +25,15 @@ import demo_story
 from demo_install import Services
 from demo_stage import ROOT, DemoError, Stage, console, say
 from rich.markup import escape
+from scavenger_cluster import cache
 from scavenger_cluster.errors import ClusterError
 from scavenger_kube.endpoint import KubeconfigError
 from scavenger_kube.errors import ApiError
 
 PICTURE = ROOT / "dist" / "demo-board.png"
+
+NEXT_ON_YOURS = "next: `make up` keeps such a cluster, for docs/tutorial.md; docs/install.md installs it on yours"
+NEXT_HERE = "next: docs/install.md installs it here for good, and docs/move-a-job.md makes a ScavengerJob of a Job"
 
 Place = AbstractContextManager[tuple[Stage, Services]]
 
@@ -67,8 +71,9 @@ def end(number: int, _: object) -> None:
 def perform(place: Place, *, install: bool) -> int:
     """Tell the story there, and say how it ended; the exit code."""
     try:
-        with place as (stage, services):
+        with ThreadPoolExecutor(1) as pool, place as (stage, services):
             saved = story(stage, services, install=install)
+            left = pool.submit(cache.describe)  # seconds of looking, while the cluster goes
     except demo_current.DeclinedError as declined:
         say(str(declined))
         return 0
@@ -81,6 +86,9 @@ def perform(place: Place, *, install: bool) -> int:
     say("the whole story was seen to happen", "bold green")
     if saved:
         say(f"the board, as it was at the end: {saved}", "green")
+    if install:
+        say(left.result())
+    say(NEXT_ON_YOURS if install else NEXT_HERE)
     return 0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from demo_story import caused, names
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
-from scavenger_api.names import LABEL_PREEMPTION_CLASS
+from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, NON_PREEMPTIBLE
 from scavenger_api.reasons import InterruptionReason
 from scavenger_cli.words import bar
 from scavenger_regulator.core.levels import INITIAL
@@ -51,6 +51,8 @@ SMALLER: Final = 3
 """Rushes, until the regulator was seen between its levels."""
 SEEN: Final = 20.0
 """Seconds until a step of the rush is in the figures: as old as they get, and a period."""
+MOMENT: Final = 5.0
+"""Seconds from one row to the next, unless the regulator changes its state."""
 LEVELS: Final = ("lower", "admission", "upper")
 LEGEND: Final = "CPU in use. Jobs start up to the second mark, leave from the third on, and stop leaving at the first"
 UNLEARNT: Final = (INITIAL.lower, INITIAL.admission, INITIAL.upper)
@@ -58,12 +60,18 @@ LEFT: Final = (InterruptionReason.ABOVE_UPPER_LEVEL, InterruptionReason.YIELD_AT
 
 
 class Watch:
-    """The table: a row for every change. On a terminal it is redrawn in place, elsewhere each row is a line."""
+    """The table: a row for all that is news. On a terminal it is redrawn in place, elsewhere each row is a line.
 
-    def __init__(self, stage: Stage) -> None:
+    clock: seconds, monotonic.
+    """
+
+    def __init__(self, stage: Stage, clock: Callable[[], float] = time.monotonic) -> None:
         self.stage = stage
-        self.began = time.monotonic()
+        self.clock = clock
+        self.began = clock()
         self.rows: list[tuple[str, ...]] = []
+        self.told = -MOMENT
+        """When the last row was added."""
         self.seen: set[str] = set()
         self.live = Live(self.table(), console=console, refresh_per_second=2) if console.is_terminal else None
 
@@ -95,14 +103,28 @@ class Watch:
         """Look once, add a row if anything changed, and return what the regulator publishes."""
         published = self.stage.levels()
         row = row_of(published, self.stage)
-        if row is not None and (not self.rows or row != self.rows[-1][1:]):
-            self.seen.add(published["state"])
-            self.rows.append((f"{time.monotonic() - self.began:.0f} s", *row))
+        if row is None:
+            return published
+        self.seen.add(published["state"])
+        if self.is_news(row):
+            self.told = self.clock()
+            self.rows.append((f"{self.told - self.began:.0f} s", *row))
             if self.live is not None:
                 self.live.update(self.table(), refresh=True)
             else:
                 say(escape(sentence(row)))
         return published
+
+    def is_news(self, row: Sequence[str]) -> bool:
+        """Whether a row is added: at once for another state, and otherwise one for a moment, in which jobs come and go
+        one after the other, and not for a load that moves within a cell of the bar."""
+        if not self.rows:
+            return True
+        _, *last = self.rows[-1]
+        if row[1] != last[1]:
+            return True
+        differs = (row[0][:CELLS], *row[2:]) != (last[0][:CELLS], *last[2:])
+        return differs and self.clock() - self.told >= MOMENT
 
     def until(self, what: str, condition: Callable[[Mapping[str, str]], Any], timeout: float = 150.0) -> None:
         """Watch until it has come about; DemoError when it does not in time."""
@@ -122,15 +144,15 @@ def row_of(published: Mapping[str, str], stage: Stage) -> tuple[str, ...] | None
     """A row without its time; None before anything is known."""
     if "load.cpu" not in published:
         return None
-    classes = [pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) for pod in stage.scavenger_pods()]
+    labels = [pod["metadata"]["labels"] for pod in stage.scavenger_pods()]
+    protected = {found.get(LABEL_JOB) for found in labels if found.get(LABEL_PREEMPTION_CLASS) == NON_PREEMPTIBLE}
     load = float(published["load.cpu"])
     gauge = bar(load / 100, CELLS, {level / 100: MARK for level in levels_of(published)})
-    running = len(stage.in_phase("Running"))
+    running = stage.in_phase("Running")
     return (
         f"{gauge} {load:3.0f} %",
         HAPPENS[published["state"]],
-        f"{running} job{' runs' if running == 1 else 's run'}; {classes.count('preemptible')} pods may be displaced, "
-        f"{classes.count('non-preemptible')} are protected",
+        f"{len(running)} job{' runs' if len(running) == 1 else 's run'}, {len(protected & set(running))} protected",
         " ".join(stage.in_phase("Interrupted")),
     )
 

@@ -13,7 +13,7 @@ import demo_picture
 from demo_install import OWN_SCHEDULER, Charts, Processes, Services
 from demo_stage import Stage, console, programs_on, say
 from scavenger_cluster import Cluster, cgroups, service_images, stack
-from scavenger_cluster.build import CLUSTER_TOOLS, SNAPSHOT, ensure_tools
+from scavenger_cluster.build import CLUSTER_TOOLS, SNAPSHOT, ensure_tools, expected
 
 CORES: Final = 1000
 """Millicores that the node offers, whatever the machine has: the others are the control plane's."""
@@ -29,7 +29,8 @@ def cluster(name: str, nodes: str, *, keep: bool) -> Iterator[tuple[Stage, Servi
     found.down()
     try:
         with cgroups.cpu_claim(), tempfile.TemporaryDirectory(prefix="scavenger-demo-") as folder:
-            say("bringing up a real Kubernetes on this machine; the first time it is built from source")
+            ahead = expected(TOOLS)
+            say(f"bringing up a real Kubernetes on this machine{f'; {ahead}' if ahead else ''}")
             if not nodes.startswith("fake") and stack.images_possible(found.report):
                 yield real(found, nodes, Path(folder))
             else:

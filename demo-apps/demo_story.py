@@ -211,7 +211,10 @@ def reclaim(stage: Stage) -> bool:
         say("reclaimed capacity is left out: what pods really use is not known here", "yellow")
         return False
     free = sum(stage.free().values())
-    say(f"all but {free:.0f}m CPU are requested. [b]sweep[/b] of team chemistry runs on what reserved leaves idle")
+    say(
+        f"all but {free:.0f}m CPU are requested. Team chemistry submits [b]sweep[/b] for CPU that the Deployment "
+        "[b]reserved[/b] requests and does not use"
+    )
     submit(stage, CHEM, "sweep", Size.of(stage.unit), SWEEP, "--reclaimed")
     return True
 

@@ -13,6 +13,7 @@
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
 | the schemas, the rendered roles | `docs/charts.md` |
+| Chart.yaml and values.yaml of each chart | its README.md |
 """
 
 from __future__ import annotations
@@ -109,6 +110,30 @@ The last column says what bounds the writes of a component: admission policies `
 
 {rights}"""
 
+README: Final = """\
+<!-- {header} -->
+# {name}
+
+{description}.
+
+It needs Kubernetes {kubernetes} and Helm 3.14, or newer{before}. In a checkout:
+
+```sh
+helm upgrade --install {name} charts/{name} --namespace scavenger-system --create-namespace --wait{registry}
+```
+
+With a packaged chart, name its file in the place of `charts/{name}`.{more} The rest is in `docs/install.md` of the
+repository.
+
+## Values
+
+`helm show values` prints each with its default and what it does.
+
+| value | default |
+|---|---|
+{values}
+"""
+
 Files = dict[Path, str]
 Schema = dict[str, Any]
 
@@ -193,7 +218,39 @@ def chart_files() -> Files:
     for component in (*SERVICES, SCHEDULER):
         schema = json.dumps(values_schema(component), indent=2)
         files[charts / f"scavenger-{component}" / "values.schema.json"] = schema + "\n"
+    for name in (UMBRELLA, *CHARTS):
+        path = charts / name / "values.yaml"
+        files[charts / name / "README.md"] = readme(name, files[path] if path in files else path.read_text())
     return files
+
+
+def readme(name: str, values: str) -> str:
+    """README.md of a chart, as registries of charts and `helm show readme` show it. values: the text of values.yaml."""
+    about = yaml.safe_load((ROOT / "charts" / name / "Chart.yaml").read_text())
+    defaults = yaml.safe_load(values)
+    shown = ((key, json.dumps(value)) for key, value in defaults.items())
+    of_all = " Put the values of a component under the name of its chart." * (name == UMBRELLA)
+    return README.format(
+        header=HEADER.format(source="Chart.yaml and values.yaml"),
+        name=name,
+        description=about["description"],
+        kubernetes=re.sub(r"^>=|\.0-0.*$", "", about["kubeVersion"]),
+        before=f", and {' and '.join(f'`{chart}`' for chart in before(name))} in the cluster" if before(name) else "",
+        registry=" \\\n    --set global.image.registry=registry.example.com" if "global" in defaults else "",
+        more=of_all,
+        values="\n".join(f"| `{key}` | {f'`{text}`' if len(text) < _LONG else '…'} |" for key, text in shown),
+    )
+
+
+_LONG: Final = 60
+"""Characters of a default that a table has no place for."""
+
+
+def before(name: str) -> tuple[str, ...]:
+    """The charts that are installed before this one, unless it is that of all."""
+    if name == UMBRELLA:
+        return ()
+    return CHARTS[: min(CHARTS.index(name), 2)]
 
 
 def values_of_all(files: Files) -> str:

@@ -38,6 +38,8 @@ class Case:
     quiet: tuple[int, ...] = ()
     firing: tuple[int, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
+    well: str = ""
+    """What all series have where nothing is wrong; each holds its first value, if empty."""
 
 
 def web(service: str) -> dict[str, str]:
@@ -147,6 +149,7 @@ CASES = [
         quiet=(9, 13),
         firing=(20,),
         labels={"lease": "scavenger-admitter"},
+        well="1x30",
     ),
     Case(
         "ScavengerEventLoopHeldUp",
@@ -205,6 +208,7 @@ CASES = [
         {f'{EXPIRY}{{instance="a"}}': "90000x200", f'{EXPIRY}{{instance="starting"}}': "0x200"},
         quiet=(30, 100),
         firing=(150,),
+        well="900000x200",
     ),
     Case("ScavengerCertificateExpires", {EXPIRY: "900000x200"}, quiet=(150,)),
 ]
@@ -232,45 +236,78 @@ def expectation(case: Case, minute: int) -> dict[str, Any]:
     return {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": [fired] if minute in case.firing else []}
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{number}-{case.alert}" for number, case in enumerate(CASES)])
-def test_fires_when_it_should_and_only_then(case: Case, promtool: Path, tmp_path: Path) -> None:
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
-        "alert_rule_test": [expectation(case, minute) for minute in (*case.quiet, *case.firing)],
-    }
+def play(promtool: Path, tmp_path: Path, *cases: Case) -> None:
+    """Fail with promtool's words where an alert of one of these Prometheuses fires and should not, or the reverse."""
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
+            "alert_rule_test": [expectation(case, minute) for minute in (*case.quiet, *case.firing)],
+        }
+        for case in cases
+    ]
     file = tmp_path / "test.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
     done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.firing], ids=lambda case: case.alert)
-def test_says_of_which_cluster(case: Case, promtool: Path, tmp_path: Path) -> None:
-    if ALERTS[case.alert]["expr"].startswith("absent("):
-        return  # of what is not there nobody knows where
-
-    def placed(series: str) -> str:
-        name, _, labels = series.partition("{")
-        return f'{name}{{cluster="a"' + (f",{labels}" if labels else "}")
-
-    series = {placed(name): values for name, values in case.series.items()}
-    test_fires_when_it_should_and_only_then(
-        replace(case, series=series, labels={**case.labels, "cluster": "a"}), promtool, tmp_path
-    )
+@pytest.mark.parametrize("case", CASES, ids=[f"{number}-{case.alert}" for number, case in enumerate(CASES)])
+def test_fires_when_it_should_and_only_then(case: Case, promtool: Path, tmp_path: Path) -> None:
+    play(promtool, tmp_path, case)
 
 
-def test_a_component_is_missed_in_the_cluster_that_it_is_missing_in(promtool: Path, tmp_path: Path) -> None:
-    """One Prometheus that sees two clusters."""
+ILL = [case for case in CASES if case.firing]
+NAMELESS = [case for case in ILL if ALERTS[case.alert]["expr"].startswith("absent(")]
+"""Alerts about what is not there. No label says of which cluster it is missing."""
+
+
+def placed(series: str, cluster: str) -> str:
+    name, _, labels = series.partition("{")
+    return f'{name}{{cluster="{cluster}"' + (f",{labels}" if labels else "}")
+
+
+def where_nothing_is_wrong(case: Case) -> dict[str, str]:
+    """The same series in another cluster."""
+    held = {name: re.findall(r"[0-9.]+", values)[0] + "x600" for name, values in case.series.items()}
+    return {placed(name, "b"): case.well or values for name, values in held.items()}
+
+
+def test_fires_for_the_cluster_that_is_ill(promtool: Path, tmp_path: Path) -> None:
+    """One Prometheus that sees two clusters, of which one is well, or both."""
+    played = []
+    for case in (case for case in ILL if case not in NAMELESS):
+        ill = {placed(name, "a"): values for name, values in case.series.items()}
+        well = where_nothing_is_wrong(case)
+        played.append(replace(case, series=ill | well, labels={**case.labels, "cluster": "a"}))
+        played.append(replace(case, series=well, quiet=(*case.quiet, *case.firing), firing=()))
+    play(promtool, tmp_path, *played)
+
+
+def test_a_cluster_without_its_admitter_is_told_apart_by_the_alert_about_components(
+    promtool: Path, tmp_path: Path
+) -> None:
+    """The alert that has no cluster is quiet while another cluster has an admitter."""
+    assert {case.alert for case in NAMELESS} == {"ScavengerAdmitterAbsent"}
     info = 'scavenger_build_info{{cluster="{}",component="scavenger-admitter"}}'
-    gone = Case(
-        "ScavengerComponentAbsent",
-        {info.format("a"): "1x10 _x60", info.format("b"): "1x70"},
-        quiet=(10,),
-        firing=(40,),
-        labels={"cluster": "a", "component": "scavenger-admitter"},
+    leader = 'scavenger_leader{{cluster="{}",lease="scavenger-admitter"}}'
+    series = {
+        name.format(cluster): values
+        for name in (info, leader)
+        for cluster, values in (("a", "1x10 _x60"), ("b", "1x70"))
+    }
+    labels = {"cluster": "a", "component": "scavenger-admitter"}
+    play(
+        promtool,
+        tmp_path,
+        Case("ScavengerComponentAbsent", series, quiet=(10,), firing=(40,), labels=labels),
+        Case("ScavengerAdmitterAbsent", series, quiet=(10, 40, 69)),
     )
-    test_fires_when_it_should_and_only_then(gone, promtool, tmp_path)
+
+
+def test_ends_when_its_series_vanish(promtool: Path, tmp_path: Path) -> None:
+    """After an uninstall nothing is left that fires; the longest look back is six hours."""
+    play(promtool, tmp_path, *(replace(case, quiet=(900,), firing=()) for case in ILL if case not in NAMELESS))
 
 
 def test_each_alert_is_seen_to_fire_and_to_be_quiet() -> None:
@@ -281,10 +318,22 @@ def test_each_alert_is_seen_to_fire_and_to_be_quiet() -> None:
 @pytest.mark.parametrize("name", ALERTS)
 def test_leads_to_its_runbook(name: str) -> None:
     rule = ALERTS[name]
-    assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{name.lower()}"
+    assert rule["annotations"]["runbook"] == f"docs/runbooks.md#{name.lower()}"
+    assert "runbook_url" not in rule["annotations"], "pages open it in a browser, and this is no URL"
     assert f"\n## {name}\n" in RUNBOOKS
     assert rule["annotations"]["description"].endswith(".")
     assert rule["labels"]["severity"] in ("info", "warning", "critical")
+
+
+def test_the_command_of_the_docs_makes_urls_of_all_runbooks() -> None:
+    command = re.search(r"sed 's.*?rules.yaml(?= > )", (ROOT / "docs" / "install.md").read_text(), re.DOTALL)
+    assert command is not None
+    done = subprocess.run(["bash", "-c", command[0]], cwd=ROOT, capture_output=True, text=True, check=True)
+    for group in yaml.safe_load(done.stdout)["groups"]:
+        for rule in group["rules"]:
+            url = f"https://docs.example.com/runbooks/#{rule['alert'].lower()}"
+            assert rule["annotations"]["runbook_url"] == url
+            assert "runbook" not in rule["annotations"]
 
 
 def test_there_is_no_runbook_without_an_alert() -> None:

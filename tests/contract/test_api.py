@@ -354,6 +354,31 @@ async def test_evictions_ask_the_budget(server: Server) -> None:
     assert await server.client.evict(server.namespace, "b")
 
 
+async def test_an_unready_pod_of_a_budget_that_is_met_is_evicted(server: Server) -> None:
+    """Why the prioritizer's budgets are never met (docs/designs/0030-budgets-that-are-met.md)."""
+    for least, name in ((1, "met"), (1_000_000, "never-met")):
+        for pod_name, ready in ((f"{name}-ready", "True"), (f"{name}-unready", "False")):
+            await create(server, PODS, pod(pod_name, labels={"app": name}))
+            running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}
+            await server.client.merge_patch(PODS, server.namespace, pod_name, running, subresource="status")
+        await create(server, PODDISRUPTIONBUDGETS, budget(name, {}, selects=name, least=least))
+        await counted(server, name, healthy=1, desired=least)
+    with pytest.raises(TooManyRequests):
+        await server.client.evict(server.namespace, "never-met-unready")
+    assert await server.client.evict(server.namespace, "met-unready")
+
+
+async def counted(server: Server, name: str, *, healthy: int, desired: int) -> None:
+    """Wait until the disruption controller has counted; the fake has none, and its status is written here."""
+    status = {"currentHealthy": healthy, "desiredHealthy": desired}
+    if server.fake is not None:
+        body = {"status": {**status, "disruptionsAllowed": 0, "expectedPods": 2, "observedGeneration": 1}}
+        await server.client.merge_patch(PODDISRUPTIONBUDGETS, server.namespace, name, body, subresource="status")
+    async with asyncio.timeout(60):  # the server has to be asked
+        while not status.items() <= (await read(server, PODDISRUPTIONBUDGETS, name)).get("status", {}).items():  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+
+
 async def test_a_pod_of_two_budgets_is_not_evicted_and_the_answer_says_created(server: Server) -> None:
     await create(server, PODS, pod("a", labels={"app": "covered"}))
     for name in ("one", "two"):

@@ -60,7 +60,7 @@ def shape(line: str) -> str:
     """A line without what is different each time: figures, which jobs it was, and whether some wait."""
     line = re.sub(r"\b(bio-\d+|fold|sweep)\b((,| and)? (bio-\d+|fold|sweep)\b)*", "JOBS", line)
     line = re.sub(r"[█░|]{30}", "BAR", line)
-    line = re.sub(r"(are protected)\. Interrupted: .*", r"\1", line)  # or all run again
+    line = re.sub(r"(protected)\. Interrupted: .*", r"\1", line)  # or all run again
     line = re.sub(r"\b([a-z]+(?:-\d+)*)-[a-z0-9]{5}\b", r"\1-POD", line)
     return re.sub(r"\d+(\.\d+)?", "0", re.sub(r" {2,}", " ", line)).strip()
 

@@ -17,12 +17,13 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from scavenger_cluster import other_version
-from scavenger_cluster.compiling import LIST_FORMAT, Compilation, weights
+from scavenger_cluster.compiling import LIST_FORMAT, Compilation, in_words, weights
 from scavenger_cluster.errors import ClusterError, CommandError, MissingRequirementError
 from scavenger_cluster.layout import cache_dir
 from scavenger_cluster.locking import locked
@@ -31,6 +32,10 @@ from scavenger_cluster.shell import find_program, run
 PINNED_KUBERNETES: Final = "v1.37.1"
 KUBERNETES_VERSION: Final = other_version.chosen(PINNED_KUBERNETES)
 HELM_VERSION = "v4.3.1"
+WAITING: Final = "waiting for programs that are being compiled already"
+"""By this command, for its images, or by another one."""
+CORE_SECONDS: Final = 1300
+"""What all programs of a demo take to compile with nothing in Go's cache, measured on two cores."""
 METRICS_SERVER_VERSION = "v0.9.0"
 
 PROGRESS_SECONDS = 15.0
@@ -138,27 +143,41 @@ def module_dir(module: str) -> Path:
 
 def ensure_tools(names: Iterable[str], report: Report) -> dict[str, Path]:
     """Return the path of each program, building what the cache does not have; reports one line per build."""
-    known = {**TOOLS, SNAPSHOT.name: SNAPSHOT}
-    wanted = [tool for tool in known.values() if tool.name in set(names)]
-    if unknown := set(names) - {tool.name for tool in wanted}:
-        raise ClusterError(f"cannot build {', '.join(sorted(unknown))}; known are: {', '.join(known)}")
+    wanted = _known(names)
     go = Go.find()
     _ensure_modules(go, wanted, report)
     paths = {tool.name: go.cached(tool) for tool in wanted}
     if all(path.exists() for path in paths.values()):
         return paths
-    with locked(cache_dir() / "build.lock", lambda: report("waiting for another build to finish")):
+    with locked(cache_dir() / "build.lock", lambda: report(WAITING)):
         missing = [tool for tool in wanted if not paths[tool.name].exists()]
         for module, tools in groupby(sorted(missing, key=lambda tool: tool.module), key=lambda tool: tool.module):
             go.build(module, list(tools), report)
     return paths
 
 
+def _known(names: Iterable[str]) -> list[Tool]:
+    known, chosen = {**TOOLS, SNAPSHOT.name: SNAPSHOT}, set(names)
+    if unknown := chosen - set(known):
+        raise ClusterError(f"cannot build {', '.join(sorted(unknown))}; known are: {', '.join(known)}")
+    return [tool for tool in known.values() if tool.name in chosen]
+
+
+def expected(names: Iterable[str]) -> str:
+    """What is ahead of the first use of these programs, in words; empty where the cache has them all."""
+    go = Go.find()
+    with suppress(FileNotFoundError):  # the module of another version of Kubernetes is made first as well
+        if all(go.cached(tool).exists() for tool in _known(names)):
+            return ""
+    cores = os.cpu_count() or 1
+    return f"it is built from source first: up to {in_words(CORE_SECONDS / cores)} on {cores} cores, and once only"
+
+
 def _ensure_modules(go: Go, wanted: Sequence[Tool], report: Report) -> None:
     """Make the module of another version of Kubernetes, if it is needed and not there."""
     if not any(tool.module == OTHER_VERSION for tool in wanted):
         return
-    with locked(cache_dir() / "build.lock", lambda: report("waiting for another build to finish")):
+    with locked(cache_dir() / "build.lock", lambda: report(WAITING)):
         packages = [tool.package for tool in TOOLS.values() if tool.module == OTHER_VERSION]
         other_version.ensure(go.program, needed_go((go_dir() / "go.mod").read_text()), KUBERNETES_VERSION, packages)
 

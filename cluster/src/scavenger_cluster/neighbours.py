@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from scavenger_cluster.build import Go, Report, Tool
+from scavenger_cluster.build import WAITING, Go, Report, Tool
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.layout import cache_dir
 from scavenger_cluster.locking import locked
@@ -81,7 +81,7 @@ def build(neighbour: Neighbour, report: Report) -> Path:
     target = cache_dir() / "bin" / digest / neighbour.name
     if target.exists():
         return target
-    with locked(cache_dir() / "build.lock", lambda: report("waiting for another build to finish")):
+    with locked(cache_dir() / "build.lock", lambda: report(WAITING)):
         if not target.exists():
             _build(go, neighbour, target, report)
     return target

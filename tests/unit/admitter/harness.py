@@ -270,19 +270,22 @@ class Harness:
         self, about: Object, reason: str, message: str, *, namespace: str = NS, about_namespace: str = "", **other: str
     ) -> None:
         """An Event about an object; `namespace`: its own, and, unless told otherwise, that of its involvedObject.
-        `other`: name or uid of the involvedObject, where they are not the object's."""
+        `other`: name or uid of the involvedObject, where they are not the object's. The same one again is counted."""
         meta = about["metadata"]
         involved = {"kind": about["kind"], "name": meta["name"], "uid": meta["uid"], **other}
+        name = f"{meta['name']}.{reason}"
+        before = self.api.get(EVENTS, namespace, name)
         self.api.put(
             EVENTS,
             {
                 "apiVersion": "v1",
                 "kind": "Event",
-                "metadata": {"name": f"{meta['name']}.{reason}", "namespace": namespace},
+                "metadata": {"name": name, "namespace": namespace},
                 "involvedObject": {**involved, "namespace": about_namespace or namespace},
                 "type": "Warning",
                 "reason": reason,
                 "message": message,
+                "count": 1 if before is None else before["count"] + 1,
                 "lastTimestamp": self.stamp(),
             },
         )

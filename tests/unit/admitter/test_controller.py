@@ -613,6 +613,20 @@ async def test_a_volume_that_cannot_be_attached_is_found_in_the_events_of_the_po
         assert "Multi-Attach error for volume pv-1" in c.status("a")["message"]
 
 
+@pytest.mark.parametrize("reason", ["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])
+async def test_a_start_that_hangs_says_why_within_half_a_minute_of_the_second_time(reason: str) -> None:
+    async with harness() as c:
+        pod = await mounting(c)
+        c.event(pod, reason, "no addresses left")
+        await c.until(lambda: c.phase("a") == "Starting", limit=30)
+        assert "no addresses left" not in c.status("a")["message"]
+        c.event(pod, reason, "no addresses left")
+        took = await c.until(lambda: "no addresses left" in c.status("a")["message"], limit=60)
+        assert took <= 30
+        assert c.status("a")["message"] == f"starting: {reason}: no addresses left"
+        assert c.phase("a") == "Starting"
+
+
 async def test_a_start_goes_back_to_the_node_that_has_most_of_the_image() -> None:
     async with harness(start_timeout=60) as c:
         pod = await mounting(c)

@@ -383,6 +383,15 @@ AGAIN = (
     ),
     Row("an image that takes longer", (PULLING,), WAITING, "StartTimeout", "image on node node-1; it goes on", now=601),
     Row("gated", (GATED,), WAITING, "StartTimeout", "has schedulingGates", now=601),
+    Row(
+        "a sandbox that fails",
+        (CREATING,),
+        WAITING,
+        "StartTimeout",
+        "FailedCreatePodSandBox: no addresses left",
+        now=601,
+        diagnosis=Diagnosis(held="FailedCreatePodSandBox: no addresses left"),
+    ),
     Row("nobody says why", (CREATING,), WAITING, "StartTimeout", "no reason given", now=601),
     Row("no pods, nobody says why", (), WAITING, "StartTimeout", "no reason given", now=601),
 )
@@ -393,7 +402,29 @@ STILL = (
     Row("gated for long", (GATED,), STARTING, says="schedulingGates", now=61),
     Row("pulling", (stuck("ContainerCreating"),), STARTING, now=600),
     Row("pulling for long", (PULLING,), STARTING, says="pulling the image image on node node-1", now=61),
-    Row("pull fails so far", (stuck("ErrImagePull", "not found"),), STARTING, now=600),
+    Row("pull fails so far", (stuck("ErrImagePull", "not found"),), STARTING, says="so far: not found", now=6),
+    Row(
+        "pull waits",
+        (stuck("ImagePullBackOff", 'Back-off pulling image "image": ErrImagePull: 401 Unauthorized'),),
+        STARTING,
+        says="so far: 401 Unauthorized",
+        now=6,
+    ),
+    Row(
+        "a volume fails again",
+        (CREATING,),
+        STARTING,
+        says="starting: FailedMount: x",
+        diagnosis=Diagnosis(held="FailedMount: x"),
+    ),
+    Row(
+        "a volume had failed",
+        (PULLING,),
+        STARTING,
+        says="pulling the image",
+        now=61,
+        diagnosis=Diagnosis(held="FailedMount: x"),
+    ),
     Row(
         "cache not synced",
         (stuck("CreateContainerConfigError", "failed to sync configmap cache: timed out"),),
@@ -529,6 +560,43 @@ def test_diagnose_reads_the_newest_refusal_and_all_mounts() -> None:
     assert diagnose([]) == Diagnosis()
 
 
+MOUNT, SANDBOX = "FailedMount", "FailedCreatePodSandBox"
+
+
+@pytest.mark.parametrize(
+    ("events", "held"),
+    [
+        ([event(MOUNT, "x", 5)], ""),
+        ([event(MOUNT, "x", 5, count=2)], "FailedMount: x"),
+        ([event(SANDBOX, "sandbox 1", 5), event(SANDBOX, "sandbox 2", 6)], "FailedCreatePodSandBox: sandbox 1"),
+        ([event(SANDBOX, "x", 5, uid="u1"), event(SANDBOX, "x", 5, uid="u2")], ""),
+        ([event(MOUNT, "x", 5, count=9), event(SANDBOX, "y", 4, count=2)], "FailedCreatePodSandBox: y"),
+        ([event(MOUNT, "x", 5, count=9), event(SANDBOX, "y", 6)], "FailedMount: x"),
+        ([event("FailedCreate", "x", 5, count=9)], ""),
+        ([event(MOUNT, "b", 9, count=2), event(MOUNT, "a", 8, count=2)], "FailedMount: a"),
+    ],
+)
+def test_what_the_kubelet_says_more_than_once_of_a_pod_holds_the_start_up(events: list[kinds.Event], held: str) -> None:
+    assert diagnose(events).held == held
+    assert diagnose(reversed(events)).held == held
+
+
+def test_words_of_a_pull_that_differ_in_figures_only_are_said_once() -> None:
+    """The kubelet tries a hundred times, and each registry has a request id in its answer."""
+    job, said = b.job(STARTING, job_name="job"), []
+    for words in (
+        "timeout of 10.0.0.7:443 (id 0a1b2c3d)",
+        "timeout of 10.0.0.9:443 (id ffee0099)",
+        "",
+        "401 Unauthorized",
+    ):
+        pod = stuck("ErrImagePull", words) if words else stuck("ImagePullBackOff", 'Back-off pulling image "image"')
+        outcome = b.decide(b.seen(job, 30, b.batch(), pod))
+        job = b.written(job, outcome.status)
+        said.append((outcome.status.message or "").rpartition("so far: ")[2])
+    assert said == ["timeout of 10.0.0.7:443 (id 0a1b2c3d)"] * 3 + ["401 Unauthorized"]
+
+
 def test_a_refusal_to_create_pods_counts_once_the_job_controller_has_tried_again() -> None:
     job, told = b.job(phase=Phase.STARTING), creation("exceeded quota: none")
     early = b.decide(b.seen(job, 1, b.batch(), diagnosis=told))
@@ -542,3 +610,5 @@ def test_the_next_start_goes_back_to_the_node_that_pulls() -> None:
     before = b.job(Phase.STARTING, job_name="job")
     assert b.decide(b.seen(before, 601, b.batch(), PULLING)).pulls_on == "node-1"
     assert b.decide(b.seen(before, 601, b.batch(), CREATING)).pulls_on == ""
+    early = Diagnosis(mounts=("x",), held="FailedMount: x")  # and the volume is there since
+    assert b.decide(b.seen(before, 601, b.batch(), PULLING, diagnosis=early)).pulls_on == "node-1"

@@ -19,6 +19,7 @@ import demo_story
 import pytest
 from demo_stage import DemoError, Size, Stage
 from scavenger_api.reasons import WaitReason
+from scavenger_cli.words import bar
 from scavenger_testing.builders import node_dict, pod_dict
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -366,32 +367,65 @@ def test_a_load_that_passed_both_levels_at_once_has_a_smaller_rush_follow(points
 
 
 @pytest.mark.parametrize(
-    ("load", "interrupted", "said"),
+    ("load", "said"),
     [
-        (
-            5,
-            False,
-            "██░░░░░░░░░░░░░░░░░░|░░|░|░░░░   5 %  jobs start. 1 job runs; 6 pods may be displaced, 0 are protected",
-        ),
+        (5, "██░░░░░░░░░░░░░░░░░░|░░|░|░░░░   5 %  jobs start. 2 jobs run, 1 protected"),
         (
             90,
-            True,
-            "████████████████████|██|█|█░░░  90 %  jobs leave until the load is at the first mark. 0 jobs run; "
-            "6 pods may be displaced, 0 are protected. Interrupted: bio-1",
+            "████████████████████|██|█|█░░░  90 %  jobs leave until the load is at the first mark. 1 job runs, "
+            "1 protected. Interrupted: bio-1",
         ),
     ],
 )
-def test_what_happens_is_said_in_words_beside_a_bar(load: float, interrupted: bool, said: str) -> None:
-    class Seen(Rushed):
-        def scavenger_pods(self) -> list[dict[str, Any]]:
-            return [{"metadata": {"labels": {"scavenger.dev/preemption-class": "preemptible"}}}] * 6
-
+def test_what_happens_is_said_in_words_beside_a_bar(load: float, said: str) -> None:
     found = Seen(environment={}, real=True, measured=True, unit=50.0, image=IMAGE, points=(load - 45) / 2)
     found.scale("rush", 2)
     row = demo_loop.row_of(found.levels(), found)
     assert row is not None
     assert demo_loop.sentence(row) == said
     assert demo_loop.row_of({"state": "Blind"}, found) is None
+
+
+@dataclass(frozen=True)
+class Seen(Rushed):
+    """bio-1, which has one pod, and the gang fold, which is protected and has two."""
+
+    def scavenger_pods(self) -> list[dict[str, Any]]:
+        classes = (("bio-1", "preemptible"), ("fold", "non-preemptible"), ("fold", "non-preemptible"))
+        return [
+            {"metadata": {"labels": {"scavenger.dev/job": job, "scavenger.dev/preemption-class": class_}}}
+            for job, class_ in classes
+        ]
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        return {**super().jobs(), "fold": {"phase": "Running"}}
+
+
+def test_there_is_one_line_a_moment_and_none_for_a_load_that_hardly_moves() -> None:
+    now, load, jobs, state = 0.0, 50.0, "3 jobs run", "jobs start"
+    watch = demo_loop.Watch(stage(), clock=lambda: now)
+
+    def look() -> bool:
+        gauge = bar(load / 100, demo_loop.CELLS)
+        row = (f"{gauge} {load:3.0f} %", state, jobs, "")
+        news = watch.is_news(row)
+        if news:
+            watch.told = now
+            watch.rows.append((f"{now:.0f} s", *row))
+        return news
+
+    assert look(), "the first"
+    load = 51.0
+    now = 60.0
+    assert not look(), "the bar is the same"
+    jobs = "4 jobs run"
+    assert look()
+    now, jobs = 62.0, "5 jobs run"
+    assert not look(), "in the same moment"
+    state = "jobs leave"
+    assert look(), "another state is told at once"
+    now, load = 68.0, 80.0
+    assert look()
 
 
 # --- the end ---
@@ -417,6 +451,27 @@ def test_how_it_ends_is_the_exit_code_and_what_there_was_is_taken_down(
     assert demo.perform(place(), install=False) == code
     assert down == ["down"]
     assert ("FAILED: no" in capsys.readouterr().out) == (code == 1)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_last_lines_say_what_stays_and_what_to_do_next(
+    own: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SCAVENGER_CACHE", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kubelet").write_bytes(b"x" * 5000)
+    monkeypatch.setattr(demo, "story", lambda *_, **__: None)
+
+    @contextmanager
+    def place() -> Iterator[tuple[Any, Any]]:
+        yield None, None
+
+    assert demo.perform(place(), install=own) == 0
+    *_, last = said = capsys.readouterr().out.splitlines()
+    assert "next: " in last
+    assert any("make clean-cache" in line and str(tmp_path) in line for line in said) == own
+    for page in {word.strip(",;") for line in said for word in line.split() if word.startswith("docs/")}:
+        assert (ROOT / page).is_file()
 
 
 def test_all_programs_of_the_demo_are_built_at_once() -> None:

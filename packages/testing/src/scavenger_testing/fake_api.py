@@ -338,8 +338,9 @@ class FakeApi:
         return json_answer(self.store.create(where, body), status=201)
 
     def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
-        """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet; of two budgets say 500,
-        in an answer that says 201, as the real one does."""
+        """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet, but for an unready pod
+        where the budget's status says that it is met. Of two budgets say 500, in an answer that says 201, as the real
+        one does."""
         pod = self.store.get(where, name)
         covering = [] if "deletionTimestamp" in pod["metadata"] else _budgets_over(self.store, where, pod)
         if len(covering) > 1:
@@ -347,7 +348,7 @@ class FakeApi:
             return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "message": message}
         for budget, covered in covering:
             wanted = int(budget["spec"].get("minAvailable", 0))
-            if covered <= wanted:
+            if covered <= wanted and not (_unready(pod) and _met(budget)):
                 needs = f"The disruption budget {budget['metadata']['name']} needs {wanted} healthy pods"
                 cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {covered} currently"}
                 message = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -401,6 +402,17 @@ def _budgets_over(store: Store, where: Collection, pod: Object) -> list[tuple[Ob
             staying = (one for one in store.list(where) if "deletionTimestamp" not in one["metadata"])
             found.append((budget, sum(matches(one, selector, "") for one in staying)))
     return found
+
+
+def _unready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(found["type"] == "Ready" and found["status"] == "False" for found in conditions)
+
+
+def _met(budget: Object) -> bool:
+    """By the last count of the disruption controller, of whichever generation."""
+    status = budget.get("status", {})
+    return int(status.get("currentHealthy", 0)) >= int(status.get("desiredHealthy", 0)) > 0
 
 
 def _only_metadata(found: Object) -> Object:

@@ -33,7 +33,8 @@ from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
 MIN_AVAILABLE: Final = 1_000_000
 """An integer no namespace reaches, so that no disruption of what the budget selects is ever allowed. An integer,
 because a percentage needs a controller with a scale subresource, which a Job is not (disruption.go of
-kube-controller-manager).
+kube-controller-manager). A number that is met would have the eviction API take pods that have just become unready
+(docs/designs/0030-budgets-that-are-met.md).
 """
 
 BUDGET_SPEC: Final[Mapping[str, Any]] = {

@@ -130,6 +130,9 @@ class Diagnosis:
     """Messages of FailedMount and FailedAttachVolume, newest last."""
     creation: str | None = None
     """The newest message of FailedCreate: why the Job controller cannot create pods."""
+    held: str = ""
+    """What the kubelet has failed to do for a pod more than once, and why; empty where nothing failed twice. What fails
+    once passes often: a new pod is there before the caches of its node know its ConfigMaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,26 @@ def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
     mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
     mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
     creation = [e.message for e in mine if e.reason == "FailedCreate"]
-    return Diagnosis(mounts=mounts, creation=creation[-1] if creation else None)
+    return Diagnosis(mounts=mounts, creation=creation[-1] if creation else None, held=_held(mine))
+
+
+_STAGES: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
+"""Reasons of Events about a pod that does not come up. One stage follows another, the last one first here."""
+
+
+def _held(events: Sequence[kinds.Event]) -> str:
+    """The words of the latest stage that failed twice for one pod: of its first such Event, so that they stay the same
+    at every look. The kubelet counts repetitions of one message, and writes another Event for another message."""
+    for reason in _STAGES:
+        of_pods: dict[str, list[kinds.Event]] = {}
+        for event in events:
+            if event.reason == reason:
+                of_pods.setdefault(event.involved_object.uid, []).append(event)
+        again = [said for said in of_pods.values() if sum(event.count or 1 for event in said) > 1]
+        if again:
+            first = min((e.metadata.creation_timestamp or "", e.message) for said in again for e in said)
+            return f"{reason}: {first[1]}"
+    return ""
 
 
 def problem(
@@ -194,15 +216,50 @@ def unpullable(run: Run) -> bool:
     return bool(reasons & UNPULLED)
 
 
+def pull_words(run: Run) -> str:
+    """Why the image of a pod was not had; empty where the kubelet only says that it waits before it tries again."""
+    for pod in run.pods:
+        for waiting in _waiting(pod):
+            # kubelet/images/image_manager.go: what waits quotes what failed, since 1.31.
+            _, _, quoted = waiting.message.partition("ErrImagePull: ")
+            words = quoted or ("" if waiting.reason == "ImagePullBackOff" else waiting.message)
+            if waiting.reason in UNPULLED and words:
+                return words
+    return ""
+
+
+_FIGURES: Final = re.compile(r"[0-9a-f]{6,}|[0-9]+")
+
+
+def differs(said: str, before: str) -> bool:
+    """Whether two messages differ in more than numbers and identifiers, which are others at every try."""
+    return _FIGURES.sub("#", said) != _FIGURES.sub("#", before)
+
+
 def pulls_on(run: Run) -> str:
     """A node that is still pulling an image of the run; empty where none is. Sandbox and volumes of such a pod are
     there, which its condition says, and its container is not (kubelet, PodReadyToStartContainersCondition)."""
     for pod in run.pods:
-        ready = kinds.condition(pod.status.conditions, "PodReadyToStartContainers")
         creating = any(waiting.reason in _NOTHING_SAID for waiting in _waiting(pod))
-        if ready is not None and ready.status == "True" and creating and not deleting(pod):
+        if _is_up(pod) and creating and not deleting(pod):
             return pod.spec.node_name
     return ""
+
+
+def held(run: Run, diagnosis: Diagnosis | None) -> str:
+    """What the kubelet has failed to do more than once, while a pod of the run still needs it."""
+    return diagnosis.held if diagnosis is not None and _comes_up(run) else ""
+
+
+def _comes_up(run: Run) -> bool:
+    """Whether a pod still waits for its sandbox or its volumes."""
+    return any(started_at(pod) is None and not _is_up(pod) for pod in run.pods)
+
+
+def _is_up(pod: kinds.Pod) -> bool:
+    """Whether sandbox and volumes of the pod are there."""
+    ready = kinds.condition(pod.status.conditions, "PodReadyToStartContainers")
+    return ready is not None and ready.status == "True"
 
 
 def gated(run: Run) -> str:
@@ -462,7 +519,7 @@ def _timeout(
     if since is None or now - since < limits.start_timeout:
         return
     words = [f"{w.reason}: {w.message}" if w.message else w.reason for pod in run.pods for w in _waiting(pod)]
-    words += list(diagnosis.mounts[-1:]) if diagnosis else []
+    words += [diagnosis.held, *diagnosis.mounts[-1:]] if diagnosis and _comes_up(run) else []
     said = next((word for word in words if word not in ("", *_NOTHING_SAID)), "") or gated(run)
     node = "" if said else pulls_on(run)
     said = said or (f"still pulling its image on node {node}; it goes on there" if node else "no reason given")

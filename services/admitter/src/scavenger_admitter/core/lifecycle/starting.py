@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import StateReason, WaitReason
+from scavenger_domain.plain_text import plain
 
 from scavenger_admitter.core.lifecycle import finished, managed, start_failures
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -19,6 +22,9 @@ from scavenger_admitter.core.lifecycle.termination import (
     Undecided,
     find_termination,
 )
+
+MOST_SAID: Final = 1024
+"""Characters of a message with the kubelet's words, which any account that may write Events can make long."""
 
 
 def adopt(draft: Draft) -> None:
@@ -66,7 +72,9 @@ def _keep_starting(draft: Draft, run: Run) -> None:
     if draft.phase is not Phase.STARTING:
         draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
     if start_failures.unpullable(run):
-        draft.set(message=f"starting: the image {seen.job.spec.main_image} could not be pulled so far")
+        _say(draft, f"the image {seen.job.spec.main_image} could not be pulled so far", start_failures.pull_words(run))
+    elif held := start_failures.held(run, seen.diagnosis):
+        _say(draft, held)
     elif words := start_failures.gated(run) or _pulls(run, seen.job):
         said_in = start_failures.SAID_AFTER.total_seconds() - start_failures.age(run, seen.now)
         if said_in <= 0:
@@ -75,6 +83,14 @@ def _keep_starting(draft: Draft, run: Run) -> None:
             draft.wakeups.append(said_in)
     if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)) is not None:
         draft.wakeups.append(wait)
+
+
+def _say(draft: Draft, what: str, why: str = "") -> None:
+    """Say what holds the start up. What differs in figures only has been said; a cause that is not told is the same."""
+    said = plain(f"starting: {what}: {why}" if why else f"starting: {what}")[:MOST_SAID]
+    before = draft.status.message or ""
+    if start_failures.differs(said, before) and (why or not before.startswith(f"{said}: ")):
+        draft.set(message=said)
 
 
 def _pulls(run: Run, job: ScavengerJob) -> str:
