@@ -15,6 +15,7 @@ from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
 from scavenger_api.rules.bounds import Bounds
 from scavenger_api.rules.references import count_of
+from scavenger_domain.pod_ends import started_at
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -42,7 +43,6 @@ from scavenger_admitter.core.lifecycle.actions import (
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.core.snapshots import warnings_of

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar, final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
+from scavenger_domain.pod_ends import deleting, goes_on
 from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.lifecycle import accounting
@@ -18,7 +19,6 @@ from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import deleting, goes_on
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from scavenger_domain.pod_ends import deleting, failed_unreported, held, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.actions import DeletePod, OfPod, ReleasePod
-from scavenger_admitter.core.lifecycle.pods import deleting, failed_unreported, held, moment
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """An administrator's word that the node is shut down (KEP-2268); the kubelet on it can do nothing more."""

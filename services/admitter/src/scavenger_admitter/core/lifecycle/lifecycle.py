@@ -14,6 +14,7 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, InterruptionReason, WaitReason
+from scavenger_domain.pod_ends import Removal, deleting, moment
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 
@@ -33,7 +34,6 @@ from scavenger_admitter.core.lifecycle import (
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, StartTasks
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
 from scavenger_admitter.core.lifecycle.soundness import assert_sound
 from scavenger_admitter.core.lifecycle.termination import (
     Checkpointed,

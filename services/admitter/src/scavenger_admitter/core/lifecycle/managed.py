@@ -7,6 +7,7 @@ from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import Phase
+from scavenger_domain.pod_ends import ended_at, moment, over
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import leftover_pods
@@ -14,7 +15,6 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.pods import ended_at, moment, over
 from scavenger_admitter.core.lifecycle.termination import Run
 
 PODS_AGAIN_SECONDS = 1.0

@@ -14,10 +14,7 @@ from typing import Final, TypeAlias
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.checkpoints import saved_its_state
 from scavenger_domain.nodes import leaving
-from scavenger_kube import kinds
-
-from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
-from scavenger_admitter.core.lifecycle.pods import (
+from scavenger_domain.pod_ends import (
     Exit,
     Removal,
     deletion_requested,
@@ -30,6 +27,9 @@ from scavenger_admitter.core.lifecycle.pods import (
     removal,
     succeeded,
 )
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
 
 FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
 """How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the

@@ -14,13 +14,13 @@ from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain import interruptions
+from scavenger_domain.pod_ends import Exit, Removal, deletion_requested, moment, started_at
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, start_failures
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deletion_requested, moment, started_at
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import (
     Checkpointed,

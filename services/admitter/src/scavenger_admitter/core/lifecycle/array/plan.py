@@ -19,6 +19,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_domain import gang
+from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, started_at
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import (
@@ -38,7 +39,6 @@ from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark, task_of
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import deleting, ended_at, held, moment, over, started_at
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import Run, announced
 from scavenger_admitter.core.waits import Wait
