@@ -96,7 +96,7 @@ AGAIN: Final = 1.0
 """Seconds until a user tries again."""
 HELD_BY_OTHERS: Final = "example.org/held"
 """A finalizer of somebody else's."""
-NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
+NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures", "removing")
 """Fields of the status that an older CRD does not have, and drops."""
 BUDGET: Final[Object] = {
     "apiVersion": "policy/v1",

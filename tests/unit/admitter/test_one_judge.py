@@ -28,16 +28,13 @@ UNITS: Final = 3
 LIMIT: Final = 2
 """Retries of each unit."""
 DOUBTFUL: Final = ("killed", "memory")
-UNMARKED: Final = ("deleted", "lost")
-"""Ends from outside without a DisruptionTarget."""
 DIFFERENCES: Final[dict[str, str]] = {
     "doubt, then suspended": "a job that is suspended while the fault of a node is possible counts no failure, "
     "and a task counts it",
-    "removed, then suspended": "a job counts the removal at once, and a task is taken for one that was suspended",
     "booked to its end": "a job is booked until the request; a task until its end, where its kubelet's last DELETE "
     "has moved the request",
 }
-"""What does not count alike, and why. The first two are not played; by the last one sums may differ."""
+"""What does not count alike, and why. The first is not played; by the second one sums may differ."""
 
 ENDS: Final = (
     "completes",
@@ -92,8 +89,6 @@ def rounds(random: random.Random) -> Iterator[Round]:
         suspended = random.randrange(0, 20) if random.random() < 0.5 else None
         kinds = {one.kind for one in ends}
         if not kinds.isdisjoint(DOUBTFUL) and "doubt, then suspended" in DIFFERENCES:
-            suspended = None
-        if not kinds.isdisjoint(UNMARKED) and "removed, then suspended" in DIFFERENCES:
             suspended = None
         yield Round(ends, suspended, random.choice(("", "", "before", "after")))
 

@@ -21,6 +21,7 @@ from scavenger_api.evictions import (
     eviction_reason,
 )
 from scavenger_api.reasons import InterruptionReason
+from scavenger_api.removing import RemovalReason
 from scavenger_api.times import seen_time
 
 from scavenger_domain import checkpoints
@@ -188,6 +189,12 @@ _OWN_LIMIT: Final = re.compile(
     r"^(?:Usage of EmptyDir volume .* exceeds the limit |Pod ephemeral local storage usage exceeds the total limit of "
     r"|Container \S+ exceeded its local ephemeral storage limit )"
 )
+_BY_ADMITTER: Final = {
+    RemovalReason.NODE_LEAVING: InterruptionReason.NODE_DRAINED,
+    RemovalReason.QUEUE_RECLAIMED: InterruptionReason.QUEUE_RECLAIMED,
+    RemovalReason.STARVED: InterruptionReason.STARVED,
+    RemovalReason.MAX_RUNNING: InterruptionReason.MAX_RUNNING,
+}
 FINAL_DELETE_SLACK: Final = timedelta(seconds=5)
 """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`_asked_in_time`)."""
 
@@ -208,6 +215,8 @@ class Removal:
     disruption: bool
     """A DisruptionTarget condition proves it: nobody writes one for a consequence of a failure."""
     detail: str = ""
+    own: RemovalReason | None = None
+    """Why the admitter itself deleted the pod; None where somebody else did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,18 +379,35 @@ def own_exit(pod: PodLike, now: datetime) -> Exit | None:
     return None
 
 
-def removal(pod: PodLike, now: datetime) -> Removal | None:
-    """Whether the pod was taken away from outside, by whom and when; None when it was not."""
+def removal(pod: PodLike, now: datetime, intent: RemovalReason | None = None) -> Removal | None:
+    """Whether the pod was taken away, by whom and when; None when its end is its own.
+
+    The first that holds decides: a container beside main ended so late that no removal ended main; a disruption that
+    was not after the admitter's own deletion; a deletion, which is the admitter's where it has an intent, and somebody
+    else's where it has none; what the kubelet says (docs/designs/0002-what-is-an-interruption.md).
+
+    Args:
+        pod: of a run.
+        now: the moment.
+        intent: why the admitter has committed the deletion of this pod; None where it has not. An intent alone proves
+            nothing: the pod may end, or others may end it, before the admitter deletes it.
+    """
     if _outlived(pod, FINAL_DELETE_SLACK):
         return _unexplained(pod, now)
-    return _disrupted(pod, now) or _deleted(pod) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
+    own = intent if deleting(pod) and intent is not RemovalReason.DELETED else None
+    disrupted = _disrupted(pod, now, own=own is not None)
+    return disrupted or _deleted(pod, own) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
 
 
-def _disrupted(pod: PodLike, now: datetime) -> Removal | None:
+def _disrupted(pod: PodLike, now: datetime, *, own: bool = False) -> Removal | None:
+    """own: the admitter has deleted the pod as well. What disrupts it after that is no cause."""
     found = _condition(pod.status.conditions, "DisruptionTarget")
     if found is None or found.status != "True":
         return None
     stamp, end = moment(found.last_transition_time) or now, ended_at(pod)
+    asked = deletion_requested(pod) if own and found.reason != _BY_KUBELET else None
+    if asked is not None and stamp > asked:
+        return None
     if found.reason == _BY_KUBELET:
         # The kubelet writes the time when the containers were gone (status_manager.go mergePodStatus), not
         # when it began to end them.
@@ -403,13 +429,19 @@ def _by_disruption(pod: PodLike, found: _Condition, at: datetime) -> Interruptio
     return _BY_DISRUPTION.get(found.reason, InterruptionReason.DELETED)
 
 
-def _deleted(pod: PodLike) -> Removal | None:
+def _deleted(pod: PodLike, own: RemovalReason | None = None) -> Removal | None:
+    """own: why the admitter deleted it."""
     requested, end = deletion_requested(pod), ended_at(pod)
-    if requested is None or not _asked_in_time(pod, requested, end, FINAL_DELETE_SLACK):
+    if requested is None:
+        return None
+    if not (_asked_in_time(pod, requested, end, FINAL_DELETE_SLACK) if own is None else _told(pod, requested, end)):
         return None
     at, earliest = (requested, requested) if end is None or requested <= end else (end, _before_end(pod, end))
     # with grace period 0 the moment may have moved to the end: see _asked_in_time
     asked = _before_end(pod, end) if end is not None and not pod.metadata.deletion_grace_period_seconds else earliest
+    if own is not None:
+        cause = _BY_ADMITTER.get(own, InterruptionReason.DELETED)
+        return Removal(at, earliest, cause, pod.metadata.name, False, own=own)
     noted = deletion_reason(pod.metadata.annotations, asked, requested)
     cause = _BY_POD_REASON.get(pod.status.reason, _BY_NOTE[noted] if noted else InterruptionReason.DELETED)
     return Removal(at, earliest, cause, pod.metadata.name, False, pod.status.message)
@@ -471,9 +503,25 @@ def _asked_in_time(pod: PodLike, requested: datetime, end: datetime | None, slac
     """
     if end is None:
         return True
-    if pod.ended and deleting(pod):
-        knew = pod.status.observed_generation
-        if knew and pod.metadata.generation:
-            return knew >= pod.metadata.generation
-    final = pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
-    return requested <= end + (slack if final else timedelta(0))
+    if (knew := _knew(pod)) is not None:
+        return knew
+    return requested <= end + (slack if _final(pod) else timedelta(0))
+
+
+def _told(pod: PodLike, requested: datetime, end: datetime | None) -> bool:
+    """Whether a deletion of the admitter's ended the pod. That its kubelet knew of it when the pod ended does not prove
+    that: main may have ended before, and its end may have been reported with that of the containers beside it."""
+    if end is None:
+        return True
+    return _knew(pod) is not False and (_final(pod) or requested <= end)
+
+
+def _knew(pod: PodLike) -> bool | None:
+    """Whether the kubelet of a pod that has ended knew of the deletion then; None where it does not say (1.33)."""
+    knew, generation = pod.status.observed_generation, pod.metadata.generation
+    return knew >= generation if pod.ended and deleting(pod) and knew and generation else None
+
+
+def _final(pod: PodLike) -> bool:
+    """Whether the kubelet has sent its last DELETE, so that the moment of the first one is lost."""
+    return pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0

@@ -11,7 +11,7 @@ RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 
 from __future__ import annotations
 
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from scavenger_api.evictions import PREEMPTED_BY_SCHEDULER

@@ -77,7 +77,7 @@ def by_others(seen: Observation, removal: Removal) -> bool:
     the reason of a condition, the regulator's note, or, where a drain deletes and evicts, a node that takes no new pods
     (docs/designs/0011-tenancy.md).
     """
-    if removal.cause is InterruptionReason.JOB_DELETED:
+    if removal.cause in (InterruptionReason.JOB_DELETED, InterruptionReason.MAX_RUNNING):
         return False
     if removal.cause is InterruptionReason.KUBELET_EVICTED:
         return _OVER_ITS_REQUEST not in removal.detail

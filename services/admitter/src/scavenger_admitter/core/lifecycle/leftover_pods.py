@@ -143,9 +143,11 @@ def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str 
     return DeletePod(pod.metadata.name, pod.metadata.uid)
 
 
-def stop(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:
-    """Delete every pod that has not ended and that nobody has deleted yet."""
-    return tuple(DeletePod(pod.metadata.name, pod.metadata.uid) for pod in pods if not pod.ended and not deleting(pod))
+def stop(pods: Iterable[kinds.Pod], intent: str = "") -> tuple[OfPod, ...]:
+    """Delete every pod that has not ended and that nobody has deleted yet. intent: as of `DeletePod`."""
+    return tuple(
+        DeletePod(pod.metadata.name, pod.metadata.uid, intent) for pod in pods if not pod.ended and not deleting(pod)
+    )
 
 
 def release(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:
