@@ -532,7 +532,7 @@ class ScavengerJobStatus(Model):
     """Why the job is where it is, for people."""
     array: ArrayStatus | None = None
     """What became of the tasks of an array."""
-    removing: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MAX_REMOVING)] = ()
+    removing: Annotated[tuple[Annotated[str, Field(max_length=64)], ...] | None, Field(max_length=MAX_REMOVING)] = None
     """Pods that the admitter deletes and has not counted yet: index, first digits of the UID, and why, such as
     `57-8c1d0e52:MaxRunning`. `*:PeerFailed` is all pods of the run."""
     preemption: Preemption | None = None

@@ -36,7 +36,7 @@ def committed(action: DeletePod, written: ScavengerJobStatus) -> bool:
     by_phase = of_phase(written.phase)
     return (
         not action.intent
-        or action.intent in written.removing
+        or action.intent in (written.removing or ())
         or (by_phase is not None and action.intent == by_phase.value)
     )
 
@@ -49,9 +49,9 @@ class Intents:
     """
 
     def __init__(self, written: ScavengerJobStatus) -> None:
-        self._written = written.removing
-        self._entries = dict.fromkeys(written.removing)
-        self._reasons = reasons_of(written.removing)
+        self._written = frozenset(written.removing or ())
+        self._entries = dict.fromkeys(written.removing or ())
+        self._reasons = reasons_of(written.removing or ())
         self._by_phase = of_phase(written.phase)
 
     def of(self, pod: str) -> RemovalReason | None:
@@ -83,11 +83,11 @@ class Intents:
         self._entries = {one: None for one in self._entries if one.partition(":")[0] in pods}
 
     @property
-    def entries(self) -> tuple[str, ...]:
+    def entries(self) -> tuple[str, ...] | None:
         """As the status is to have them."""
-        return tuple(self._entries)
+        return tuple(self._entries) or None
 
     @property
     def added(self) -> bool:
         """Whether pods are named that the written status does not name."""
-        return not self._entries.keys() <= set(self._written)
+        return not self._entries.keys() <= self._written

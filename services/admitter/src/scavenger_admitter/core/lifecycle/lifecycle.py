@@ -120,7 +120,7 @@ def _find_run(draft: Draft) -> None:
 
 def _intents(draft: Draft, pods: Iterable[Pod]) -> Mapping[str, RemovalReason]:
     """Why the admitter deletes the pods of the run in progress."""
-    whole = reasons_of(draft.status.removing).get(WHOLE_RUN)
+    whole = reasons_of(draft.status.removing or ()).get(WHOLE_RUN)
     return {} if whole is None else {pod.metadata.uid: whole for pod in pods}
 
 
@@ -173,7 +173,7 @@ def summarise(draft: Draft) -> None:
     elif not draft.phase.finished and not any(isinstance(action, StartTasks) for action in draft.actions):
         draft.set(job_name=None)
     if draft.status.removing and seen.job.spec.array is None and not draft.phase.active:
-        draft.set(removing=())  # the run has ended, and was judged
+        draft.set(removing=None)  # the run has ended, and was judged
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
     wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted, stalled=draft.stalled)

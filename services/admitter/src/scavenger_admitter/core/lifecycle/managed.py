@@ -54,7 +54,7 @@ def stop_members(draft: Draft, run: Run) -> None:
         pods = [pod for pod in run.pods if not over(pod) and ended_at(pod) is None]
         if pods and not _has(run.batch, "FailureTarget"):  # else an older admitter has begun, or an older CRD drops it
             draft.set(removing=(PEER_FAILED,))
-        named = PEER_FAILED if PEER_FAILED in draft.status.removing else ""
+        named = PEER_FAILED if PEER_FAILED in (draft.status.removing or ()) else ""
         _stop_members(draft, run.batch, pods, "PodFailed", "a pod of the gang has failed", intent=named)
 
 

@@ -535,7 +535,7 @@ def _abandoned(draft: Draft, pods: _Pods) -> dict[int, kinds.Pod]:
 def _without_running(status: ScavengerJobStatus) -> object:
     array = status.array
     kept = array.model_copy(update={"running": 0, "running_indexes": ""}) if array is not None else None
-    shown = {"array": kept, "phase": None, "message": None, "conditions": (), "job_name": None, "removing": ()}
+    shown = {"array": kept, "phase": None, "message": None, "conditions": (), "job_name": None, "removing": None}
     return status.model_copy(update=shown)
 
 
