@@ -480,9 +480,14 @@ def _outlived(pod: PodLike, slack: timedelta) -> bool:
     if end is None or not pod.ended:
         return False
     grace = timedelta(seconds=pod.spec.termination_grace_period_seconds or 0)
-    terminated = [status.state.terminated for status in pod.status.container_statuses]
-    ends = [at for one in terminated if one is not None and (at := moment(one.finished_at))]
-    return max(ends) > end + grace + slack
+    last = _last_end(pod)
+    return last is not None and last > end + grace + slack
+
+
+def _last_end(pod: PodLike) -> datetime | None:
+    """When the last of its containers ended, of those that were seen to."""
+    terminated = (status.state.terminated for status in pod.status.container_statuses)
+    return max((at for one in terminated if one is not None and (at := moment(one.finished_at))), default=None)
 
 
 def _before_end(pod: PodLike, end: datetime) -> datetime:
@@ -499,13 +504,13 @@ def _asked_in_time(pod: PodLike, requested: datetime, end: datetime | None, slac
     grace period moving deletionTimestamp into the past"). It looks as if the pod had ended first and had been deleted
     then. What tells them apart is the generation: a deletion raises metadata.generation, and the kubelet writes into
     status.observedGeneration which one it knew when it reported the end (1.34 and later). Of older kubelets a request
-    within `slack` after the end is taken for their final DELETE.
+    within `slack` after the end of the last container is taken for their final DELETE.
     """
     if end is None:
         return True
     if (knew := _knew(pod)) is not None:
         return knew
-    return requested <= end + (slack if _final(pod) else timedelta(0))
+    return requested <= (max(end, _last_end(pod) or end) + slack if slack and _final(pod) else end)
 
 
 def _told(pod: PodLike, requested: datetime, end: datetime | None) -> bool:
