@@ -532,6 +532,24 @@ BUGS: Final = (
         {f"{ENDS}._asked_in_time": by_what_is_written},
     ),
     Bug(
+        "an own deletion is somebody else's",
+        situations.SuspendedTasks,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.intents.Intents.of": always(None)},
+    ),
+    Bug(
+        "pods are deleted before the status says why",
+        situations.UnwrittenSuspension,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.confirmed.committed": always(True)},
+    ),
+    Bug(
+        "a gang forgets that it has stopped its members",
+        situations.StoppedPeer,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.lifecycle._intents": always({})},
+    ),
+    Bug(
         "a job on reclaimed capacity requests as others do",
         situations.Reclaiming,
         "takes what nobody reclaimed",
