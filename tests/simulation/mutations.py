@@ -20,11 +20,11 @@ from scavenger_admitter.core.lifecycle.array.endings import Endings
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
-from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deleting
 from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
+from scavenger_domain.pod_ends import Exit, Removal, deleting
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
 from scavenger_regulator.core.eviction import plan as plan_of_evictions
@@ -36,6 +36,7 @@ from tests.simulation.system import situations
 from tests.simulation.system.history import FAILURES, History, simulate
 from tests.simulation.system.world import World
 
+ENDS: Final = "scavenger_domain.pod_ends"
 LIFECYCLE: Final = "scavenger_admitter.core.lifecycle"
 ADMITTER: Final = "scavenger_admitter"
 ELECTION: Final = "scavenger_runtime.election"
@@ -215,7 +216,7 @@ def failed_from_outside(found: Endings, index: int, pod: kinds.Pod, ended: Exit)
 
 def says_nothing(run_of_task: Callable[..., Run]) -> Callable[..., Run]:
     """Take each exit code of a task for a failure, but for 0."""
-    return lambda draft, pod: replace(run_of_task(draft, pod), checkpoint_exit_code=None)
+    return lambda *words: replace(run_of_task(*words), checkpoint_exit_code=None)
 
 
 def seen_when_back(find: Callable[..., Any]) -> Callable[..., Any]:
@@ -314,13 +315,13 @@ BUGS: Final = (
         "a container that nobody saw end failed",
         situations.Rebooted,
         "a job is Failed",
-        {f"{LIFECYCLE}.pods._LOST_CONTAINER": ()},
+        {f"{ENDS}._LOST_CONTAINER": ()},
     ),
     Bug(
         "a deleted pod ended by itself",
         situations.SlowStop,
         "no run was left alone",
-        {f"{LIFECYCLE}.pods._deleted": always(None)},
+        {f"{ENDS}._deleted": always(None)},
     ),
     Bug(
         "a look that is due asks for itself at once",
@@ -337,9 +338,7 @@ BUGS: Final = (
         "core-seconds are booked",
         {f"{LIFECYCLE}.draft.Draft.spend": always(None)},
     ),
-    Bug(
-        "a disruption is a deletion", situations.Drained, "not by name", {f"{LIFECYCLE}.pods._disrupted": always(None)}
-    ),
+    Bug("a disruption is a deletion", situations.Drained, "not by name", {f"{ENDS}._disrupted": always(None)}),
     Bug(
         "a signal is a failure at once",
         situations.PowerOff,
@@ -464,7 +463,7 @@ BUGS: Final = (
         "what ran when nobody knows ran since 1970",
         situations.RebootedTask,
         "core-seconds are booked",
-        {f"{LIFECYCLE}.pods.moment": parse_time},
+        {f"{ENDS}.moment": parse_time},
     ),
     Bug(
         "failures are not counted",
@@ -494,19 +493,19 @@ BUGS: Final = (
         "a pod over its own limits was interrupted",
         situations.OverLimit,
         "interrupted more often than it ran, 1 times of 0",
-        {f"{LIFECYCLE}.pods._over_own_limit": always(False)},
+        {f"{ENDS}._over_own_limit": always(False)},
     ),
     Bug(
         "a pod that a kubelet evicts for its node has failed",
         situations.EvictedForNode,
         "a job is Failed",
-        {f"{LIFECYCLE}.pods._disrupted": always(None), f"{LIFECYCLE}.pods._ended_by_kubelet": always(None)},
+        {f"{ENDS}._disrupted": always(None), f"{ENDS}._ended_by_kubelet": always(None)},
     ),
     Bug(
         "a container beside the program has saved its state",
         situations.SavedBeside,
         "only a sidecar has ended",
-        {f"{LIFECYCLE}.pods.main_status": any_that_ended},
+        {f"{ENDS}.main_status": any_that_ended},
     ),
     Bug(
         "a job that is over stays for ever",
@@ -530,7 +529,25 @@ BUGS: Final = (
         "a deletion was asked for when its last DELETE came",
         situations.LastDelete,
         "no run was left alone",
-        {f"{LIFECYCLE}.pods._asked_in_time": by_what_is_written},
+        {f"{ENDS}._asked_in_time": by_what_is_written},
+    ),
+    Bug(
+        "an own deletion is somebody else's",
+        situations.SuspendedTasks,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.intents.Intents.of": always(None)},
+    ),
+    Bug(
+        "pods are deleted before the status says why",
+        situations.UnwrittenSuspension,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.confirmed.committed": always(True)},
+    ),
+    Bug(
+        "a gang forgets that it has stopped its members",
+        situations.StoppedPeer,
+        "interrupted more often than it ran",
+        {f"{LIFECYCLE}.lifecycle._intents": always({})},
     ),
     Bug(
         "a job on reclaimed capacity requests as others do",

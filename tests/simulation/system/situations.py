@@ -702,6 +702,70 @@ class LastDelete(Situation):
         await self.pass_time(20)
 
 
+class SuspendedTasks(Situation):
+    """An array is suspended, and goes on a while later."""
+
+    async def comes(self) -> None:
+        await self.tasks_run()
+        self.suspend_tasks(suspended=True)
+        await self.until(lambda: self.phase("c") == "Suspended")
+        await self.pass_time(LATE)
+        self.suspend_tasks(suspended=False)
+        await self.pass_time(LATE)
+
+    async def tasks_run(self) -> None:
+        """Until the tasks of an array do."""
+        self.submit("c", array={"tasks": 3})
+        await self.until(lambda: self.phase("c") == "Running" and len(self.pods("c")) == 3)
+        await self.pass_time(LATE)
+
+    def suspend_tasks(self, *, suspended: bool) -> None:
+        """Their user suspends them, or lets them go on."""
+        job = self.api.get(SCAVENGERJOBS, NS, "c")
+        assert job is not None
+        self._suspend(job, suspended=suspended)
+
+
+class UnwrittenSuspension(SuspendedTasks):
+    """An array is suspended right after its status was written, and its leader dies before it may write again. By then
+    the array goes on."""
+
+    async def comes(self) -> None:
+        await self.tasks_run()
+        self.end(self.pods("c")[0])
+        await self.until(lambda: self.status("c").get("array", {}).get("completed") == 1, step=0.05)
+        self.suspend_tasks(suspended=True)
+        await self.pass_time(0.3, step=0.05)
+        leader = next(one for one in self.replicas if _leads(one))
+        self.replicas.remove(leader)
+        await self.end_process(leader)
+        self.suspend_tasks(suspended=False)
+        self.stand_by()
+        await self.pass_time(2 * LATE)
+
+
+class StoppedPeer(Situation):
+    """A member of a gang fails, and the other one is stopped. The watch shows its end when the last DELETE of its
+    kubelet has moved the time of the first one."""
+
+    async def comes(self) -> None:
+        self.submit("c", parallelism=2, backoffLimit=0)
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.pass_time(LATE)
+        failed, other = self.pods("c")
+        self.stop_late("c", seconds=10)
+        self.ledger.end(failed, self.clock.now(), FAILS_WITH)
+        self._status(failed, **kubelet.program_ended(failed, FAILS_WITH, self.clock.now()))
+        await self.until(lambda: any(_deleting(pod) for pod in self.pods("c")), step=0.05)
+        await self.pass_time(1, step=0.05)
+        self.trouble.stops[other["metadata"]["uid"]] = Stop(self.clock.monotonic() + 2, 143)
+        self.api.hold_watches(PODS)
+        await self.pass_time(20)
+        self.api.expire_watches()
+        self.api.release_watches(PODS)
+        await self.pass_time(20)
+
+
 class Reclaiming(OneJob):
     """A job wants reclaimed capacity, and nodes offer some."""
 

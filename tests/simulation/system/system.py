@@ -98,7 +98,7 @@ UNAVAILABLE: Final = 503
 """The code with which the webhook says that it cannot judge yet."""
 HELD_BY_OTHERS: Final = "example.org/held"
 """A finalizer of somebody else's."""
-NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures")
+NEW_FIELDS: Final = ("starts", "retries", "ignoredFailures", "removing")
 """Fields of the status that an older CRD does not have, and drops."""
 BUDGET: Final[Object] = {
     "apiVersion": "policy/v1",

@@ -558,7 +558,7 @@ def test_an_eviction_before_a_suspension_is_counted() -> None:
 
 def test_an_eviction_after_a_suspension_is_not_counted() -> None:
     """The pod stops already: whoever evicts it now changes nothing."""
-    job = array(spec={"suspend": True})
+    job = array(Phase.SUSPENDED, spec={"suspend": True})
     late = [b.disrupted("EvictionByEvictionAPI", 1000)]
     outcome = decide(see(job, task(1, ended=1005, code=143, deleted=990, conditions=late), now=1006))
     assert outcome.status.interrupted_count == 0

@@ -176,7 +176,7 @@ async def test_where_a_member_fails_the_others_stop_and_the_job_fails() -> None:
         await c.until(lambda: c.phase("a") == "Failed", limit=200)
         await c.until(lambda: conditions(c, "a") == ["FailureTarget", "Failed"])
         writes = spoken(c, before)
-        assert writes[:3] == ["PATCH Job", "DELETE pod", "DELETE pod"], "FailureTarget comes first"
+        assert writes[:4] == ["PATCH status", "PATCH Job", "DELETE pod", "DELETE pod"], "what says why comes first"
         assert c.status("a").get("interruptedCount", 0) == 0
         await c.until(lambda: c.held() == [])
 

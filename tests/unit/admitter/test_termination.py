@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, ReleasePod
-from scavenger_admitter.core.lifecycle.pods import ended_at, goes_on, over, own_exit, removal, succeeded
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason as Cause
+from scavenger_domain.pod_ends import ended_at, goes_on, over, own_exit, removal, succeeded
 from scavenger_kube import kinds
 
 from . import builders as b

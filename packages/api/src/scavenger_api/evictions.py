@@ -33,6 +33,9 @@ _CLOCKS: Final = timedelta(seconds=5)
 EVICTED_BY_API: Final = "EvictionByEvictionAPI"
 """Reason of the DisruptionTarget condition that the eviction API puts on a pod."""
 
+PREEMPTED_BY_SCHEDULER: Final = "PreemptionByScheduler"
+"""Reason of the DisruptionTarget condition that schedulers put on a victim (core/v1 PodReasonPreemptionByScheduler)."""
+
 
 class EvictionReason(StrEnum):
     """Why the regulator interrupted a job: the cause in status, Events and metrics."""

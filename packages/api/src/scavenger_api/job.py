@@ -38,6 +38,7 @@ from scavenger_api.podspec import (
 )
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import placed_by
+from scavenger_api.removing import MAX_REMOVING
 from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.snapshot import EXIT_CODE, SnapshotSpec, snapshot_rules
 from scavenger_api.states import Capacity as Capacity
@@ -528,6 +529,9 @@ class ScavengerJobStatus(Model):
     """Why the job is where it is, for people."""
     array: ArrayStatus | None = None
     """What became of the tasks of an array."""
+    removing: Annotated[tuple[Annotated[str, Field(max_length=64)], ...] | None, Field(max_length=MAX_REMOVING)] = None
+    """Pods that the admitter deletes and has not counted yet: index, first digits of the UID, and why, such as
+    `57-8c1d0e52:MaxRunning`. `*:PeerFailed` is all pods of the run."""
     preemption: Preemption | None = None
     """The class of a job and its unsaved work, while it runs. Without it a running job is preemptible."""
 

@@ -167,6 +167,7 @@ class InterruptionReason(Reason):
     NODE_SHUTDOWN = "NodeShutdown", "Its node was shut down."
     QUEUE_RECLAIMED = "QueueReclaimed", "Another queue was under its share and took its capacity back."
     STARVED = "Starved", "On reclaimed capacity it got too little CPU for too long, on a node that was crowded."
+    MAX_RUNNING = "MaxRunning", "More tasks of the array ran than its maxRunning allows."
     DELETED = "Deleted", "A user or a program deleted a pod of it."
     JOB_DELETED = "JobDeleted", "A user or a program deleted its Job."
 

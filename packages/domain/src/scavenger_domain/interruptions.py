@@ -47,6 +47,7 @@ PHRASES: Final = {
     InterruptionReason.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
     InterruptionReason.QUEUE_RECLAIMED: "was taken back",
     InterruptionReason.STARVED: "was starved",
+    InterruptionReason.MAX_RUNNING: "was stopped by the maxRunning of its array",
     InterruptionReason.DELETED: "was deleted",
     InterruptionReason.JOB_DELETED: "lost its Job, which was deleted",
 }

@@ -11,9 +11,10 @@ RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 
 from __future__ import annotations
 
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
+from scavenger_api.evictions import PREEMPTED_BY_SCHEDULER
 from scavenger_api.names import ANNOTATION_DEFAULT_CONTAINER, MAIN_CONTAINER
 
 
@@ -75,10 +76,6 @@ class Condition(Struct, frozen=True, gc=False, rename="camel"):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
-
-
-PREEMPTED_BY_SCHEDULER: Final = "PreemptionByScheduler"
-"""Reason of the condition DisruptionTarget that schedulers put on a victim (core/v1 PodReasonPreemptionByScheduler)."""
 
 
 # --- pods -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
+from scavenger_domain.pod_ends import moment
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
@@ -25,7 +26,6 @@ from scavenger_runtime.paging import PagedList
 from scavenger_admitter.core.lifecycle.actions import Creation
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, confirm_creation, placed
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import moment
 from scavenger_admitter.facts import version
 from scavenger_admitter.heard import Heard
 from scavenger_admitter.writer import SCAVENGERJOBS, metadata_now

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api.indexes import set_of
-from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
 from scavenger_api.rules.bounds import Bounds
+from scavenger_domain.pod_ends import started_at
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -42,7 +43,6 @@ from scavenger_admitter.core.lifecycle.array.plan import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.core.snapshots import warnings_of
@@ -145,6 +145,7 @@ class Reconciler:
         self._turns = turns
         self._topologies = topologies
         self._lookups = lookups
+        self._told_of_crd = False
         self._dry_runs = DryRuns(clock)
         self._looks = NamespaceTurns(clock, LOOK_APART_SECONDS)
         self._lifecycle_settings = LifecycleSettings(
@@ -194,7 +195,7 @@ class Reconciler:
         outcome = decided.value
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((one for one in outcome.actions if isinstance(one, CreateJob | StartTasks)), None)
-        clears = self._clears(key, decided)
+        clears = self._clears(key, decided, job.status if left_out is not None else outcome.status)
         may_create = create is not None and self._limiter.may_create(key)
         lacking = any(isinstance(action, CreatePods) for action in outcome.actions)
         pods = self._pods_sent(job, create if may_create else None, lacking=lacking)
@@ -204,9 +205,11 @@ class Reconciler:
                 return None  # it is looked at again when it has its turn
             left_out = EXPLAINED_LATER  # when it has its turn; until then it goes on as if it had been said
         if left_out is not None:
+            clears = self._clears(key, decided, job.status)
             job = job.model_copy(update={"status": outcome.status})
         elif outcome.changed:
             job = await self._commit(job, decided)
+            clears = self._clears(key, decided, self._as_named(outcome, job))
         if not outcome.unsettled:
             self._records[key].losses.close()
         if seen.granted and create is None:  # what it was granted for is not so any more
@@ -326,10 +329,22 @@ class Reconciler:
             log.info("what admission adds to its pods is not known", job=job.key, error=str(error))
         return self._dry_runs.left(kind)
 
-    def _clears(self, key: str, decided: Confirmed[Outcome]) -> Confirmed[tuple[Cleanup, ...]]:
+    def _clears(
+        self, key: str, decided: Confirmed[Outcome], written: ScavengerJobStatus
+    ) -> Confirmed[tuple[Cleanup, ...]]:
         done = self._records[key].done
         done.intersection_update(decided.value.actions)
-        return cleanups(decided, done)
+        return cleanups(decided, done, written)
+
+    def _as_named(self, outcome: Outcome, written: ScavengerJob) -> ScavengerJobStatus:
+        """The status by which pods may be deleted. An older CRD drops the names of pods: they are deleted without, and
+        their ends are told as deletions of somebody else."""
+        if not outcome.status.removing or written.status.removing:
+            return written.status
+        if not self._told_of_crd:
+            self._told_of_crd = True
+            log.warning("the CRD is older than the admitter and drops status.removing: upgrade scavenger-crds")
+        return written.status.model_copy(update={"removing": outcome.status.removing})
 
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
+from scavenger_domain.pod_ends import main_status
 from scavenger_kube.kinds import Pod
-
-from scavenger_admitter.core.lifecycle.pods import main_status
 
 NAME: Final = "scavenger-snapshot"
 """Of the init container and of the volume that `snap` is copied into."""

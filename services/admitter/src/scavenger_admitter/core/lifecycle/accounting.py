@@ -22,9 +22,8 @@ from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, Phase, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, micros
 from scavenger_domain import gang
+from scavenger_domain.pod_ends import ended_at, index, last_words, moment, over, removal, succeeded
 from scavenger_kube import kinds
-
-from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, over, removal, succeeded
 
 LEAST_CYCLE: Final = timedelta(minutes=1)
 """A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,

@@ -80,6 +80,9 @@ class DeletePod:
 
     name: str
     uid: str
+    intent: str = field(default="", compare=False)
+    """What the written status has to say before: an entry of `status.removing`, or the reason that its phase is. Empty
+    where the deletion needs no word: nothing follows from how the pod ends."""
 
 
 @dataclass(frozen=True, slots=True)

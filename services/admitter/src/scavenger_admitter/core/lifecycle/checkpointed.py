@@ -14,12 +14,12 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import WaitReason
+from scavenger_domain.pod_ends import last_words, moment, started_at, succeeded
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.pods import last_words, moment, started_at, succeeded
 from scavenger_admitter.core.lifecycle.termination import Checkpointed
 
 

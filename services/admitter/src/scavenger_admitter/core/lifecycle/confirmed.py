@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterator
 from typing import Final, Generic, TypeVar, final
 
 from scavenger_api import names
-from scavenger_api.job import Phase
+from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_domain.pod_ends import deleting, goes_on
 from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation
+from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeletePod
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle.intents import committed
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import deleting, goes_on
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -65,11 +66,18 @@ def confirm_creation(seen: Observation) -> Confirmed[Creation | None] | None:
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 
-def cleanups(decided: Confirmed[Outcome], done: Collection[Cleanup]) -> Confirmed[tuple[Cleanup, ...]]:
-    """What follows but to create something, without what has been done and is not shown yet."""
-    actions = decided.value.actions
-    wanted = (one for one in actions if not isinstance(one, Creation))
-    return Confirmed(tuple(one for one in wanted if one not in done), _PROOF)
+def cleanups(
+    decided: Confirmed[Outcome], done: Collection[Cleanup], written: ScavengerJobStatus
+) -> Confirmed[tuple[Cleanup, ...]]:
+    """What follows but to create something.
+
+    Args:
+        decided: what was.
+        done: what has been done and is not shown yet.
+        written: the status as the API server has it. A pod is not deleted before it says why.
+    """
+    wanted = (one for one in decided.value.actions if not isinstance(one, Creation) and one not in done)
+    return Confirmed(tuple(one for one in wanted if not isinstance(one, DeletePod) or committed(one, written)), _PROOF)
 
 
 def placed(seen: Observation) -> Iterator[tuple[str, Pod]]:

@@ -10,6 +10,7 @@ from scavenger_api.job import Phase, ScavengerJobSpec
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.snapshot import UNTOUCHED_CODE
 from scavenger_domain.checkpoints import without_checkpoint
+from scavenger_domain.pod_ends import Exit, deleting, over, started_at
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import checkpointed, leftover_pods, managed
@@ -17,7 +18,6 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.failure_policy import matching_rule
-from scavenger_admitter.core.lifecycle.pods import Exit, deleting, over, started_at
 from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
 
 ELSEWHERE: Final = "on another node where one has capacity"

@@ -10,13 +10,13 @@ from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_domain import interruptions
 from scavenger_domain.nodes import cordoned
+from scavenger_domain.pod_ends import Removal
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second, short_run
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Observation
-from scavenger_admitter.core.lifecycle.pods import Removal
 from scavenger_admitter.core.lifecycle.termination import Removed
 
 _OVER_ITS_REQUEST: Final = "has larger consumption of ephemeral-storage"
@@ -77,7 +77,7 @@ def by_others(seen: Observation, removal: Removal) -> bool:
     the reason of a condition, the regulator's note, or, where a drain deletes and evicts, a node that takes no new pods
     (docs/designs/0011-tenancy.md).
     """
-    if removal.cause is InterruptionReason.JOB_DELETED:
+    if removal.cause in (InterruptionReason.JOB_DELETED, InterruptionReason.MAX_RUNNING):
         return False
     if removal.cause is InterruptionReason.KUBELET_EVICTED:
         return _OVER_ITS_REQUEST not in removal.detail

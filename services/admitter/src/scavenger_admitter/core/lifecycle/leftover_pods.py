@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from scavenger_domain.pod_ends import deleting, failed_unreported, held, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.actions import DeletePod, OfPod, ReleasePod
-from scavenger_admitter.core.lifecycle.pods import deleting, failed_unreported, held, moment
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """An administrator's word that the node is shut down (KEP-2268); the kubelet on it can do nothing more."""
@@ -143,9 +143,11 @@ def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str 
     return DeletePod(pod.metadata.name, pod.metadata.uid)
 
 
-def stop(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:
-    """Delete every pod that has not ended and that nobody has deleted yet."""
-    return tuple(DeletePod(pod.metadata.name, pod.metadata.uid) for pod in pods if not pod.ended and not deleting(pod))
+def stop(pods: Iterable[kinds.Pod], intent: str = "") -> tuple[OfPod, ...]:
+    """Delete every pod that has not ended and that nobody has deleted yet. intent: as of `DeletePod`."""
+    return tuple(
+        DeletePod(pod.metadata.name, pod.metadata.uid, intent) for pod in pods if not pod.ended and not deleting(pod)
+    )
 
 
 def release(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:

@@ -9,11 +9,14 @@ repeated for as long as what they are about is still there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, InterruptionReason, WaitReason
+from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
+from scavenger_domain.pod_ends import Removal, deleting, moment
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 
@@ -33,7 +36,6 @@ from scavenger_admitter.core.lifecycle import (
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, StartTasks
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
 from scavenger_admitter.core.lifecycle.soundness import assert_sound
 from scavenger_admitter.core.lifecycle.termination import (
     Checkpointed,
@@ -103,13 +105,23 @@ def _find_run(draft: Draft) -> None:
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
         uid = batch.metadata.uid
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
-        draft.run = Run(batch, tuple(pods), spec.parallelism, complete, spec.saved_exit_code)
+        draft.run = Run(
+            batch, tuple(pods), spec.parallelism, complete, spec.saved_exit_code, intents=_intents(draft, pods)
+        )
         return
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
     mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
     pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
     if pods or draft.phase.active or draft.seen.was_starting:
-        draft.run = Run(None, tuple(pods), spec.parallelism, complete, spec.saved_exit_code)
+        draft.run = Run(
+            None, tuple(pods), spec.parallelism, complete, spec.saved_exit_code, intents=_intents(draft, pods)
+        )
+
+
+def _intents(draft: Draft, pods: Iterable[Pod]) -> Mapping[str, RemovalReason]:
+    """Why the admitter deletes the pods of the run in progress."""
+    whole = reasons_of(draft.status.removing or ()).get(WHOLE_RUN)
+    return {} if whole is None else {pod.metadata.uid: whole for pod in pods}
 
 
 def _is_older(pod: Pod, job: ScavengerJob) -> bool:
@@ -160,6 +172,8 @@ def summarise(draft: Draft) -> None:
         draft.set(job_name=seen.job.metadata.name)
     elif not draft.phase.finished and not any(isinstance(action, StartTasks) for action in draft.actions):
         draft.set(job_name=None)
+    if draft.status.removing and seen.job.spec.array is None and not draft.phase.active:
+        draft.set(removing=None)  # the run has ended, and was judged
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
     wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted, stalled=draft.stalled)
@@ -190,7 +204,8 @@ def _quiet_until(draft: Draft) -> datetime | None:
     left out would say follows from the Job again at every look, in this process or in the next.
     """
     before, phase, batch = draft.seen.job.status.phase, draft.phase, draft.own_job
-    if draft.events or draft.status == draft.seen.job.status or _names_job_of_tasks(draft):
+    news = draft.events or draft.status.removing != draft.seen.job.status.removing or _names_job_of_tasks(draft)
+    if news or draft.status == draft.seen.job.status:
         return None
     since = None
     if before is None and (phase is Phase.STARTING or (phase is Phase.WAITING and _in_line(draft))):

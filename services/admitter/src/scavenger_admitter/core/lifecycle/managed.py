@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
+from scavenger_api.removing import WHOLE_RUN, RemovalReason, entry
+from scavenger_domain.pod_ends import ended_at, moment, over
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import leftover_pods
@@ -14,8 +17,9 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.pods import ended_at, moment, over
 from scavenger_admitter.core.lifecycle.termination import Run
+
+PEER_FAILED: Final = entry(WHOLE_RUN, RemovalReason.PEER_FAILED)
 
 PODS_AGAIN_SECONDS = 1.0
 """Pods that could not be created for now are sent again after so long; after twice as long with each try in a row that
@@ -42,12 +46,16 @@ def create_missing(draft: Draft, run: Run) -> None:
 
 
 def stop_members(draft: Draft, run: Run) -> None:
-    """A member of the gang has failed: the others stop. FailureTarget is on the Job before, so that a later look takes
-    the deletions for what they are. Members whose work is over stay until the status says how the run ended, whatever
-    runs on beside it: once they are deleted, nothing proves that they ended by themselves."""
+    """A member of the gang has failed: the others stop. The status says so before, so that a later look takes the
+    deletions for what they are, and FailureTarget on the Job says so to clients. Members whose work is over stay until
+    the status says how the run ended, whatever runs on beside it: once they are deleted, nothing proves that they ended
+    by themselves."""
     if run.batch is not None and is_managed(run.batch):
         pods = [pod for pod in run.pods if not over(pod) and ended_at(pod) is None]
-        _stop_members(draft, run.batch, pods, "PodFailed", "a pod of the gang has failed")
+        if pods and not _has(run.batch, "FailureTarget"):  # else an older admitter has begun, or an older CRD drops it
+            draft.set(removing=(PEER_FAILED,))
+        named = PEER_FAILED if PEER_FAILED in (draft.status.removing or ()) else ""
+        _stop_members(draft, run.batch, pods, "PodFailed", "a pod of the gang has failed", intent=named)
 
 
 def has_ended(batch: kinds.Job) -> bool:
@@ -101,9 +109,11 @@ def end(
     )
 
 
-def _stop_members(draft: Draft, batch: kinds.Job, pods: Sequence[kinds.Pod], reason: str, message: str) -> None:
+def _stop_members(
+    draft: Draft, batch: kinds.Job, pods: Sequence[kinds.Pod], reason: str, message: str, *, intent: str = ""
+) -> None:
     if _has(batch, "FailureTarget"):
-        draft.actions += leftover_pods.stop(pods)
+        draft.actions += leftover_pods.stop(pods, intent)
     elif any(not pod.ended for pod in pods):
         started, now = moment(batch.metadata.creation_timestamp) or draft.seen.now, second(draft.seen.now)
         draft.actions.append(EndJob(batch.metadata.uid, ("FailureTarget",), reason, message, started=started, at=now))

@@ -9,12 +9,12 @@ from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason
 from scavenger_api.times import format_time
+from scavenger_domain.pod_ends import started_at
 
 from scavenger_admitter.core.lifecycle import accounting, finished
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Observation
-from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.termination import Run
 
 PROGRESS_EVERY: Final = timedelta(minutes=1)

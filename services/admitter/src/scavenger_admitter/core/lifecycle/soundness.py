@@ -8,11 +8,11 @@ from scavenger_api import names
 from scavenger_api.array import MAX_COUNTED, ArrayStatus
 from scavenger_api.indexes import all_of, indexes_of, parse_counts, parse_indexes
 from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_domain.pod_ends import moment
 
 from scavenger_admitter.core.lifecycle.actions import CreateJob, ReleasePod, StartTasks
 from scavenger_admitter.core.lifecycle.array.tasks import mark, task_of
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import moment
 
 _EXACT = 1e-3
 """Core-seconds by which sums of floats may differ from each other."""

@@ -12,10 +12,7 @@ from typing import Final
 
 from scavenger_api.job import ConditionType, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, WaitReason
-from scavenger_domain.pulls import UNPULLED
-from scavenger_kube import kinds
-
-from scavenger_admitter.core.lifecycle.pods import (
+from scavenger_domain.pod_ends import (
     START_ERRORS,
     Exit,
     deleting,
@@ -24,6 +21,9 @@ from scavenger_admitter.core.lifecycle.pods import (
     start_error,
     started_at,
 )
+from scavenger_domain.pulls import UNPULLED
+from scavenger_kube import kinds
+
 from scavenger_admitter.core.lifecycle.termination import Run
 
 # apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message

@@ -7,11 +7,11 @@ from typing import Final
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import StateReason, WaitReason
 from scavenger_domain.plain_text import plain
+from scavenger_domain.pod_ends import started_at
 
 from scavenger_admitter.core.lifecycle import finished, managed, start_failures
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.interrupted import phrase
-from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import (
     Checkpointed,

@@ -7,17 +7,15 @@ the siblings of a member that failed, and members that lose a peer exit with an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from scavenger_api.reasons import InterruptionReason
+from scavenger_api.removing import RemovalReason
 from scavenger_domain.checkpoints import saved_its_state
 from scavenger_domain.nodes import leaving
-from scavenger_kube import kinds
-
-from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
-from scavenger_admitter.core.lifecycle.pods import (
+from scavenger_domain.pod_ends import (
     Exit,
     Removal,
     deletion_requested,
@@ -30,6 +28,9 @@ from scavenger_admitter.core.lifecycle.pods import (
     removal,
     succeeded,
 )
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
 
 FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
 """How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the
@@ -107,6 +108,8 @@ class Run:
     """`spec.checkpointExitCode` of the job."""
     created: datetime | None = None
     """When it was, where its Job is older than the run: that of an array."""
+    intents: Mapping[str, RemovalReason] = field(default_factory=dict)
+    """Why the admitter has committed the deletion of its pods, by uid."""
 
     def saved(self, ended: Exit) -> bool:
         """Whether this exit says that the state is saved, and is no failure."""
@@ -125,14 +128,18 @@ def find_termination(
     fail in the same second, perhaps for want of it.
     """
     touched = [pod for pod in run.pods if not goes_on(pod)]
-    removals = {pod.metadata.uid: found for pod in touched if (found := removal(pod, now))}
+    removals = {
+        pod.metadata.uid: found for pod in touched if (found := removal(pod, now, run.intents.get(pod.metadata.uid)))
+    }
     rest = [pod for pod in touched if pod.metadata.uid not in removals]
     exits = [ended for pod in rest if (ended := own_exit(pod, now))]
     exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))
     done = [pod for pod in rest if succeeded(pod)]
     if len(done) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
         return Completed(max((ended_at(pod) or now for pod in done), default=now))
-    causes = [*removals.values(), *_vanished(run, now), *_unreported(rest, nodes)]
+    # A pod that the admitter deleted because another one had failed has no part in how the run ended.
+    told = (one for one in removals.values() if not exits or one.own is not RemovalReason.PEER_FAILED)
+    causes = [*told, *_vanished(run, now), *_unreported(rest, nodes)]
     if sum(over(pod) for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
         causes += _job_removed(run, now)
     suspects = _suspects(run, exits)

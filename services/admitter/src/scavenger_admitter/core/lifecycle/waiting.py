@@ -15,6 +15,7 @@ from scavenger_api.rules.references import count_problems
 from scavenger_api.rules.size import size_problem
 from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import start_problems
+from scavenger_domain.pod_ends import moment
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
@@ -23,7 +24,6 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
 from scavenger_admitter.core.lifecycle.observation import Observation
-from scavenger_admitter.core.lifecycle.pods import moment
 from scavenger_admitter.core.waits import Wait
 
 _SKEW: Final = timedelta(minutes=1)

@@ -11,16 +11,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
+from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
+from scavenger_domain.pod_ends import Exit, Removal, moment, started_at
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, start_failures
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deletion_requested, moment, started_at
+from scavenger_admitter.core.lifecycle.intents import UNCOUNTED, Intents
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import (
     Checkpointed,
@@ -41,6 +43,7 @@ class Endings:
     Attributes:
         draft: the next status.
         tasks: of the array.
+        intents: which pods the admitter deletes, and why.
         counted: pods that are counted now (`tasks.mark`).
         removals: interruptions, with what each lost in core-seconds.
         failures: exits after which a task does not start again.
@@ -53,6 +56,7 @@ class Endings:
 
     draft: Draft
     tasks: Tasks
+    intents: Intents
     counted: set[str] = field(default_factory=set)
     removals: list[tuple[Removal, float]] = field(default_factory=list)
     failures: list[Exit] = field(default_factory=list)
@@ -64,7 +68,7 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run, started = run_of_task(self.draft, pod), started_at(pod)
+        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), started_at(pod)
         found = self._verdict(run, pod, started)
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
@@ -122,10 +126,10 @@ class Endings:
     def _interrupted(self, index: int, pod: kinds.Pod, found: Removed) -> None:
         draft, removal = self.draft, found.removal
         decided = draft.seen.stopped_tasks.get(pod.metadata.uid)
-        if decided is not None and removal.cause is InterruptionReason.DELETED:  # by the admitter itself
+        if decided is not None and removal.cause in (decided.cause, InterruptionReason.DELETED):
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost = self._book(pod, found.at, kept=False)
-        if self._stopped(pod, removal):
+        if removal.own in UNCOUNTED:
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
         before, at = draft.status, second(min(found.at, draft.seen.now))
@@ -133,13 +137,6 @@ class Endings:
         draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
         self.removals.append((removal, lost))
         self.tasks.end(index, interrupted=interrupted.by_others(draft.seen, removal))
-
-    def _stopped(self, pod: kinds.Pod, removal: Removal) -> bool:
-        """Whether its own user, or its array, took it off, and not somebody else before that."""
-        draft, asked = self.draft, deletion_requested(pod)
-        by_others = removal.disruption and (asked is None or removal.at <= asked)
-        stops = draft.seen.job.spec.suspend or draft.phase is Phase.SUSPENDED or draft.phase.finished
-        return stops and not by_others
 
     def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
         """What the run computed, kept and lost; returns what it lost in core-seconds."""
@@ -175,13 +172,14 @@ class Endings:
         return tuple(removal.cause for removal, _ in self.removals)
 
 
-def run_of_task(draft: Draft, pod: kinds.Pod) -> Run:
-    """A task as a run of one pod. A pod whose Job is gone has none."""
+def run_of_task(draft: Draft, pod: kinds.Pod, intent: RemovalReason | None = None) -> Run:
+    """A task as a run of one pod. A pod whose Job is gone has none. intent: why the admitter deletes the pod."""
     batch, owner = draft.own_job, pod.metadata.controller
     mine = batch is not None and owner is not None and owner.uid == batch.metadata.uid
     created = moment(pod.metadata.creation_timestamp)
     saved = draft.seen.job.spec.saved_exit_code
-    return Run(batch if mine else None, (pod,), 1, complete=True, checkpoint_exit_code=saved, created=created)
+    intents = {pod.metadata.uid: intent} if intent is not None else {}
+    return Run(batch if mine else None, (pod,), 1, True, saved, created, intents)
 
 
 def _tell(removals: list[tuple[Removal, float]]) -> str:

@@ -17,8 +17,10 @@ from scavenger_api.array import MAX_COUNTED, ArraySpec, ArrayStatus
 from scavenger_api.indexes import MAX_TASKS, format_indexes, indexes_of, set_of
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
+from scavenger_api.removing import RemovalReason
 from scavenger_api.times import micros
 from scavenger_domain import gang
+from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, started_at
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -37,9 +39,9 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, Dele
 from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark, task_of
 from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import deleting, ended_at, held, moment, over, started_at
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import Run, announced
 from scavenger_admitter.core.waits import Wait
@@ -47,7 +49,7 @@ from scavenger_admitter.core.waits import Wait
 WRITE_EVERY: Final = timedelta(seconds=1)
 """Writes of one array are so far apart."""
 WRITE_LARGE_EVERY: Final = timedelta(seconds=5)
-"""And so far, where the status is large."""
+"""And so far, where the status is large and no pod waits for it to be deleted."""
 LARGE: Final = 16 * 1024
 """Characters of the sets of a large status."""
 SHOW_EVERY: Final = timedelta(seconds=10)
@@ -128,8 +130,8 @@ def plan_array(seen: Observation) -> Outcome:
     waiting.enter_line(draft)
     tasks = Tasks.of(spec.tasks, draft.status.array)
     pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
-    lost, may_write = _abandoned(draft, pods), _may_write(draft)
-    plan = _Plan(draft, spec, tasks, pods, lost, Endings(draft, tasks), before, may_write=may_write)
+    lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(seen.job.status)
+    plan = _Plan(draft, spec, tasks, pods, lost, intents, Endings(draft, tasks, intents), before, may_write=may_write)
     if plan.may_write:
         plan.retry()
         plan.count()
@@ -149,6 +151,7 @@ class _Plan:
     pods: _Pods
     abandoned: dict[int, kinds.Pod]
     """The tasks that were told to stop, on nodes that do not answer, and are waited for no longer."""
+    intents: Intents
     endings: Endings
     before: tuple[int, int]
     """The sets of tasks that are over, and that were interrupted, as the status has them."""
@@ -182,6 +185,7 @@ class _Plan:
             if self.endings.count(task, pod):
                 self.pods.counted[task] = self.pods.ended.pop(task)
         self.tasks.counted |= self.endings.counted
+        self.intents.drop(self.endings.counted)
         self._count_short()
         self.endings.tell()
 
@@ -219,9 +223,12 @@ class _Plan:
     def stop(self) -> None:
         """Pods that cannot start, or are not to run, are deleted."""
         draft, seen = self.draft, self.draft.seen
-        stay: list[kinds.Pod] = []
+        stay: list[tuple[int, kinds.Pod]] = []
         for task, pod in sorted(self.pods.alive.items()):
             if deleting(pod):
+                continue
+            if self.intents.named(mark(task, pod)):
+                self._delete(task, pod)
                 continue
             run = run_of_task(draft, pod)
             problem = None
@@ -231,13 +238,36 @@ class _Plan:
                 if problem is None:
                     wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
                     draft.wakeups += [wait] if wait is not None else []
-            if problem or self._unwanted(task, pod, run) or announced(run, seen.nodes, seen.now):
+            reason = RemovalReason.START_FAILED if problem else self._unwanted(task, pod, run)
+            if reason is not None:
+                self._delete(task, pod, reason)
+            elif run.batch is None or pod.metadata.uid in seen.deleted_pods:  # its Job says why, or it is under way
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
-                stay.append(pod)
+                stay.append((task, pod))
         excess = len(stay) - (self.spec.max_running or self.spec.tasks)
-        for pod in sorted(stay, key=self._at_risk)[: max(0, excess)]:
-            draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+        for task, pod in sorted(stay, key=lambda one: self._at_risk(one[1]))[: max(0, excess)]:
+            self._delete(task, pod, RemovalReason.MAX_RUNNING)
+
+    def _delete(self, task: int, pod: kinds.Pod, reason: RemovalReason | None = None) -> None:
+        """Delete a pod once the status says why. Beyond what a status may name, it does not say it.
+
+        Args:
+            task: its index.
+            pod: of that task.
+            reason: why; None where the status has named the pod.
+        """
+        draft, name = self.draft, mark(task, pod)
+        if reason in (RemovalReason.SUSPENDED, RemovalReason.FINISHED):  # the phase says so
+            intent = reason.value
+        elif reason is None:
+            intent = self.intents.named(name)
+        elif (left := _left(draft, WRITE_EVERY)) > 0:
+            draft.wakeups.append(left)
+            return
+        else:
+            intent = self.intents.add(name, reason)
+        draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid, intent))
 
     def _stops(self, pods: Iterable[kinds.Pod]) -> bool:
         """Whether pods that an array stopped may still be running, on nodes that will soon tell. It goes on after them,
@@ -248,12 +278,18 @@ class _Plan:
         draft.wakeups += [(one.until - seen.now).total_seconds() for one in waited if one.until is not None]
         return bool(waited) or any(deleting(pod) for pod in self.pods.ended.values())
 
-    def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> bool:
-        """Whether the pod is not to run, or has no Job any more."""
-        seen = self.draft.seen
-        uid = pod.metadata.uid
-        stopped = seen.job.spec.suspend or uid in seen.stopped_tasks or uid in seen.deleted_pods
-        return stopped or run.batch is None or bool(self.tasks.over >> task & 1)
+    def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> RemovalReason | None:
+        """Why the pod is not to run; None where it is, or where its deletion needs no reason."""
+        seen, uid = self.draft.seen, pod.metadata.uid
+        if seen.job.spec.suspend:
+            return of_phase(self.draft.phase) or RemovalReason.SUSPENDED
+        if uid in seen.deleted_pods or run.batch is None:
+            return None
+        if (decided := seen.stopped_tasks.get(uid)) is not None:
+            return RemovalReason.of(decided.cause)
+        if self.tasks.over >> task & 1:
+            return RemovalReason.SUPERSEDED
+        return RemovalReason.NODE_LEAVING if announced(run, seen.nodes, seen.now) else None
 
     def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
         """What sorts the pods of which some have to go: the least unsaved work first."""
@@ -300,6 +336,16 @@ class _Plan:
             self._go_on(problem if problem is not None and problem.exit is None else None)
         if draft.phase.finished:
             self._finish()
+        self._note_stopping(of_phase(seen.job.status.phase), of_phase(draft.phase))
+
+    def _note_stopping(self, before: RemovalReason | None, after: RemovalReason | None) -> None:
+        """Name the pods of which the phase will say, or said, what is not so: those that others had deleted before, and
+        those that still stop when the array goes on."""
+        if (before is None) is (after is None):
+            return
+        for task, pod in sorted((*self.pods.alive.items(), *self.pods.ended.items())):
+            if deleting(pod):
+                self.intents.add(mark(task, pod), before or RemovalReason.DELETED)
 
     def _record_start(self) -> None:
         """The first task that runs ends the wait of the array, and the last one that does is its place in the queue."""
@@ -385,7 +431,7 @@ class _Plan:
                 completed_indexes=text if text[:1].isdecimal() else "",
             )
         if batch is None or draft.phase is Phase.COMPLETED or managed.has_ended(batch):
-            draft.actions += leftover_pods.stop(self.pods.alive.values())
+            draft.actions += leftover_pods.stop(self.pods.alive.values(), RemovalReason.FINISHED.value)
         finished.expire(draft)
 
     # --- starts ---
@@ -452,9 +498,13 @@ class _Plan:
         """The status, as far as it may be written now, and what follows."""
         draft, before = self.draft, self.draft.seen.job.status
         if self.may_write:
-            draft.set(array=self.tasks.status(set_of(self.running)))
+            there = (self.pods.alive, self.pods.ended, self.pods.counted)
+            self.intents.keep({mark(task, pod) for some in there for task, pod in some.items()})
+            draft.set(array=self.tasks.status(set_of(self.running)), removing=self.intents.entries)
             lifecycle.summarise(draft)
             self._hold_back(before)
+        elif self.intents.added:
+            draft.set(removing=self.intents.entries)
         elif self.pods.ended or draft.seen.refused is not None:
             draft.wakeups.append(WRITE_EVERY.total_seconds())
         starts = [at for pod in self.running.values() if (at := started_at(pod)) is not None]
@@ -481,6 +531,10 @@ class _Plan:
     def _hold_back(self, before: ScavengerJobStatus) -> None:
         """What only says which tasks run is written once in a while."""
         draft = self.draft
+        if self.intents.added:
+            return
+        if draft.status.model_copy(update={"removing": before.removing}) == before:  # pods that are gone are worth none
+            draft.status = before
         if before.array is None or _without_running(draft.status) != _without_running(before) or draft.events:
             return
         if before.job_name is None and draft.status.job_name is not None:
@@ -508,7 +562,7 @@ def _without_running(status: ScavengerJobStatus) -> object:
     kept = array.model_copy(update={"running": 0, "running_indexes": ""}) if array is not None else None
     starts = status.running_timestamps[:1]
     shown = {"phase": None, "message": None, "conditions": (), "job_name": None, "running_timestamps": starts}
-    return status.model_copy(update={"array": kept, **shown})
+    return status.model_copy(update={"array": kept, "removing": None, **shown})
 
 
 def _may_write(draft: Draft) -> bool:

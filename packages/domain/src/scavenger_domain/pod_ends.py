@@ -6,17 +6,148 @@ The field names of upstream that decide here are in `docs/designs/0002-what-is-a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
-from scavenger_api.evictions import EVICTED_BY_API, EvictionReason, deletion_reason, eviction_reason
+from scavenger_api.evictions import (
+    EVICTED_BY_API,
+    PREEMPTED_BY_SCHEDULER,
+    EvictionReason,
+    deletion_reason,
+    eviction_reason,
+)
 from scavenger_api.reasons import InterruptionReason
+from scavenger_api.removing import RemovalReason
 from scavenger_api.times import seen_time
+
 from scavenger_domain import checkpoints
-from scavenger_kube import kinds
+
+
+class _Metadata(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def creation_timestamp(self) -> str | None: ...
+    @property
+    def deletion_timestamp(self) -> str | None: ...
+    @property
+    def deletion_grace_period_seconds(self) -> int | None: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def annotations(self) -> Mapping[str, str]: ...
+    @property
+    def finalizers(self) -> Sequence[str]: ...
+
+
+class _Spec(Protocol):
+    @property
+    def termination_grace_period_seconds(self) -> int | None: ...
+
+
+class _Condition(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def last_transition_time(self) -> str | None: ...
+
+
+class _Running(Protocol):
+    @property
+    def started_at(self) -> str | None: ...
+
+
+class _Terminated(Protocol):
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def started_at(self) -> str | None: ...
+    @property
+    def finished_at(self) -> str | None: ...
+
+
+class _State(Protocol):
+    @property
+    def running(self) -> _Running | None: ...
+    @property
+    def terminated(self) -> _Terminated | None: ...
+
+
+class ContainerLike(Protocol):
+    """The status of a container: any projection of core/v1 ContainerStatus."""
+
+    @property
+    def name(self) -> str:
+        """As its spec has it."""
+        ...
+
+    @property
+    def state(self) -> _State:
+        """Whether it waits, runs or has ended."""
+        ...
+
+
+class _Status(Protocol):
+    @property
+    def phase(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def conditions(self) -> Sequence[_Condition]: ...
+    @property
+    def container_statuses(self) -> Sequence[ContainerLike]: ...
+    @property
+    def observed_generation(self) -> int: ...
+    @property
+    def start_time(self) -> str | None: ...
+
+
+class PodLike(Protocol):
+    """A pod of a ScavengerJob, as far as its end is looked at: any projection of core/v1 Pod."""
+
+    @property
+    def metadata(self) -> _Metadata:
+        """Its name, and who asked for its deletion when."""
+        ...
+
+    @property
+    def spec(self) -> _Spec:
+        """Its grace period."""
+        ...
+
+    @property
+    def status(self) -> _Status:
+        """What its kubelet and others have reported."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """In a terminal phase."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The name of the container that does the work."""
+        ...
+
 
 # kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt the epoch.
 START_ERRORS: Final = ("StartError", "ContainerCannotRun")
@@ -31,7 +162,7 @@ _LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
-    kinds.PREEMPTED_BY_SCHEDULER: InterruptionReason.PREEMPTED,
+    PREEMPTED_BY_SCHEDULER: InterruptionReason.PREEMPTED,
     EVICTED_BY_API: InterruptionReason.EVICTED,
     "DeletionByTaintManager": InterruptionReason.NODE_DRAINED,
     "DeletionByPodGC": InterruptionReason.NODE_LOST,
@@ -58,6 +189,12 @@ _OWN_LIMIT: Final = re.compile(
     r"^(?:Usage of EmptyDir volume .* exceeds the limit |Pod ephemeral local storage usage exceeds the total limit of "
     r"|Container \S+ exceeded its local ephemeral storage limit )"
 )
+_BY_ADMITTER: Final = {
+    RemovalReason.NODE_LEAVING: InterruptionReason.NODE_DRAINED,
+    RemovalReason.QUEUE_RECLAIMED: InterruptionReason.QUEUE_RECLAIMED,
+    RemovalReason.STARVED: InterruptionReason.STARVED,
+    RemovalReason.MAX_RUNNING: InterruptionReason.MAX_RUNNING,
+}
 FINAL_DELETE_SLACK: Final = timedelta(seconds=5)
 """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`_asked_in_time`)."""
 
@@ -78,6 +215,8 @@ class Removal:
     disruption: bool
     """A DisruptionTarget condition proves it: nobody writes one for a consequence of a failure."""
     detail: str = ""
+    own: RemovalReason | None = None
+    """Why the admitter itself deleted the pod; None where somebody else did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,27 +235,31 @@ class Exit:
     """It is an init container."""
 
 
+def _condition(conditions: Sequence[_Condition], kind: str) -> _Condition | None:
+    return next((one for one in conditions if one.type == kind), None)
+
+
 def moment(text: str | None) -> datetime | None:
     """A timestamp of the API or of a user's program; None when it says none, or the epoch."""
     return seen_time(text)
 
 
-def index(pod: kinds.Pod) -> int | None:
+def index(pod: PodLike) -> int | None:
     """The pod's completion index, or None when it has none."""
     return completion_index(pod.metadata.annotations, pod.metadata.labels)
 
 
-def held(pod: kinds.Pod) -> bool:
+def held(pod: PodLike) -> bool:
     """Our finalizer is on it."""
     return names.FINALIZER in pod.metadata.finalizers
 
 
-def deleting(pod: kinds.Pod) -> bool:
+def deleting(pod: PodLike) -> bool:
     """Somebody asked for its deletion."""
     return pod.metadata.deletion_timestamp is not None
 
 
-def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
+def main_status(pod: PodLike) -> ContainerLike | None:
     """The status of the container that does the work; sidecars say nothing about the job."""
     statuses = pod.status.container_statuses
     if len(statuses) < 2:  # nearly always, and asked ten times of each pod of a gang
@@ -124,7 +267,7 @@ def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
     return next((status for status in statuses if status.name == pod.program), statuses[0])
 
 
-def over(pod: kinds.Pod) -> bool:
+def over(pod: PodLike) -> bool:
     """Whether its work is over: the pod has ended, or its main container has while containers beside it run on.
 
     Where all containers have ended the phase is waited for: the kubelet writes with it who ended them.
@@ -135,21 +278,21 @@ def over(pod: kinds.Pod) -> bool:
     return any(status.state.terminated is None for status in pod.status.container_statuses)
 
 
-def failed_unreported(pod: kinds.Pod) -> bool:
+def failed_unreported(pod: PodLike) -> bool:
     """Whether all containers were seen to end, the main one with a failure, and the phase is not written yet."""
     main = main_status(pod)
     ended = main.state.terminated if main is not None and ended_at(pod) is not None else None
     return ended is not None and ended.exit_code != 0 and not pod.ended and not over(pod)
 
 
-def goes_on(pod: kinds.Pod) -> bool:
+def goes_on(pod: PodLike) -> bool:
     """Whether nothing has happened to it that may end it, as is so of nearly all pods of a large gang."""
     main = main_status(pod)
     works = not pod.ended and (main is None or main.state.terminated is None)
-    return works and not deleting(pod) and kinds.condition(pod.status.conditions, "DisruptionTarget") is None
+    return works and not deleting(pod) and _condition(pod.status.conditions, "DisruptionTarget") is None
 
 
-def succeeded(pod: kinds.Pod) -> bool:
+def succeeded(pod: PodLike) -> bool:
     """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing."""
     main = main_status(pod)
     if main is None or main.state.terminated is None or main.state.terminated.reason in _LOST_CONTAINER:
@@ -160,7 +303,7 @@ def succeeded(pod: kinds.Pod) -> bool:
     return over(pod) and main.state.terminated.exit_code == 0 and not (alone and pod.status.phase == "Failed")
 
 
-def started_at(pod: kinds.Pod) -> datetime | None:
+def started_at(pod: PodLike) -> datetime | None:
     """When its work started; None when it never did."""
     status = main_status(pod)
     if status is None:
@@ -174,7 +317,7 @@ def started_at(pod: kinds.Pod) -> datetime | None:
     return moment(terminated.started_at) or seen_end or moment(pod.status.start_time)
 
 
-def ended_at(pod: kinds.Pod) -> datetime | None:
+def ended_at(pod: PodLike) -> datetime | None:
     """When its work ended, by the clock of its node; None while it goes on, or when nobody saw the end."""
     status = main_status(pod)
     if status is None or status.state.terminated is None or status.state.terminated.reason in _LOST_CONTAINER:
@@ -182,7 +325,7 @@ def ended_at(pod: kinds.Pod) -> datetime | None:
     return moment(status.state.terminated.finished_at)
 
 
-def last_words(pod: kinds.Pod, checkpoint_exit_code: int | None) -> datetime | None:
+def last_words(pod: PodLike, checkpoint_exit_code: int | None) -> datetime | None:
     """The checkpoint that its container reported by its termination message, or by its exit code; None when none."""
     status, finished = main_status(pod), ended_at(pod)
     terminated = status.state.terminated if status is not None else None
@@ -192,7 +335,7 @@ def last_words(pod: kinds.Pod, checkpoint_exit_code: int | None) -> datetime | N
     return checkpoints.checkpoint_at_end(terminated.message, saved=saved, started=started_at(pod), finished=finished)
 
 
-def deletion_requested(pod: kinds.Pod) -> datetime | None:
+def deletion_requested(pod: PodLike) -> datetime | None:
     """When its deletion was asked for: deletionTimestamp lies a grace period later than that."""
     stamp = moment(pod.metadata.deletion_timestamp)
     if stamp is None:
@@ -200,7 +343,7 @@ def deletion_requested(pod: kinds.Pod) -> datetime | None:
     return stamp - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
 
 
-def start_error(pod: kinds.Pod) -> str | None:
+def start_error(pod: PodLike) -> str | None:
     """What the runtime said when it could not start the container; None when that is not what happened."""
     status = main_status(pod)
     terminated = status.state.terminated if status else None
@@ -209,7 +352,7 @@ def start_error(pod: kinds.Pod) -> str | None:
     return terminated.message or terminated.reason
 
 
-def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
+def own_exit(pod: PodLike, now: datetime) -> Exit | None:
     """How the pod failed, when its work is over because of the exit code of a container; None otherwise.
 
     Says nothing about why the container ended: see `removal`. A container that the runtime could not start counts only
@@ -236,18 +379,35 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
     return None
 
 
-def removal(pod: kinds.Pod, now: datetime) -> Removal | None:
-    """Whether the pod was taken away from outside, by whom and when; None when it was not."""
+def removal(pod: PodLike, now: datetime, intent: RemovalReason | None = None) -> Removal | None:
+    """Whether the pod was taken away, by whom and when; None when its end is its own.
+
+    The first that holds decides: a container beside main ended so late that no removal ended main; a disruption that
+    was not after the admitter's own deletion; a deletion, which is the admitter's where it has an intent, and somebody
+    else's where it has none; what the kubelet says (docs/designs/0002-what-is-an-interruption.md).
+
+    Args:
+        pod: of a run.
+        now: the moment.
+        intent: why the admitter has committed the deletion of this pod; None where it has not. An intent alone proves
+            nothing: the pod may end, or others may end it, before the admitter deletes it.
+    """
     if _outlived(pod, FINAL_DELETE_SLACK):
         return _unexplained(pod, now)
-    return _disrupted(pod, now) or _deleted(pod) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
+    own = intent if deleting(pod) and intent is not RemovalReason.DELETED else None
+    disrupted = _disrupted(pod, now, own=own is not None)
+    return disrupted or _deleted(pod, own) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
 
 
-def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
-    found = kinds.condition(pod.status.conditions, "DisruptionTarget")
+def _disrupted(pod: PodLike, now: datetime, *, own: bool = False) -> Removal | None:
+    """own: the admitter has deleted the pod as well. What disrupts it after that is no cause."""
+    found = _condition(pod.status.conditions, "DisruptionTarget")
     if found is None or found.status != "True":
         return None
     stamp, end = moment(found.last_transition_time) or now, ended_at(pod)
+    asked = deletion_requested(pod) if own and found.reason != _BY_KUBELET else None
+    if asked is not None and stamp > asked:
+        return None
     if found.reason == _BY_KUBELET:
         # The kubelet writes the time when the containers were gone (status_manager.go mergePodStatus), not
         # when it began to end them.
@@ -261,7 +421,7 @@ def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
     return Removal(at, min(earliest, at), cause, pod.metadata.name, True, found.message)
 
 
-def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> InterruptionReason:
+def _by_disruption(pod: PodLike, found: _Condition, at: datetime) -> InterruptionReason:
     """The cause by the condition, or more exactly by what the regulator noted on the pod before it evicted it."""
     noted = eviction_reason(pod.metadata.annotations, found.reason, at)
     if noted is not None:
@@ -269,19 +429,25 @@ def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> Inte
     return _BY_DISRUPTION.get(found.reason, InterruptionReason.DELETED)
 
 
-def _deleted(pod: kinds.Pod) -> Removal | None:
+def _deleted(pod: PodLike, own: RemovalReason | None = None) -> Removal | None:
+    """own: why the admitter deleted it."""
     requested, end = deletion_requested(pod), ended_at(pod)
-    if requested is None or not _asked_in_time(pod, requested, end, FINAL_DELETE_SLACK):
+    if requested is None:
+        return None
+    if not (_asked_in_time(pod, requested, end, FINAL_DELETE_SLACK) if own is None else _told(pod, requested, end)):
         return None
     at, earliest = (requested, requested) if end is None or requested <= end else (end, _before_end(pod, end))
     # with grace period 0 the moment may have moved to the end: see _asked_in_time
     asked = _before_end(pod, end) if end is not None and not pod.metadata.deletion_grace_period_seconds else earliest
+    if own is not None:
+        cause = _BY_ADMITTER.get(own, InterruptionReason.DELETED)
+        return Removal(at, earliest, cause, pod.metadata.name, False, own=own)
     noted = deletion_reason(pod.metadata.annotations, asked, requested)
     cause = _BY_POD_REASON.get(pod.status.reason, _BY_NOTE[noted] if noted else InterruptionReason.DELETED)
     return Removal(at, earliest, cause, pod.metadata.name, False, pod.status.message)
 
 
-def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
+def _ended_by_kubelet(pod: PodLike, now: datetime) -> Removal | None:
     # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself there.
     if pod.status.phase != "Failed" or not pod.status.reason or _over_own_limit(pod):
         return None
@@ -291,16 +457,16 @@ def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
     return Removal(end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason)
 
 
-def _over_own_limit(pod: kinds.Pod) -> bool:
+def _over_own_limit(pod: PodLike) -> bool:
     """Whether the kubelet ended it because it used more local storage than it may; the node is not short of it."""
     status = pod.status
     evicted = status.phase == "Failed" and status.reason == "Evicted" and _OWN_LIMIT.match(status.message)
-    condition = kinds.condition(status.conditions, "DisruptionTarget")
+    condition = _condition(status.conditions, "DisruptionTarget")
     disrupted = condition is not None and condition.status == "True"
     return bool(evicted) and not disrupted and not _outlived(pod, timedelta(0))
 
 
-def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
+def _unexplained(pod: PodLike, now: datetime) -> Removal | None:
     if not over(pod) or succeeded(pod) or own_exit(pod, now) is not None:
         return None
     return Removal(
@@ -308,23 +474,28 @@ def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
     )
 
 
-def _outlived(pod: kinds.Pod, slack: timedelta) -> bool:
+def _outlived(pod: PodLike, slack: timedelta) -> bool:
     """Whether a container beside main ended so much later that what ended it cannot have ended main."""
     end = ended_at(pod)
     if end is None or not pod.ended:
         return False
     grace = timedelta(seconds=pod.spec.termination_grace_period_seconds or 0)
-    terminated = [status.state.terminated for status in pod.status.container_statuses]
-    ends = [at for one in terminated if one is not None and (at := moment(one.finished_at))]
-    return max(ends) > end + grace + slack
+    last = _last_end(pod)
+    return last is not None and last > end + grace + slack
 
 
-def _before_end(pod: kinds.Pod, end: datetime) -> datetime:
+def _last_end(pod: PodLike) -> datetime | None:
+    """When the last of its containers ended, of those that were seen to."""
+    terminated = (status.state.terminated for status in pod.status.container_statuses)
+    return max((at for one in terminated if one is not None and (at := moment(one.finished_at))), default=None)
+
+
+def _before_end(pod: PodLike, end: datetime) -> datetime:
     """The earliest moment at which a removal that ended at `end` was asked for: one grace period before."""
     return end - timedelta(seconds=pod.spec.termination_grace_period_seconds or 0)
 
 
-def _asked_in_time(pod: kinds.Pod, requested: datetime, end: datetime | None, slack: timedelta) -> bool:
+def _asked_in_time(pod: PodLike, requested: datetime, end: datetime | None, slack: timedelta) -> bool:
     """Whether a removal was asked for before the containers ended. When in doubt, yes: see design 0002.
 
     The moment of the request does not always survive. When the containers of a deleted pod have ended, its kubelet
@@ -333,13 +504,29 @@ def _asked_in_time(pod: kinds.Pod, requested: datetime, end: datetime | None, sl
     grace period moving deletionTimestamp into the past"). It looks as if the pod had ended first and had been deleted
     then. What tells them apart is the generation: a deletion raises metadata.generation, and the kubelet writes into
     status.observedGeneration which one it knew when it reported the end (1.34 and later). Of older kubelets a request
-    within `slack` after the end is taken for their final DELETE.
+    within `slack` after the end of the last container is taken for their final DELETE.
     """
     if end is None:
         return True
-    if pod.ended and deleting(pod):
-        knew = pod.status.observed_generation
-        if knew and pod.metadata.generation:
-            return knew >= pod.metadata.generation
-    final = pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
-    return requested <= end + (slack if final else timedelta(0))
+    if (knew := _knew(pod)) is not None:
+        return knew
+    return requested <= (max(end, _last_end(pod) or end) + slack if slack and _final(pod) else end)
+
+
+def _told(pod: PodLike, requested: datetime, end: datetime | None) -> bool:
+    """Whether a deletion of the admitter's ended the pod. That its kubelet knew of it when the pod ended does not prove
+    that: main may have ended before, and its end may have been reported with that of the containers beside it."""
+    if end is None:
+        return True
+    return _knew(pod) is not False and (_final(pod) or requested <= end)
+
+
+def _knew(pod: PodLike) -> bool | None:
+    """Whether the kubelet of a pod that has ended knew of the deletion then; None where it does not say (1.33)."""
+    knew, generation = pod.status.observed_generation, pod.metadata.generation
+    return knew >= generation if pod.ended and deleting(pod) and knew and generation else None
+
+
+def _final(pod: PodLike) -> bool:
+    """Whether the kubelet has sent its last DELETE, so that the moment of the first one is lost."""
+    return pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0

@@ -1,0 +1,93 @@
+"""Why the admitter deletes pods of tasks: what the status says of it, and what of it stands in which write.
+
+An entry of `status.removing` stands from the write before the DELETE to the one that counts the pod. While an array is
+suspended or over, its phase says why all its pods are deleted, so entries name only the exceptions: pods that somebody
+else had deleted before, and, when the array goes on, those that still stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.removing import MAX_REMOVING, RemovalReason, entry, reasons_of
+
+from scavenger_admitter.core.lifecycle.actions import DeletePod
+
+UNCOUNTED: Final = (
+    RemovalReason.START_FAILED,
+    RemovalReason.SUPERSEDED,
+    RemovalReason.SUSPENDED,
+    RemovalReason.FINISHED,
+)
+"""Reasons after which nothing is counted, and only the time is booked."""
+
+
+def of_phase(phase: Phase | None) -> RemovalReason | None:
+    """Why an array in this phase deletes all its pods; None where it does not."""
+    if phase is Phase.SUSPENDED:
+        return RemovalReason.SUSPENDED
+    return RemovalReason.FINISHED if phase is not None and phase.finished else None
+
+
+def committed(action: DeletePod, written: ScavengerJobStatus) -> bool:
+    """Whether the status, as it is written, says why the pod is deleted."""
+    by_phase = of_phase(written.phase)
+    return (
+        not action.intent
+        or action.intent in (written.removing or ())
+        or (by_phase is not None and action.intent == by_phase.value)
+    )
+
+
+class Intents:
+    """`status.removing` of an array, to be changed.
+
+    Args:
+        written: the status as observed.
+    """
+
+    def __init__(self, written: ScavengerJobStatus) -> None:
+        self._written = frozenset(written.removing or ())
+        self._entries = dict.fromkeys(written.removing or ())
+        self._reasons = reasons_of(written.removing or ())
+        self._by_phase = of_phase(written.phase)
+
+    def of(self, pod: str) -> RemovalReason | None:
+        """Why the admitter has committed the deletion of a pod. pod: as `counted` names it."""
+        return self._reasons.get(pod, self._by_phase)
+
+    def named(self, pod: str) -> str:
+        """The entry of a pod; empty where it has none, or none by which the admitter deletes it."""
+        reason = self._reasons.get(pod)
+        return "" if reason in (None, RemovalReason.DELETED) else entry(pod, reason)
+
+    def add(self, pod: str, reason: RemovalReason) -> str:
+        """Name a pod that has no name: a reason never changes. Returns its entry; empty where there is no space."""
+        if pod not in self._reasons:
+            if len(self._entries) >= MAX_REMOVING:
+                return ""
+            self._reasons[pod] = reason
+            self._entries[entry(pod, reason)] = None
+        return self.named(pod)
+
+    def drop(self, pods: Iterable[str]) -> None:
+        """Name these pods no longer: they are counted."""
+        for pod in pods:
+            if (reason := self._reasons.pop(pod, None)) is not None:
+                self._entries.pop(entry(pod, reason), None)
+
+    def keep(self, pods: Collection[str]) -> None:
+        """Name no pods but these."""
+        self._entries = {one: None for one in self._entries if one.partition(":")[0] in pods}
+
+    @property
+    def entries(self) -> tuple[str, ...] | None:
+        """As the status is to have them."""
+        return tuple(self._entries) or None
+
+    @property
+    def added(self) -> bool:
+        """Whether pods are named that the written status does not name."""
+        return not self._entries.keys() <= self._written
