@@ -197,7 +197,7 @@ class Regulator:
             jobs=self.jobs.items(),
             pods=self.pods.items(),
             nodes=self.nodes.items(),
-            measurement=self.measurements.with_last_figures(measurement, self.pods),
+            measurement=measurement,
             recent_terminations=self.measurements.recent_terminations(now),
         )
 
@@ -225,7 +225,7 @@ class Regulator:
                 for node in seen.nodes
             },
             gangs=found,
-            measurement=seen.measurement,
+            measurement=self.measurements.with_last_figures(seen.measurement, found),
             recent_terminations=seen.recent_terminations,
             refused=self._set_aside.refused(now),
             failed=self._set_aside.failed(now),
