@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scavenger_api.times import format_time
 from scavenger_regulator.core.eviction.candidates import candidates
 from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.load import Reading, Trust, Unreadable, read_load
@@ -134,7 +135,7 @@ def joined(taken: Measurement, *gangs: Gang) -> Measurement:
 def test_a_figure_of_the_last_life_of_a_task_is_no_use_of_this_one() -> None:
     """Ten cores, 5.1 of them in use, all by regular pods. A task that used four has ended, and runs again since ten
     seconds ago. Taken for its use, they would leave a regular load of 11 %."""
-    again = gang("sweep", started=8, pod_created=ago(10))
+    again = gang("sweep", started=8, pod_birth=format_time(ago(10)))
     last = figures(4.0, 4 * GIB, age=20)
     taken = joined(Measurement({"node-1": figures(5.1, 10 * GIB, age=20)}, {"lab/sweep-0": last}), again)
     reading = read_load(CLUSTER, [node()], [again], taken, NOW, Trust())
@@ -148,7 +149,7 @@ def test_a_figure_of_the_last_life_of_a_task_is_no_use_of_this_one() -> None:
 def test_the_only_victim_frees_what_it_uses_in_this_life() -> None:
     """Its last life was idle, and the first figure of this one has not come. What another says of itself is nobody
     else's."""
-    again = gang("sweep", started=40, pod_created=ago(45))
+    again = gang("sweep", started=40, pod_birth=format_time(ago(45)))
     idle = figures(0.0, 0.0, age=50)
     assert joined(Measurement({}, {"lab/sweep-0": idle}), again).of(again.pods[0]) == {}
     busy = figures(4.0, 4 * GIB, age=1, window=30)
@@ -158,8 +159,8 @@ def test_the_only_victim_frees_what_it_uses_in_this_life() -> None:
 
 def test_the_last_figures_of_a_pod_that_leaves_are_not_those_of_its_next_life() -> None:
     first, second = (
-        gang("sweep", pod_created=ago(600), pod_uid="first", pod_deletion_deadline=ago(-20)),
-        gang("sweep", started=8, pod_created=ago(10), pod_uid="second", pod_deletion_deadline=ago(-20)),
+        gang("sweep", pod_birth=format_time(ago(600)), pod_uid="first", pod_deletion_deadline=ago(-20)),
+        gang("sweep", started=8, pod_birth=format_time(ago(10)), pod_uid="second", pod_deletion_deadline=ago(-20)),
     )
     kept = Measurements(RequestsSource(list, list, lambda: NOW), VirtualClock(NOW))
     own = figures(4.0, 4 * GIB, age=30)

@@ -26,9 +26,11 @@ from scavenger_domain import requests
 from scavenger_domain.gang import MICROSECONDS, unit
 
 START_ERRORS: Final = ("StartError", "ContainerCannotRun")
-"""The runtime could not start the process; the moment of its start is the epoch (kuberuntime_container.go)."""
+"""The runtime could not start the process; exit code 128, startedAt the epoch (kuberuntime_container.go
+startContainer)."""
 LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
-"""Nobody saw the end of the container: the words of the kubelet and of runtimes."""
+"""Nobody saw the end of the container: the first is the kubelet's word (kubelet_pods.go,
+convertToAPIContainerStatuses), the second, with exit code 255, is containerd's after a reboot of the node."""
 
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -46,6 +48,8 @@ class _Terminated(Protocol):
     def exit_code(self) -> int: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
     @property
     def started_at(self) -> str | None: ...
     @property
@@ -208,13 +212,14 @@ class PodReading(NamedTuple):
         queue: that its use counts to.
         node: empty until it is scheduled.
         index: its number in a gang.
-        cost: of what it requests while it runs; on reclaimed capacity, of what it asked for of that.
+        requests: what it computes with (`scavenger_domain.requests.computing_requests`).
+        cost: of that, while it runs; on reclaimed capacity, of what it asked for of that.
         ended: in a terminal phase.
         finished: it has succeeded.
         over: its main container has ended, whatever runs beside it.
-        created: when this life began to have the name; 0 where that is unreadable.
         started: when its main container started; None while it has not.
         measured: from when metrics show it (`measured_from`).
+        birth: when this life began to have the name, as it is written (`created`).
         told_to_go: when somebody deleted it, by the API server's clock; None while nobody did.
         checkpoint: what it reports, wherever that lies in time.
         returned: of a task, others interrupted its last run.
@@ -230,11 +235,12 @@ class PodReading(NamedTuple):
     queue: str
     node: str
     index: int | None  # type: ignore[assignment] # the method of tuples is not used
+    requests: Mapping[str, int]
     cost: int
     ended: bool
     finished: bool
     over: bool
-    created: int
+    birth: str | None
     started: int | None
     measured: int | None
     told_to_go: int | None
@@ -242,6 +248,11 @@ class PodReading(NamedTuple):
     returned: bool
     class_: str
     written: int | None
+
+    @property
+    def created(self) -> int:
+        """When this life began to have the name; 0 where that is unreadable."""
+        return moment_of(self.birth) or 0
 
     @property
     def live(self) -> bool:
@@ -266,31 +277,37 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
         pod: of a ScavengerJob.
         weights: of resources, in its cost.
     """
-    meta, ended = pod.metadata, pod.ended
+    meta, status = pod.metadata, pod.status
     labels, notes, controller = meta.labels, meta.annotations, meta.controller
-    written = notes.get(names.ANNOTATION_RUNNING_PRIORITY, "")
-    started, measured = started_at(pod), measured_from(pod)
+    asked, task = requests.computing_requests(pod), labels.get(names.LABEL_TASK, "")
+    written = notes.get(names.ANNOTATION_RUNNING_PRIORITY)
+    started = micros(at) if (at := started_at(pod)) is not None else None
+    if started is None or status.phase != "Running" or len(status.container_statuses) != 1:
+        measured = micros(at) if (at := measured_from(pod)) is not None else None
+    else:  # nearly always
+        measured = started
     return PodReading(
-        unit=unit(pod),
-        task=labels.get(names.LABEL_TASK, ""),
-        uid=meta.uid,
-        name=f"{meta.namespace}/{meta.name}",
-        run=controller.name if controller is not None and controller.kind == "Job" else "",
-        queue=labels.get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
-        node=pod.spec.node_name,
-        index=completion_index(notes, labels),
-        cost=weights.cost(requests.computing_requests(pod)),
-        ended=ended,
-        finished=pod.succeeded,
-        over=over(pod),
-        created=moment_of(meta.creation_timestamp) or 0,
-        started=None if started is None else micros(started),
-        measured=None if measured is None else micros(measured),
-        told_to_go=told_to_go(pod),
-        checkpoint=moment_of(notes.get(names.ANNOTATION_LAST_CHECKPOINT)),
-        returned=names.ANNOTATION_INTERRUPTED in notes and names.LABEL_TASK in labels,
-        class_=labels.get(names.LABEL_PREEMPTION_CLASS, ""),
-        written=int(written) if _WHOLE.fullmatch(written) else None,
+        unit(pod),
+        task,
+        meta.uid,
+        f"{meta.namespace}/{meta.name}",
+        controller.name if controller is not None and controller.kind == "Job" else "",
+        labels.get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
+        pod.spec.node_name,
+        completion_index(notes, labels),
+        asked,
+        weights.cost(asked),
+        pod.ended,
+        pod.succeeded,
+        over(pod),
+        meta.creation_timestamp,
+        started,
+        measured,
+        told_to_go(pod),
+        moment_of(notes.get(names.ANNOTATION_LAST_CHECKPOINT)),
+        bool(task) and names.ANNOTATION_INTERRUPTED in notes,
+        labels.get(names.LABEL_PREEMPTION_CLASS, ""),
+        int(written) if written is not None and _WHOLE.fullmatch(written) else None,
     )
 
 
@@ -304,5 +321,7 @@ def told_to_go(pod: PodLike) -> int | None:
 
 def moment_of(text: str | None) -> int | None:
     """A timestamp of the API, or of a program; None where it is absent or unreadable."""
+    if text is None:
+        return None
     at = parse_time(text)
     return None if at is None else micros(at)

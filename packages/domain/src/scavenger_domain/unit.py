@@ -8,7 +8,7 @@ Units: moments and spans in whole microseconds (moments since the epoch), what i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -17,13 +17,13 @@ from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.states import Capacity, Phase
 
 from scavenger_domain import gang
-from scavenger_domain.gang import MICROSECONDS, STARTUP_COST, TRUSTED, AtRisk, task_unit
+from scavenger_domain.gang import STARTUP_COST, TRUSTED, AtRisk, task_unit
 from scavenger_domain.pod_reading import PodReading, moment_of
 
 _DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
 
-WHOLE_SECONDS: Final = MICROSECONDS
-"""Creation of a pod, and the time of a figure, are written without fractions of a second."""
+WHOLE_SECOND: Final = 1.0
+"""Seconds. The creation of a pod and the time of a figure are written without fractions of a second."""
 
 
 # --- a job, as far as it is read ---
@@ -253,6 +253,8 @@ class Promise(Protocol):
     @property
     def reclaimed(self) -> bool: ...  # noqa: D102
     @property
+    def created(self) -> int: ...  # noqa: D102
+    @property
     def stopping(self) -> bool: ...  # noqa: D102
 
 
@@ -263,8 +265,6 @@ class TaskPod(Protocol):
     def unit(self) -> str: ...  # noqa: D102
     @property
     def task(self) -> str: ...  # noqa: D102
-    @property
-    def created(self) -> int: ...  # noqa: D102
     @property
     def started(self) -> int | None: ...  # noqa: D102
     @property
@@ -283,7 +283,7 @@ def task_of(array: Promise, pod: TaskPod, members: tuple[PodReading, ...] = ()) 
         interval=array.interval,
         parallelism=1,
         reclaimed=array.reclaimed,
-        created=pod.created,
+        created=array.created,
         running=pod.computes,
         started=pod.started,
         start_over=None,
@@ -298,7 +298,10 @@ def task_of(array: Promise, pod: TaskPod, members: tuple[PodReading, ...] = ()) 
 # --- what was measured of it ---
 
 
-def of_life(created: int, at: int, window: int, now: int) -> bool:
+Moment = TypeVar("Moment", int, datetime)
+
+
+def of_life(created: Moment, begins: Moment, now: Moment) -> bool:
     """Whether a figure that is known by the name of a pod is of this life of it alone.
 
     A task keeps its pod's name over its lives. What was measured before the API server gave the name to this pod is of
@@ -307,8 +310,7 @@ def of_life(created: int, at: int, window: int, now: int) -> bool:
     Args:
         created: when this pod was created. Of one from the future the clock was set back meanwhile, and every figure
             counts.
-        at: when the figure was taken.
-        window: of the time before `at` that it is an average of.
+        begins: when what the figure is an average of begins, `WHOLE_SECOND` later.
         now: the present.
     """
-    return created > now or at - window + WHOLE_SECONDS > created
+    return created > now or begins > created

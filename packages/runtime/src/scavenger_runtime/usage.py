@@ -21,7 +21,7 @@ from scavenger_api import names
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import MICROSECONDS
-from scavenger_domain.unit import of_life
+from scavenger_domain.unit import WHOLE_SECOND, of_life
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics, decode_pod_metrics, window_seconds
@@ -164,14 +164,10 @@ class PodUsage:
         self._failing = False
         for sample in samples:
             life = pods.get(sample.pod)
-            taken, window = _micros(sample.at), _micros(sample.window)
-            if life is not None and of_life(life.created, taken, window, micros(now)):
+            begins = round((sample.at - sample.window + WHOLE_SECOND) * MICROSECONDS)
+            if life is not None and of_life(life.created, begins, micros(now)):
                 self.meter.observe(replace(sample, pod=life.uid))
         return True
-
-
-def _micros(seconds: float) -> int:
-    return round(seconds * MICROSECONDS)
 
 
 async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]:

@@ -16,7 +16,7 @@ from scavenger_api.states import ConditionType, Phase
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.nodes import LEAVING, cordoned
 from scavenger_domain.pod_reading import moment_of, over, read, started_at
-from scavenger_domain.requests import computing_requests, on_reclaimed_capacity
+from scavenger_domain.requests import on_reclaimed_capacity
 from scavenger_domain.unit import split, task_of, unit_of
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
@@ -82,7 +82,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         name=meta.name,
         uid=seen.uid,
         cost=seen.cost,
-        requests=computing_requests(pod) if on_reclaimed_capacity(pod) else {},
+        requests=seen.requests if on_reclaimed_capacity(pod) else {},
         job=meta.labels.get(names.LABEL_JOB, ""),
         task=seen.task,
         run=seen.run,
@@ -93,7 +93,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         computes=seen.computes,
         told_to_go=seen.told_to_go,
         preempted=pod.preempted,
-        created=seen.created,
+        birth=seen.birth,
         started=seen.started,
         index=seen.index,
         checkpoint=seen.checkpoint,

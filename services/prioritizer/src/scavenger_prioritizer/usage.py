@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from scavenger_api.weights import Weights
 from scavenger_domain.gang import MICROSECONDS, gang_safe_until, run_start
+from scavenger_domain.pod_reading import moment_of
 from scavenger_kube.client import ApiClient
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.usage import Life, PodUsage
@@ -45,7 +46,7 @@ class ReclaimedUsage:
                 since = gang_safe_until(gang.job, gang.pods, run_start(gang.job, gang.pods, now), now)
                 for pod in gang.pods:
                     if pod.live:
-                        pods[f"{pod.namespace}/{pod.name}"] = Life(pod.uid, pod.created)
+                        pods[f"{pod.namespace}/{pod.name}"] = Life(pod.uid, moment_of(pod.birth) or 0)
                         rate = self._rate(pod, since, now)
                         if rate is not None:
                             found[pod.uid] = self._weights.cost_using(rate, pod.requests)

@@ -15,7 +15,7 @@ from scavenger_api.times import parse_time, seen_time
 from scavenger_domain.gang import MICROSECONDS, job_of, moment
 from scavenger_domain.nodes import counts, pressed
 from scavenger_domain.pod_reading import PodReading, read
-from scavenger_domain.requests import computing_requests, counted_requests, on_reclaimed_capacity
+from scavenger_domain.requests import counted_requests, on_reclaimed_capacity
 from scavenger_domain.unit import Unit, unit_of, units
 from scavenger_kube.kinds import Container, Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
@@ -107,15 +107,16 @@ def pod_facts(pod: Pod, seen: PodReading | None = None) -> PodFacts:
     deadline = parse_time(meta.deletion_timestamp)
     if deadline is not None:
         deadline -= timedelta(seconds=max(0.0, given - grace))
+    since = _at(seen.measured)
     return PodFacts(
         key=seen.name,
         uid=seen.uid,
         node=seen.node,
         requests=pod_requests(pod),
         preemptible=seen.class_ != names.NON_PREEMPTIBLE,
-        running_since=_at(seen.measured),
-        started=_at(seen.started),
-        created=_at(seen.created),
+        running_since=since,
+        started=since if seen.started == seen.measured else _at(seen.started),
+        birth=seen.birth,
         deletion_deadline=deadline,
         checkpoint=_at(seen.checkpoint),
         index=seen.index,
@@ -124,7 +125,7 @@ def pod_facts(pod: Pod, seen: PodReading | None = None) -> PodFacts:
         limit_above=max(0.0, quantity(program.resources.limits.get("cpu")) - quantity(cpu)),
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
-        computes_with=computing_requests(pod),
+        computes_with=seen.requests,
         prolonged=given > grace,
     )
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from scavenger_api.job import Capacity, ScavengerJob
+from scavenger_api.times import micros
 from scavenger_domain.gang import run_name
 from scavenger_domain.pod_reading import read
 from scavenger_domain.unit import Unit, task_of
@@ -19,6 +20,7 @@ class _Array(NamedTuple):
     run: str
     interval: int
     reclaimed: bool
+    created: int
     stopping: bool
 
 
@@ -30,6 +32,7 @@ def unit_of_task(job: ScavengerJob, pod: Pod) -> Unit:
         run=run_name(job.status.job_name or "", meta.name),
         interval=max(1, spec.checkpoint_interval // timedelta(microseconds=1)),
         reclaimed=spec.capacity is Capacity.RECLAIMED,
+        created=micros(meta.creation_timestamp) if meta.creation_timestamp is not None else 0,
         stopping=spec.suspend or meta.deletion_timestamp is not None,
     )
     return task_of(array, seen, (seen,))

@@ -85,8 +85,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """When somebody deleted it, by the API server's clock."""
     preempted: bool = False
     """A scheduler deleted it, and gave its room to another pod."""
-    created: int = 0
-    """When this life of it began."""
+    birth: str | None = None
+    """When this life of it began, as it is written."""
     started: int | None = None
     """When its main container started."""
     index: int | None = None

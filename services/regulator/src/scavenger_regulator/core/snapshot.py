@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api.reclaimed import MIB
-from scavenger_api.times import micros
-from scavenger_domain.gang import MICROSECONDS
-from scavenger_domain.unit import of_life
+from scavenger_api.times import parse_time
+from scavenger_domain.unit import WHOLE_SECOND, of_life
 
 from scavenger_regulator.core.history import Figures as History
 from scavenger_regulator.core.levels import WaterLevels
@@ -73,20 +72,31 @@ class Measurement:
 
     def by_life(self, pods: Iterable[PodFacts], now: datetime) -> Measurement:
         """The same with figures of these pods by UID, and none of an earlier pod that had the name of one."""
-        known = {pod.uid: figures for pod in pods if (figures := self._of_life(pod, micros(now)))}
+        known = {pod.uid: figures for pod in pods if (figures := self._of_life(pod, now))}
         return replace(self, pods=known)
 
-    def _of_life(self, pod: PodFacts, now: int) -> Figures:
-        own, named = self.pods.get(pod.uid), self.pods.get(pod.key)
-        if not named or pod.created is None:
+    def _of_life(self, pod: PodFacts, now: datetime) -> Figures:
+        own, named, created = self.pods.get(pod.uid), self.pods.get(pod.key), None
+        if named:
+            created = parse_time(pod.birth)
+        if not named or created is None:
             return self.of(pod)
-        created = micros(pod.created)
-        ours = {
-            name: figure
-            for name, figure in named.items()
-            if of_life(created, micros(figure.at), round(figure.window * MICROSECONDS), now)
-        }
-        return {**ours, **own} if own else ours
+        for figure in named.values():
+            if not (0.0 <= figure.window <= _LONGEST and of_life(created, _begins(figure), now)):
+                named = {name: one for name, one in named.items() if one is not figure}
+        return {**named, **own} if own else named
+
+
+_LONGEST: Final = 1e9
+"""Seconds. Nothing has checked what a source says, and calendars have a beginning."""
+
+
+def _begins(figure: Figure) -> datetime:
+    """From when a figure is an average, as far as that is known in whole seconds."""
+    try:
+        return figure.at - timedelta(seconds=figure.window - WHOLE_SECOND)
+    except OverflowError:
+        return figure.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +153,8 @@ class PodFacts:
     """Whoever deleted it asked for a longer grace period than its own, so that it may stay beyond the deadline."""
     started: datetime | None = None
     """When its main container started: what is at risk is counted from there."""
-    created: datetime | None = None
-    """When this life of it began: an earlier figure by its name is of another one."""
+    birth: str | None = None
+    """When this life of it began, as it is written: an earlier figure by its name is of another one."""
 
 
 @dataclass(frozen=True, slots=True)
