@@ -30,7 +30,7 @@ from scavenger_regulator import metrics
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, Victim, after_evictions
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts
+from scavenger_regulator.facts import SCAVENGERJOBS, SeenPods, gangs, node_facts
 from scavenger_regulator.measurements import Measurements
 from scavenger_regulator.report import log_decision, log_node_memory
 from scavenger_regulator.set_aside import SetAside
@@ -91,6 +91,7 @@ class Regulator:
         self._started = self._looked_at = clock.now()
         self._set_aside = SetAside(settings.refused_for)
         self._last: ScopeDecision | None = None
+        self._seen = SeenPods()
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -210,7 +211,7 @@ class Regulator:
 
     def _snapshot(self, seen: _Seen) -> Snapshot:
         now = seen.now
-        found = gangs(seen.jobs, seen.pods)
+        found = gangs(seen.jobs, seen.pods, self._seen)
         tolerated, held = self._settings.tolerated_taints, {pod.node for gang in found for pod in gang.pods}
         policies = self._settings.policies
         self._set_aside.keep({gang.uid for gang in found})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
@@ -158,49 +158,76 @@ def gang_facts(job: ScavengerJob, unit: Unit, pods: tuple[PodFacts, ...], finish
     )
 
 
-def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]:
+class _Seen(NamedTuple):
+    """A pod of a ScavengerJob, and what was read of it."""
+
+    pod: Pod
+    reading: PodReading
+    facts: PodFacts
+
+
+class SeenPods:
+    """What was read of pods: read again only of those that are not the very objects that they were the last time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Seen] = {}
+
+    def refresh(self, pods: Iterable[Pod]) -> dict[str, _Seen]:
+        """By UID, those of these pods that are of ScavengerJobs and take room, or have succeeded."""
+        before, known = self._known, dict[str, _Seen]()
+        for pod in pods:
+            if names.LABEL_JOB in pod.metadata.labels and (occupies(pod) or pod.succeeded):
+                seen = before.get(pod.metadata.uid)
+                if seen is None or seen.pod is not pod:
+                    reading = read(pod)
+                    seen = _Seen(pod, reading, pod_facts(pod, reading))
+                known[pod.metadata.uid] = seen
+        self._known = known
+        return known
+
+
+def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod], seen: SeenPods | None = None) -> tuple[Gang, ...]:
     """Each unit (`scavenger_domain.unit.units`) with those of its pods that take room on a node; those without any are
     left out.
 
     The status does not speak of a start that takes a few seconds, nor of what is left of the last run; the Job of
     either has the ScavengerJob's own name. Pods of another run, or of a job that is deleted, are gangs of their own as
     long as they are stopping: they still use what they use, and it is about to come free.
+
+    Args:
+        jobs: all of them.
+        pods: all of them.
+        seen: what was read of pods before.
     """
     members: dict[str, list[PodReading]] = {}
-    there: dict[str, Pod] = {}
-    for pod in pods:
-        if names.LABEL_JOB in pod.metadata.labels and (occupies(pod) or pod.succeeded):
-            seen = read(pod)
-            there[seen.uid] = pod
-            members.setdefault(job_of(seen.unit), []).append(seen)
+    there = (seen or SeenPods()).refresh(pods)
+    for one in there.values():
+        members.setdefault(job_of(one.reading.unit), []).append(one.reading)
     found: list[Gang] = []
     for job in jobs:
-        own, whole = members.pop(job.metadata.key, []), unit_of(job)
-        if not own:
+        own = members.pop(job.metadata.key, None)
+        if own is None:
             continue
-        found.extend(_gangs_of(job, units(whole, own), there))
+        whole = unit_of(job)
+        for unit in units(whole, own):
+            present = tuple([there[pod.uid].facts for pod in unit.members if not pod.ended])
+            if present:
+                finished = [] if unit.task else [there[pod.uid].facts for pod in unit.members if pod.ended]
+                found.append(gang_facts(job, unit, present, tuple(finished)))
         found.extend(_stopping_runs([pod for pod in own if pod.run != whole.run], there))
     for left in members.values():
         found.extend(_stopping_runs(left, there))
     return tuple(found)
 
 
-def _gangs_of(job: ScavengerJob, whole: Iterable[Unit], there: Mapping[str, Pod]) -> Iterable[Gang]:
-    for unit in whole:
-        present = tuple([pod_facts(there[pod.uid], pod) for pod in unit.members if not pod.ended])
-        if present:
-            finished = [] if unit.task else [pod_facts(there[pod.uid], pod) for pod in unit.members if pod.ended]
-            yield gang_facts(job, unit, present, tuple(finished))
-
-
-def _stopping_runs(pods: Iterable[PodReading], there: Mapping[str, Pod]) -> Iterable[Gang]:
+def _stopping_runs(pods: Iterable[PodReading], there: Mapping[str, _Seen]) -> Iterable[Gang]:
     """The runs of these pods, as far as they are stopping; nobody is ever asked to go from one."""
     runs: dict[tuple[str, str], list[PodReading]] = {}
     for pod in pods:
         if pod.run and pod.terminating:
             runs.setdefault((pod.run, pod.unit), []).append(pod)
     for (run, key), members in sorted(runs.items()):
-        facts = tuple(pod_facts(there[pod.uid], pod) for pod in members)
+        facts = tuple([there[pod.uid].facts for pod in members])
         yield Gang(
             key,
             f"{key}/{run}",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from scavenger_api.reclaimed import MIB
-from scavenger_api.times import parse_time
+from scavenger_api.times import EPOCH, parse_time
 from scavenger_domain.unit import WHOLE_SECOND, of_life
 
 from scavenger_regulator.core.history import Figures as History
@@ -36,6 +37,9 @@ class Figure:
 
 Figures = Mapping[str, Figure]
 """By resource: cpu in cores, memory in bytes; or by node."""
+
+
+_NONE: Final[Figures] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,7 @@ class Measurement:
 
     def of(self, pod: PodFacts) -> Figures:
         """The figures of a pod."""
-        own, named = self.pods.get(pod.uid), self.pods.get(pod.key)
-        if named:
-            return {**named, **own} if own else named
-        return own or {}
+        return self.pods.get(pod.uid) or self.pods.get(pod.key, _NONE)
 
     def by_life(self, pods: Iterable[PodFacts], now: datetime) -> Measurement:
         """The same with figures of these pods by UID, and none of an earlier pod that had the name of one."""
@@ -76,11 +77,10 @@ class Measurement:
         return replace(self, pods=known)
 
     def _of_life(self, pod: PodFacts, now: datetime) -> Figures:
-        own, named, created = self.pods.get(pod.uid), self.pods.get(pod.key), None
-        if named:
-            created = parse_time(pod.birth)
-        if not named or created is None:
-            return self.of(pod)
+        own, named = self.pods.get(pod.uid), self.pods.get(pod.key)
+        if not named:
+            return own or _NONE
+        created = parse_time(pod.birth) or EPOCH
         for figure in named.values():
             if not (0.0 <= figure.window <= _LONGEST and of_life(created, _begins(figure), now)):
                 named = {name: one for name, one in named.items() if one is not figure}
