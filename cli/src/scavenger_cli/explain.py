@@ -267,7 +267,7 @@ def start_remedies(pods: list[Pod]) -> tuple[str, ...]:
 
 
 def losses(unsaved: float, at_risk: float, when: str) -> list[Finding]:
-    """What a run would lose, and the figure that it is ranked by where that is another one.
+    """What a run would lose, and its running priority where that is another figure.
 
     Args:
         unsaved: core-seconds of work.
@@ -278,7 +278,7 @@ def losses(unsaved: float, at_risk: float, when: str) -> list[Finding]:
     found = [Finding("unsaved work", f"{lost} of CPU time, {when}")]
     if ranked != lost:
         why = "with what a restart costs" if at_risk > unsaved else "as its promise is trusted"
-        found.append(Finding("at risk", f"{ranked} of CPU time, {why}: jobs that have less go first"))
+        found.append(Finding("priority", f"{ranked} of CPU time, {why}: jobs that have less go first"))
     return found
 
 

@@ -124,7 +124,7 @@ def test_why_of_an_array_that_runs_as_many_as_it_may() -> None:
     assert figures["waiting"] == "5 tasks, as maxRunning is 2"
     assert figures["unsaved work"].startswith(f"{2 * (100 + 40) / 60:.1f} min of CPU time")
     restarts = 2 * 60  # what a restart costs each of them
-    assert figures["at risk"].startswith(f"{2 * (100 + 40 + restarts) / 60:.1f} min of CPU time, with what a restart")
+    assert figures["priority"].startswith(f"{2 * (100 + 40 + restarts) / 60:.1f} min of CPU time, with what a restart")
     assert '"maxRunning":4' in found.remedies[0]
 
 
@@ -160,7 +160,7 @@ def test_why_of_a_task_that_runs() -> None:
     assert figures["node"] == "n1"
     assert figures["runs"] == "started again 2 times, as its program failed; the last run was interrupted"
     assert figures["unsaved work"].startswith("60 s of CPU time"), "two cores since its checkpoint"
-    assert "at risk" not in figures, "no restart is to be paid for after the first checkpoint"
+    assert "priority" not in figures, "no restart is to be paid for after the first checkpoint"
 
 
 def test_why_of_a_task_that_waits() -> None:

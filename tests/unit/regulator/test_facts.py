@@ -358,6 +358,7 @@ def test_prometheus_tells_two_lives_of_a_pod_apart() -> None:
     found = combine({}, pods, [({"node": "n"}, NOW.timestamp())], Queries(node={}, pod={}))
     assert {uid: use["cpu"].value for uid, use in found.pods.items()} == {first: 4.0, second: 0.5}
     assert found.pods[second]["memory"].value == 9.0
+    assert [query.count("(") - query.count(")") for query in (POD_CPU, POD_MEMORY)] == [0, 0]
     (group,) = re.findall(r'"id", "([^"]+)"', POD_CPU)
     for name in (
         f"/kubepods/burstable/pod{first}/0123",

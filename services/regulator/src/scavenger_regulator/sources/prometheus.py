@@ -38,11 +38,11 @@ NODE_MEMORY: Final = 'max by (node) (container_memory_working_set_bytes{id="/"})
 _UID: Final = '"uid", "$1", "id", ".*pod([0-9a-f]{8}.[0-9a-f]{4}.[0-9a-f]{4}.[0-9a-f]{4}.[0-9a-f]{12}).*")'
 POD_CPU: Final = (
     "sum by (namespace, pod, uid) (max by (namespace, pod, uid, container, cpu) "
-    f'(label_replace(irate(container_cpu_usage_seconds_total{{pod!="",container!=""}}[2m]), {_UID})))'
+    f'(label_replace(irate(container_cpu_usage_seconds_total{{pod!="",container!=""}}[2m]), {_UID}))'
 )
 POD_MEMORY: Final = (
     "sum by (namespace, pod, uid) (max by (namespace, pod, uid, container) "
-    f'(label_replace(container_memory_working_set_bytes{{pod!="",container!=""}}, {_UID})))'
+    f'(label_replace(container_memory_working_set_bytes{{pod!="",container!=""}}, {_UID}))'
 )
 TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="/"}))'
 
