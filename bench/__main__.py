@@ -62,6 +62,12 @@ BENCHMARKS: Final = {
     "bench.services.bench_chaos": ("chaos",),
     "bench.services.bench_neighbours": ("neighbours",),
     "bench.tenants.bench_tenants": ("tenants.peak_mb", "tenants.probe_seconds", "tenants.b_starts"),
+    "bench.tenants.bench_costs": (
+        "tenants.admitter_mb",
+        "tenants.neighbour_starts",
+        "tenants.gets_per_waiting_job",
+        "tenants.etcd_mb",
+    ),
     "bench.scheduler.bench_choice": ("scheduler.loss_over_optimum",),
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),
     "bench.scheduler.bench_gang": ("scheduler.gang_victims",),
