@@ -254,7 +254,7 @@ def still_interrupted(end: Callable[..., None]) -> Callable[..., None]:
 
 def twice_given_back(allocate: Callable[..., None]) -> Callable[..., None]:
     """Give a queue back twice what a pod of it had."""
-    return lambda state, queue, each, times: allocate(state, queue, each, 2 * times if times < 0 else times)
+    return lambda state, pod, times: allocate(state, pod, 2 * times if times < 0 else times)
 
 
 def all_may_go(find: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
@@ -446,6 +446,18 @@ BUGS: Final = (
         situations.Queued,
         "not in the order of the line",
         {f"{ADMITTER}.core.admission.snapshot.line_order": first_come},
+    ),
+    Bug(
+        "an array keeps its place while tasks of it start",
+        situations.QueuedArray,
+        "an array is more than one place",
+        {f"{ADMITTER}.admission_feed.AdmissionFeed._place": always(0)},
+    ),
+    Bug(
+        "the next leader gives an array its first place again",
+        situations.QueuedArray,
+        "an array is more than one place",
+        {f"{LIFECYCLE}.array.plan._Plan.place": None},
     ),
     Bug(
         "twice as much is evicted as it takes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from heapq import heappop, heappush
 
 from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
@@ -19,7 +20,7 @@ from scavenger_kube.kinds import Condition, Node, NodeStatus, ObjectMeta
 
 from scavenger_simulator.clock import SECOND, moment, stamp, ticks
 from scavenger_simulator.cluster import PODS_PER_NODE
-from scavenger_simulator.jobs import Job, Stage
+from scavenger_simulator.jobs import NAMESPACE, Job, Stage
 from scavenger_simulator.result import MomentKind
 from scavenger_simulator.scenario import NodeSpec, OrdinaryPod
 from scavenger_simulator.world import World
@@ -27,6 +28,44 @@ from scavenger_simulator.world import World
 _READY = (Condition(type="Ready", status="True"),)
 _REQUESTS = LoadRule.fixed(100.0, counted_with_candidate=False)
 """Nothing holds a job back but that nodes have no room for what it requests."""
+
+
+class _Array:
+    """The tasks of an array that wait: one place in line, as admission has it.
+
+    Args:
+        key: namespace/name of the array.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.place = 0
+        self._waiting: list[tuple[bool, int, Job]] = []
+
+    def wait(self, job: Job) -> None:
+        """A task waits: it goes before others where it was interrupted, and then by its index."""
+        heappush(self._waiting, (not job.places, job.number, job))
+
+    def start(self, count: int, now: int) -> list[Job]:
+        """So many tasks start. now: ticks; the next task has its place from then on."""
+        self.place = now
+        return [heappop(self._waiting)[-1] for _ in range(count)]
+
+    def candidate(self) -> Candidate | None:
+        """As a cycle sees it; None where no task waits. While interrupted tasks wait, only these start by its place."""
+        if not self._waiting:
+            return None
+        first = self._waiting[0][-1]
+        hit = sum(not calm for calm, _, _ in self._waiting)
+        return Candidate(
+            key=self.key,
+            uid=f"{first.number:08d}",
+            queue=first.demand.queue,
+            shape=_shape(first.demand.cpu_milli, first.demand.memory_bytes),
+            interrupted_count=int(hit > 0),
+            queued_at=stamp(max(self.place, ticks(first.demand.submitted))),
+            tasks=hit or len(self._waiting),
+        )
 
 
 class Admission:
@@ -48,6 +87,7 @@ class Admission:
             self._state.apply_node(_node(spec))
         for name, weight in sorted(world.scenario.queues.items()):
             self._state.apply_queue(QueueView(name, weight=weight))
+        self._arrays: dict[str, _Array] = {}
         self._view: LevelsView | None = None
         self._planned = False
         self._next = world.start
@@ -93,7 +133,13 @@ class Admission:
         for preemption in plan.preemptions:
             self.reclaim(world.by_key[preemption.key], f"queue {preemption.queue} has less than it deserves")
         for start in plan.starts:
-            self.start(world.by_key[start.key], tuple(self._numbers[name] for name in start.nodes))
+            nodes = tuple(self._numbers[name] for name in start.nodes)
+            if (array := self._arrays.get(start.key)) is None:
+                self.start(world.by_key[start.key], nodes)
+                continue
+            for job, node in zip(array.start(len(nodes), now), nodes, strict=True):
+                self.start(job, (node,))
+            self._line_up(array)
         if plan.truncated:
             self.wake()
 
@@ -113,6 +159,10 @@ class Admission:
     def on_waiting(self, job: Job) -> None:
         """In line, with or without pods that are leaving."""
         plain = self._world.decider.plain
+        if job.demand.array and not plain:
+            if job.stage is Stage.WAITING:  # else its pod is there
+                self._wait_in_array(job)
+            return
         self._state.apply_candidate(
             Candidate(
                 key=job.key,
@@ -126,6 +176,20 @@ class Admission:
         )
         if job.stage is Stage.WAITING:
             self.wake()
+
+    def _wait_in_array(self, job: Job) -> None:
+        key = f"{NAMESPACE}/{job.demand.array}"
+        array = self._arrays.setdefault(key, _Array(key))
+        array.wait(job)
+        self._line_up(array)
+        self.wake()
+
+    def _line_up(self, array: _Array) -> None:
+        candidate = array.candidate()
+        if candidate is None:
+            self._state.delete_candidate(array.key)
+        else:
+            self._state.apply_candidate(candidate)
 
     def on_started(self, job: Job) -> None:
         """Its pods are bound."""
@@ -176,6 +240,8 @@ class Admission:
             self._state.delete_pod(key)
         if job.stage is not Stage.LEAVING:
             self._state.running.delete(job.key)
+        elif job.demand.array and not self._world.decider.plain:
+            self._wait_in_array(job)
 
     def _apply_pods(self, job: Job, started: int, leaves_by: int) -> None:
         names, run = self._world.cluster.names, str(job.admitted)

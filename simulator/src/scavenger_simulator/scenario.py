@@ -99,7 +99,7 @@ class ScavengerDemand:
     the program writes a checkpoint so often and reports it; None: it writes one every `interruption_after`, and reports
     none. checkpoint_cost: seconds for which it does not compute while it writes one. grace_seconds: from the order to
     end until it has ended. restart_seconds: after an interruption, until it computes again. usage: the share of its
-    request that a pod really uses of CPU, and of memory.
+    request that a pod really uses of CPU, and of memory. array: of a task, the name of its array.
     """
 
     name: str
@@ -116,6 +116,7 @@ class ScavengerDemand:
     grace_seconds: float = 30.0
     restart_seconds: float = 0.0
     usage: tuple[float, float] = (1.0, 1.0)
+    array: str = ""
 
     @property
     def cores(self) -> float:

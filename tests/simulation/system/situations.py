@@ -461,6 +461,34 @@ class Queued(SystemSituation):
         assert started == [*line], f"not in the order of the line: {started}"
 
 
+class QueuedArray(SystemSituation):
+    """Tasks of an array start one after the other while jobs wait, and the next leader goes on with the line."""
+
+    async def comes(self) -> None:
+        await self.leave_a_core_each()
+        self.submit("c", array={"tasks": 4})
+        await self.until(lambda: self.settled("Running"))
+        before = len(self.began())
+        for name in ("d", "e"):
+            self.submit(name)
+            await self.turn(2.0)
+        self.succeed("c")
+        await self.until(lambda: len(self.began()) > before)
+        self.submit("f")
+        await self.turn(2.0)
+        leader = next(one for one in self.replicas if _leads(one))
+        self.replicas.remove(leader)
+        await leader.kill()
+        self.stand_by()
+        await self.until(lambda: self.done("c", "d", "e", "f"), limit=9 * LATE, step=1)
+        started = self.began()[before:]
+        assert started == ["c", "d", "e", "c", "f", "c"], f"an array is more than one place: {started}"
+
+    def began(self) -> list[str]:
+        """Of what each pod is that there has ever been, in the order in which they were created."""
+        return [name.partition("-")[0] for name in {uid: name for _, uid, name in self._ever("pods")}.values()]
+
+
 class Overload(SystemSituation):
     """The load is above the upper level. Of jobs that are alike, as many are evicted as bring it to the lower one."""
 

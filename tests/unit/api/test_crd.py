@@ -44,7 +44,7 @@ def test_check_shows_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert crd.main(["--check", str(tmp_path)]) == 1, "missing files are out of date"
     assert crd.main(["--write", str(tmp_path)]) == 0
     file = tmp_path / "scavengerqueues_scavenger.dev.yaml"
-    file.write_text(file.read_text().replace("maximum: 1000000", "maximum: 7"))
+    file.write_text(file.read_text().replace("maximum: 1000000", "maximum: 7", 1))
     capsys.readouterr()
 
     assert crd.main(["--check", str(tmp_path)]) == 1

@@ -283,3 +283,26 @@ def test_memory_counts_as_cpu_does() -> None:
     jobs = [job(f"job-{i}", cores=0.1, memory_bytes=20 * GIB, work=10 * HOUR) for i in range(6)]
     result = run(scenario(jobs=jobs))
     assert max(point.running for point in result.points) == 3  # the fourth would reach 80 % of 100 GiB
+
+
+def test_an_array_is_one_place_in_its_queue() -> None:
+    # One core at a time: the first task starts at 32 s. Both jobs came before the second one started.
+    tasks = [job(f"sweep[{i}]", cores=7, work=300.0, array="sweep") for i in range(50)]
+    jobs = [*tasks, job("one", at=1.0, cores=7, work=300.0), job("two", at=100.0, cores=7, work=300.0)]
+    result = run(scenario(jobs=jobs))
+    started = [moment.job for moment in result.moments if moment.kind is MomentKind.STARTED]
+    assert started[:6] == ["sweep[0]", "one", "sweep[1]", "two", "sweep[2]", "sweep[3]"]
+
+
+def test_a_task_that_was_interrupted_goes_before_others() -> None:
+    tasks = [job(f"sweep[{i}]", cores=4, work=3000.0, array="sweep", grace_seconds=10.0) for i in range(3)]
+    pod = ordinary(arrives=600.0, leaves=700.0, cores=9, used=8.0)
+    result = run(scenario(jobs=[*tasks, job("one", at=500.0, cores=4, work=100.0)], ordinary=[pod], end=6 * HOUR))
+    interrupted = [moment.job for moment in result.moments if moment.kind is MomentKind.PREEMPTED]
+    assert interrupted == ["sweep[0]"]
+    started = [moment.job for moment in result.moments if moment.kind is MomentKind.STARTED]
+    assert started == ["sweep[0]", "sweep[0]", "one", "sweep[1]", "sweep[2]"]
+    assert {outcome.name for outcome in result.jobs if outcome.finished is not None} == {
+        "one",
+        *(t.name for t in tasks),
+    }

@@ -1,7 +1,7 @@
 """Demand of one's own, as CSV: a line for each job, quantities and durations written as in Kubernetes.
 
-A line with `tasks` is an array. Admission gives an array what it would give as many jobs of one pod
-(docs/designs/0023-arrays.md), so its tasks are such jobs here: NAME[0], NAME[1] and so on.
+A line with `tasks` is an array. Its tasks are jobs of one pod here, NAME[0], NAME[1] and so on, with one place in their
+queue together (docs/designs/0025-who-passes-whom.md).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_demand(
             if one in found:
                 raise row.error("name", f"{name!r} is there twice", "give each job a name of its own")
             if window.start <= submitted < window.end:
-                found[one] = replace(job, name=one)
+                found[one] = replace(job, name=one, array=name if one != name else "")
     return tuple(found.values())
 
 

@@ -139,7 +139,7 @@ class OneLine:
         if self._arrays_keep_place:
             self._line.insert(at, candidate)
             return
-        self._line.insert(bisect_right(self._line, -candidate.interrupted_count, at, key=_section), candidate)
+        put_behind(self._line, candidate, at)
         if self._lowest is None:
             self._lowest = min(one.priority for one in self._line)
         if candidate.priority > self._lowest:
@@ -169,6 +169,17 @@ class OneLine:
             above = self._above[group]
             del above[bisect_left(above, candidate.priority)]
         return candidate
+
+
+def put_behind(line: list[Candidate], candidate: Candidate, at: int = 0) -> None:
+    """Put an array where a job would stand that comes now: behind all that were interrupted as often.
+
+    Args:
+        line: in order.
+        candidate: the array; not in the line.
+        at: the first of the line that may be behind it.
+    """
+    line.insert(bisect_right(line, -candidate.interrupted_count, at, key=_section), candidate)
 
 
 _Group = tuple[str, int]

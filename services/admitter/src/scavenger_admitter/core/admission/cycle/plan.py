@@ -35,7 +35,7 @@ Room and load only get worse within a cycle, so what was refused once is refused
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -51,7 +51,7 @@ from scavenger_admitter.core.admission.cycle.fair_share_preemption import (
     PreemptionRules,
     plan_preemptions,
 )
-from scavenger_admitter.core.admission.cycle.lines import Lines
+from scavenger_admitter.core.admission.cycle.lines import Lines, put_behind
 from scavenger_admitter.core.admission.cycle.share_waits import beyond_share, promised_room
 from scavenger_admitter.core.admission.cycle.soundness import assert_sound
 from scavenger_admitter.core.admission.cycle.starvation import (
@@ -168,7 +168,7 @@ def plan_admissions(
     cycle.find_starved(measurement)
     plan = cycle.plan()
     if CHECKS.on:
-        assert_sound(plan, snapshot, max_starts_per_cycle)
+        assert_sound(plan, snapshot, max_starts_per_cycle, arrays_keep_place=arrays_keep_place)
     return plan
 
 
@@ -295,12 +295,16 @@ class _Cycle:
 
     def admit_within_shares(self) -> None:
         queues = self._snapshot.queues
-        lines = {n: queues[n].admits(line) for n, line in self._snapshot.candidates.items() if n in queues}
+        lines: dict[str, Sequence[Candidate]] = {
+            n: queues[n].admits(line) for n, line in self._snapshot.candidates.items() if n in queues
+        }
         served = [start.candidate for start in self._starts.values()]
         served += [] if self._turn is None else [self._turn.candidate]
-        keys = {candidate.key for candidate in served if not self._has_more(candidate)}
-        for queue in {candidate.queue for candidate in served}:
-            lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in keys)
+        for one in served:
+            rest = [candidate for candidate in lines[one.queue] if candidate.key != one.key]
+            if self._has_more(one):
+                put_behind(rest, one)
+            lines[one.queue] = rest
         turns = self._lines(lines)
         for line in self._turns(turns):
             served_one = self._admit_first(line)

@@ -6,21 +6,26 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from scavenger_api.reasons import WaitReason
+
 from scavenger_admitter.core.admission.placement.inputs import NodeView
-from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.sums import add
 
 if TYPE_CHECKING:  # the module that is checked imports this one
     from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
 
 
-def assert_sound(plan: AdmissionPlan, snapshot: Snapshot, max_starts_per_cycle: int | None) -> None:
+def assert_sound(
+    plan: AdmissionPlan, snapshot: Snapshot, max_starts_per_cycle: int | None, *, arrays_keep_place: bool
+) -> None:
     """Raise AssertionError where a plan gives what there is not, or to jobs that may not start.
 
     Args:
         plan: what was decided.
         snapshot: on what.
         max_starts_per_cycle: most jobs that one cycle starts, tasks of arrays each for itself; None for no limit.
+        arrays_keep_place: whether arrays may start one task after the other.
     """
     waiting = {candidate.key: candidate for candidate in chain.from_iterable(snapshot.candidates.values())}
     started = [start.key for start in plan.starts]
@@ -33,6 +38,8 @@ def assert_sound(plan: AdmissionPlan, snapshot: Snapshot, max_starts_per_cycle: 
     assert not (plan.starts and snapshot.shut), f"starts: though nothing may start: {snapshot.shut}"
     for start in plan.starts:
         _assert_start(start, snapshot)
+        if not arrays_keep_place and len(start.nodes) > 1 and start.candidate.tasks:
+            _assert_passed(start.candidate, plan, snapshot, set(started))
     _assert_nodes(plan.starts, snapshot)
     _assert_quotas(plan.starts, snapshot)
     _assert_load(plan.starts, snapshot)
@@ -49,6 +56,25 @@ def _assert_start(start: Start, snapshot: Snapshot) -> None:
     most = candidate.tasks or candidate.parallelism
     least = 1 if candidate.tasks else candidate.parallelism
     assert least <= len(start.nodes) <= most, f"nodes: {len(start.nodes)} for {start.key}, not {least} to {most}"
+
+
+def _assert_passed(array: Candidate, plan: AdmissionPlan, snapshot: Snapshot, started: set[str]) -> None:
+    """No job waits that stands before the second task of an array and fits where that does. Those behind an array of
+    their namespace do."""
+    turns = snapshot.queues[array.queue].namespace_weights is not None
+    line = snapshot.candidates[array.queue]
+    arrays = [one for one in line if one.tasks]
+    for one in line:
+        alike = one.shape == array.shape and one.parallelism == 1 and one.interrupted_count >= array.interrupted_count
+        if not alike or (turns and one.namespace != array.namespace):
+            continue
+        behind = any(one.namespace == other.namespace and one.priority < other.priority for other in arrays)
+        free = behind or one.key in started or one.key in snapshot.blocked or one.not_before > snapshot.now
+        assert free or plan.held[one.key].reason in _SERVED, f"starts: two tasks of {array.key}, and {one.key} waits"
+
+
+_SERVED = frozenset({WaitReason.MAKING_ROOM, WaitReason.TURN_KEPT, WaitReason.NAMESPACE_NOT_SELECTED})
+"""Of jobs that capacity is held for, and of those that may not use their queue."""
 
 
 def _assert_nodes(starts: Iterable[Start], snapshot: Snapshot) -> None:
