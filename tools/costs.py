@@ -180,11 +180,11 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             f"{_ADMITTER}/test_array.py::test_the_last_thousand_pods_are_kept_for_their_logs",
         ),
         "etcd": Bound(
-            f"{size(array_plan.KEPT_BYTES)} of pods that are kept, as JSON at their creation; {size(MAX_SET_LENGTH)}"
-            f" for each set of tasks, {size(MAX_COUNTS_LENGTH)} for retries",
+            f"{size(array_plan.KEPT_BYTES)} of pods that are kept, as JSON at their creation, which is at"
+            f" most 16 MiB; {size(MAX_SET_LENGTH)} for each set of tasks, {size(MAX_COUNTS_LENGTH)} for retries",
             _JOBS,
             "admitter",
-            f"{_ADMITTER}/test_controller_arrays.py::test_large_pods_of_an_array_are_kept_by_their_bytes",
+            "tests/integration/api/test_stored_objects.py::test_what_an_array_keeps_takes_at_most_16_mib_of_etcd",
         ),
     },
     "A gang": {
