@@ -239,8 +239,8 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             "tests/unit/runtime/test_events.py::test_one_object_cannot_flood",
         ),
         "memory": Bound(
-            f"{size(kept_parts.MOST_TEXT)} of the message; those of tenants are read for a few reasons, and count for objects"
-            " of their own namespace",
+            f"{size(kept_parts.MOST_TEXT)} of the message; those of tenants are read for a few reasons, and count for"
+            " objects of their own namespace",
             "ResourceQuota `count/events`",
             "admitter, board",
             "tests/unit/runtime/test_kept_parts.py::test_of_an_event_a_bounded_part_is_kept",
