@@ -32,7 +32,7 @@ pytestmark = pytest.mark.long
 Manifest = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
 ADMITTER = account("admitter")
-AT_ONCE = 8
+AT_ONCE = 4
 EVENTS, JOBS, TEMPLATES = 300, 800, 100
 """How many of each. As a whole, the texts of the first two take 500 MB, as much as the admitter may have."""
 LIMITS = ("memory.limit_in_bytes", "memory.max")
@@ -83,7 +83,7 @@ async def fill(kubeconfig: Path, namespace: str) -> None:
     deep = b'{"f:a":' * 9000 + b"{}" + b"}" * 9000
     fields = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": "DEEP"}
     deeply = encode({"metadata": {"name": "deep", "managedFields": [fields]}, "data": {}}).replace(b'"DEEP"', deep)
-    async with await ApiClient.connect(kubeconfig=str(kubeconfig)) as client:
+    async with await ApiClient.connect(kubeconfig=str(kubeconfig), request_timeout=120) as client:
         places = asyncio.Semaphore(AT_ONCE)
 
         async def store(plural: str, body: object) -> None:
