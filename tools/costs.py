@@ -21,7 +21,7 @@ from scavenger_api.indexes import MAX_COUNTS_LENGTH, MAX_SET_LENGTH, MAX_TASKS
 from scavenger_api.job import MAX_PARALLELISM
 from scavenger_api.rules.references import MAX_REFERENCES
 from scavenger_kube.nesting import MAX_DEPTH
-from scavenger_runtime import connections, events, paging, write_budget
+from scavenger_runtime import connections, events, kept_parts, paging, write_budget
 from scavenger_webhook import server as webhook_server
 from scavenger_webhook.app import Limits
 
@@ -85,9 +85,15 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             "tests/unit/runtime/test_informer.py::test_a_page_is_bounded_in_bytes_wherever_large_objects_are",
         ),
         "memory": Bound(
-            "the fields that decisions read; an object that cannot be read costs nothing else",
+            f"the fields that decisions read, of labels and of annotations {size(kept_parts.MOST)}",
             "ResourceQuota `count/…`",
             "each informer",
+            "tests/unit/runtime/test_kept_parts.py::test_own_keys_and_short_ones_stay",
+        ),
+        "API requests": Bound(
+            "none more than any other: an object that cannot be read is left out, and no other with it",
+            "as of one",
+            "each informer, `kubectl sj`",
             _READ,
         ),
     },
@@ -180,11 +186,11 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             f"{_ADMITTER}/test_array.py::test_the_last_thousand_pods_are_kept_for_their_logs",
         ),
         "etcd": Bound(
-            f"{size(array_plan.KEPT_BYTES)} of pods that are kept, as JSON at their creation; {size(MAX_SET_LENGTH)}"
-            f" for each set of tasks, {size(MAX_COUNTS_LENGTH)} for retries",
+            f"{size(array_plan.KEPT_BYTES)} of pods that are kept, as JSON at their creation, which is at"
+            f" most 16 MiB; {size(MAX_SET_LENGTH)} for each set of tasks, {size(MAX_COUNTS_LENGTH)} for retries",
             _JOBS,
             "admitter",
-            f"{_ADMITTER}/test_controller_arrays.py::test_large_pods_of_an_array_are_kept_by_their_bytes",
+            "tests/integration/api/test_stored_objects.py::test_what_an_array_keeps_takes_at_most_16_mib_of_etcd",
         ),
     },
     "A gang": {
@@ -233,10 +239,11 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             "tests/unit/runtime/test_events.py::test_one_object_cannot_flood",
         ),
         "memory": Bound(
-            "those of tenants are read for a few reasons, and count for objects of their own namespace",
+            f"{size(kept_parts.MOST_TEXT)} of the message; those of tenants are read for a few reasons, and count for"
+            " objects of their own namespace",
             "ResourceQuota `count/events`",
             "admitter, board",
-            "tests/unit/board/test_facts.py::test_an_event_from_another_namespace_is_none",
+            "tests/unit/runtime/test_kept_parts.py::test_of_an_event_a_bounded_part_is_kept",
         ),
     },
     "A request to the webhook": {

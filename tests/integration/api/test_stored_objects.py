@@ -10,11 +10,16 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from scavenger_admitter.core.lifecycle.array.plan import kept_pods
+from scavenger_admitter.core.manifest import job_manifest
+from scavenger_admitter.core.pods_of_job import pod_of_task
 from scavenger_api import names
+from scavenger_api.job import ScavengerJob
+from scavenger_api.rules.size import spec_bytes
 from scavenger_board.core.now import picture_now
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError
@@ -26,6 +31,7 @@ from scavenger_testing.readers import Readers, reading
 if TYPE_CHECKING:
     from tests.integration.conftest import Kubectl
 
+Manifest = dict[str, Any]
 BATCH = 500
 AT_ONCE = 8
 NEVER = 0.05
@@ -181,6 +187,61 @@ async def _account(client: ApiClient, namespace: str) -> None:
         await client.request("POST", path, body=encode({"metadata": {"name": "default"}}))
     except AlreadyExists:
         pass
+
+
+# --- what an array keeps ---
+
+ASKED = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+MAIN: Manifest = {"name": "main", "image": "a", "resources": ASKED}
+VOLUME = {"volumes": [{"name": "v", "emptyDir": {}}]}
+WORST: dict[str, Manifest] = {
+    "one long argument": {"containers": [MAIN | {"args": ["x" * 250_000]}]},
+    "variables": {"containers": [MAIN | {"env": [{"name": f"A{n}", "value": "x"} for n in range(3000)]}]},
+    "mounts": {
+        "containers": [MAIN | {"volumeMounts": [{"name": "v", "mountPath": f"/{n}"} for n in range(3000)]}],
+        **VOLUME,
+    },
+    "containers": {"containers": [MAIN, *({**MAIN, "name": f"c{n}"} for n in range(800))]},
+    "nothing": {"containers": [MAIN]},
+}
+"""Templates of which the pods are as large as they get, and one of which they are small."""
+ENDED = {"exitCode": 1, "reason": "Error", "message": "m" * 80, "containerID": f"containerd://{'f' * 64}"}
+
+
+@pytest.mark.parametrize("worst", WORST)
+def test_what_an_array_keeps_takes_at_most_16_mib_of_etcd(api_cluster: Kubectl, namespace: str, worst: str) -> None:
+    """In protobuf, as etcd has it, once each container has ended."""
+    asyncio.run(measure(api_cluster, namespace, WORST[worst]))
+
+
+async def measure(cluster: Kubectl, namespace: str, template: Manifest) -> None:
+    spec = {"array": {"tasks": 5}, "template": {"spec": template}}
+    meta = {"name": "worst", "namespace": namespace, "uid": "u"}
+    job = ScavengerJob.model_validate({"metadata": meta, "spec": spec})
+    assert spec_bytes(job.spec) <= names.MAX_SPEC_BYTES
+    batch = job_manifest(job, restarts=0, run="2026-11-29T12:00:00.000000Z", max_grace_seconds=30, managed=True)
+    batch["metadata"]["uid"] = "u"
+    pod = pod_of_task(batch, 0, queue="default", affinity={})
+    kept = ("name", "namespace")  # marks are the admitter's
+    whole = {"metadata": {name: pod["metadata"][name] for name in kept}, "spec": pod["spec"]}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    async with await ApiClient.connect(kubeconfig=str(cluster.kubeconfig)) as client:
+        await _account(client, namespace)
+        whole["spec"]["priorityClassName"] = "ordinary-workload"
+        answer = await client.request("POST", path, body=encode(whole))
+        image = {
+            "image": "a",
+            "imageID": f"registry.example.com/a@sha256:{'f' * 64}",
+            "ready": False,
+            "restartCount": 0,
+        }
+        ends = [{"name": one["name"], **image, "state": {"terminated": ENDED}} for one in pod["spec"]["containers"]]
+        status = {"status": {"phase": "Failed", "containerStatuses": ends}}
+        name = f"{path}/{whole['metadata']['name']}"
+        await client.request("PATCH", f"{name}/status", body=encode(status), content_type=MERGE_PATCH)
+        stored = len(await client.request("GET", name, accept="application/vnd.kubernetes.protobuf"))
+    count = kept_pods(len(answer))
+    assert count * stored <= 16 * 2**20, (count, stored, len(answer))
 
 
 def _sj(cluster: Kubectl, *words: str) -> subprocess.CompletedProcess[str]:

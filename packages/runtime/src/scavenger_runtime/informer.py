@@ -45,6 +45,7 @@ from scavenger_runtime.cache import (
     by_owner_uid,
 )
 from scavenger_runtime.clock import Clock, SystemClock
+from scavenger_runtime.kept_parts import bounded
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.paging import PAGE_SIZE, PagedList
 
@@ -295,9 +296,9 @@ class Informer(Generic[T]):
     def _kept(self, obj: T, unreadable: dict[str, Malformed]) -> T | None:
         """What is kept of an object; None, and it is unreadable, when the transform cannot take it."""
         if self._transform is None:
-            return obj
+            return bounded(obj)
         try:
-            return self._transform(obj, self._cache.get(obj.metadata.key))
+            return bounded(self._transform(obj, self._cache.get(obj.metadata.key)))
         except Exception as error:
             meta = obj.metadata
             self._report(Malformed(meta.key, meta.resource_version, f"transform: {error!r}"), unreadable)

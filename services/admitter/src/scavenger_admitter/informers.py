@@ -17,6 +17,7 @@ from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES
 from scavenger_runtime.cache import by_namespace, by_node
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
+from scavenger_runtime.kept_parts import short_event
 from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
 
@@ -65,7 +66,17 @@ class Informers:
         # Why a start does not come off is said in Events alone: those of four reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [
-            add(Informer(client, EVENTS, clock=clock, name=name, field_selector=fields, indices={"about": _about}))
+            add(
+                Informer(
+                    client,
+                    EVENTS,
+                    clock=clock,
+                    name=name,
+                    field_selector=fields,
+                    indices={"about": _about},
+                    transform=short_event,
+                )
+            )
             for name, fields in (
                 ("failed-mounts", "involvedObject.kind=Pod,reason=FailedMount"),
                 ("failed-attaches", "involvedObject.kind=Pod,reason=FailedAttachVolume"),

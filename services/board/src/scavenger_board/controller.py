@@ -25,6 +25,7 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.http_server import HttpServer
 from scavenger_runtime.informer import WATCH_READ_TIMEOUT, Change, Informer
 from scavenger_runtime.kept_jobs import requests_alone
+from scavenger_runtime.kept_parts import short_event
 from scavenger_runtime.kept_pods import keeping
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics_access import MetricsAccess
@@ -191,7 +192,9 @@ class BoardView:
             ),
             *(
                 self._follow(
-                    Informer(client, EVENTS, field_selector=selector, name=name, clock=clock), self._events, event_facts
+                    Informer(client, EVENTS, field_selector=selector, name=name, clock=clock, transform=short_event),
+                    self._events,
+                    event_facts,
                 )
                 for name, selector in EVENT_SELECTORS.items()
             ),
