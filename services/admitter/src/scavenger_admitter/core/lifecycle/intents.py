@@ -7,7 +7,7 @@ else had deleted before, and, when the array goes on, those that still stop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJobStatus
@@ -54,6 +54,10 @@ class Intents:
         self._reasons = reasons_of(written.removing or ())
         self._by_phase = of_phase(written.phase)
 
+    def __bool__(self) -> bool:
+        """Whether it names any pod: nearly never, and asked of each pod of an array."""
+        return bool(self._entries)
+
     def of(self, pod: str) -> RemovalReason | None:
         """Why the admitter has committed the deletion of a pod."""
         return self._reasons.get(pod, self._by_phase)
@@ -74,9 +78,9 @@ class Intents:
         for pod in pods:
             self._entries.pop(pod, None)
 
-    def keep(self, pods: Collection[str]) -> None:
-        """Name no pods but these."""
-        self._entries = {pod: one for pod, one in self._entries.items() if pod in pods}
+    def keep(self, there: Callable[[str], bool]) -> None:
+        """Name no pods but those that are there."""
+        self._entries = {pod: one for pod, one in self._entries.items() if there(pod)}
 
     @property
     def entries(self) -> tuple[str, ...] | None:
