@@ -140,6 +140,11 @@ def test_a_suspension_is_committed_by_its_phase() -> None:
     assert outcome.status.removing is None
 
 
+def test_a_job_that_is_deleted_while_its_suspended_tasks_stop_interrupts_none() -> None:
+    outcome = decide(see(array(Phase.SUSPENDED, spec={"suspend": True}), stopping(1), batch=None, now=NOON + 7))
+    assert (outcome.counted, outcome.status.interrupted_count) == (1, 0)
+
+
 def test_a_reason_never_changes() -> None:
     job = array(spec={"suspend": True}, removing=("1-0001cafe:MaxRunning",))
     outcome = decide(see(job, task(1)))
