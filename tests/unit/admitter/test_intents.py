@@ -140,6 +140,11 @@ def test_a_suspension_is_committed_by_its_phase() -> None:
     assert outcome.status.removing is None
 
 
+def test_a_job_that_is_deleted_while_its_suspended_tasks_stop_interrupts_none() -> None:
+    outcome = decide(see(array(Phase.SUSPENDED, spec={"suspend": True}), stopping(1), batch=None, now=NOON + 7))
+    assert (outcome.counted, outcome.status.interrupted_count) == (1, 0)
+
+
 def test_a_reason_never_changes() -> None:
     job = array(spec={"suspend": True}, removing=("1-0001cafe:MaxRunning",))
     outcome = decide(see(job, task(1)))
@@ -167,6 +172,20 @@ def test_reasons_are_written_a_second_apart_and_also_where_the_status_is_large()
     assert early.requeue_after == 0.5
     outcome = decide(see(large, *pods, last_write=b.at(NOON - 1)))
     assert outcome.status == large.status.model_copy(update={"removing": ("59002-59002caf:MaxRunning",)})
+
+
+@pytest.mark.parametrize(("ago", "phase"), [(0.5, RUNNING), (1, Phase.SUSPENDED)])
+def test_a_suspension_does_not_wait_longer_where_the_status_is_large(ago: float, phase: Phase) -> None:
+    sets_of_many = ",".join(f"{n}:1" for n in range(0, 9000, 2))
+    large = array(tasks=60_000, spec={"suspend": True}, retries_used=sets_of_many)
+    assert decide(see(large, task(59_001), last_write=b.at(NOON - ago))).status.phase is phase
+
+
+def test_what_another_version_has_committed_is_done() -> None:
+    job = array(removing=("1-0001cafe:NotYetKnown",))
+    outcome = decide(see(job, task(1)))
+    assert deleted(outcome, job.status) == ["job-1"]
+    assert outcome.status.removing == job.status.removing
 
 
 def test_pods_that_are_gone_are_worth_no_write() -> None:

@@ -170,8 +170,7 @@ def test_whose_doing_the_end_of_a_pod_was(row: Row, kubelet: str) -> None:
 
 def test_a_deletion_that_its_kubelet_knew_when_the_pod_ended_late_is_a_removal() -> None:
     """From 1.34 on it does not matter how late the last DELETE came."""
-    late = {**ENDED, "final": 130}
-    assert removal(b.pod(generations=(2, 0), **late), b.at(NOW)) is None
-    found = removal(b.pod(generations=(2, 2), **late), b.at(NOW))
+    assert removal(b.pod(ended=100, code=143, final=130, generations=(2, 0)), b.at(NOW)) is None
+    found = removal(b.pod(ended=100, code=143, final=130, generations=(2, 2)), b.at(NOW))
     assert found is not None
     assert (found.cause, found.at) == (Cause.DELETED, b.at(100))

@@ -135,6 +135,9 @@ def starting(*indexes: int) -> Wrong:
         (of_status(interrupted_count=1), "interruptedCount: 1 more, and 0 tasks"),
         (of_status(phase=Phase.COMPLETED, finished_timestamp=b.at(900)), "phase: Completed, and tasks"),
         (also(ReleasePod("job-4", "0004cafe-0000")), "job-4 loses its finalizer"),
+        (of_status(removing=("9-deadbeef:MaxRunning",)), "removing: pods that are not there"),
+        (of_status(removing=("4-0004cafe:MaxRunning", "4-0004cafe:Suspended")), "removing: a pod for two reasons"),
+        (of_status(removing=("4-0004cafe:MaxRunning",) * 501), "removing: 501 pods"),
         (starting(0, 1, 2), "3, and 2 are granted"),
         (starting(0, 0), "a task twice"),
         (starting(4), "4, of which there is a pod"),
@@ -146,6 +149,11 @@ def test_a_step_of_an_array(wrong: Wrong, says: str) -> None:
     over = {"completed_indexes": "7", "completed": 1} if says.startswith("7") else {}
     seen = ending(**over)
     _tells(seen, plan_array(seen), wrong, says)
+
+
+def test_why_a_pod_is_deleted_stays() -> None:
+    seen = ending(removing=("4-0004cafe:MaxRunning",))
+    _tells(seen, plan_array(seen), of_status(removing=("4-0004cafe:Suspended",)), "removing: the reason changes")
 
 
 def test_a_task_stays_completed() -> None:

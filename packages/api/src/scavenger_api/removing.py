@@ -33,6 +33,9 @@ class RemovalReason(Reason):
     DELETED = "Deleted", "Somebody else had deleted it before its array was suspended or over: an interruption."
 
 
+_BY_WORD: Final = {reason.value: reason for reason in RemovalReason}
+
+
 def entry(pod: str, reason: RemovalReason) -> str:
     """How `status.removing` names a deletion. pod: `INDEX-UID`, or `WHOLE_RUN`."""
     return f"{pod}:{reason.value}"
@@ -40,5 +43,5 @@ def entry(pod: str, reason: RemovalReason) -> str:
 
 def reasons_of(entries: Iterable[str]) -> dict[str, RemovalReason]:
     """Why each pod is deleted, by the name of the pod. Reasons of another version are left out."""
-    found = ((pod, RemovalReason.of(word)) for pod, _, word in (one.partition(":") for one in entries))
+    found = ((pod, _BY_WORD.get(word)) for pod, _, word in (one.partition(":") for one in entries))
     return {pod: reason for pod, reason in found if reason is not None}

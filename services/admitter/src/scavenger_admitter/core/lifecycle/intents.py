@@ -7,7 +7,7 @@ else had deleted before, and, when the array goes on, those that still stop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJobStatus
@@ -42,7 +42,7 @@ def committed(action: DeletePod, written: ScavengerJobStatus) -> bool:
 
 
 class Intents:
-    """`status.removing` of an array, to be changed.
+    """`status.removing` of an array, to be changed. A pod is named as `counted` names it.
 
     Args:
         written: the status as observed.
@@ -50,44 +50,44 @@ class Intents:
 
     def __init__(self, written: ScavengerJobStatus) -> None:
         self._written = frozenset(written.removing or ())
-        self._entries = dict.fromkeys(written.removing or ())
+        self._entries = {one.partition(":")[0]: one for one in written.removing or ()}
         self._reasons = reasons_of(written.removing or ())
         self._by_phase = of_phase(written.phase)
 
+    def __bool__(self) -> bool:
+        """Whether it names any pod: nearly never, and asked of each pod of an array."""
+        return bool(self._entries)
+
     def of(self, pod: str) -> RemovalReason | None:
-        """Why the admitter has committed the deletion of a pod. pod: as `counted` names it."""
+        """Why the admitter has committed the deletion of a pod."""
         return self._reasons.get(pod, self._by_phase)
 
     def named(self, pod: str) -> str:
-        """The entry of a pod; empty where it has none, or none by which the admitter deletes it."""
-        reason = self._reasons.get(pod)
-        return "" if reason in (None, RemovalReason.DELETED) else entry(pod, reason)
+        """The entry of a pod; empty where it has none, or one that says that others have deleted it. What another
+        version has committed is deleted as well."""
+        return "" if self._reasons.get(pod) is RemovalReason.DELETED else self._entries.get(pod, "")
 
     def add(self, pod: str, reason: RemovalReason) -> str:
         """Name a pod that has no name: a reason never changes. Returns its entry; empty where there is no space."""
-        if pod not in self._reasons:
-            if len(self._entries) >= MAX_REMOVING:
-                return ""
-            self._reasons[pod] = reason
-            self._entries[entry(pod, reason)] = None
+        if pod not in self._entries and len(self._entries) < MAX_REMOVING:
+            self._entries[pod], self._reasons[pod] = entry(pod, reason), reason
         return self.named(pod)
 
     def drop(self, pods: Iterable[str]) -> None:
         """Name these pods no longer: they are counted."""
         for pod in pods:
-            if (reason := self._reasons.pop(pod, None)) is not None:
-                self._entries.pop(entry(pod, reason), None)
+            self._entries.pop(pod, None)
 
-    def keep(self, pods: Collection[str]) -> None:
-        """Name no pods but these."""
-        self._entries = {one: None for one in self._entries if one.partition(":")[0] in pods}
+    def keep(self, there: Callable[[str], bool]) -> None:
+        """Name no pods but those that are there."""
+        self._entries = {pod: one for pod, one in self._entries.items() if there(pod)}
 
     @property
     def entries(self) -> tuple[str, ...] | None:
         """As the status is to have them."""
-        return tuple(self._entries) or None
+        return tuple(self._entries.values()) or None
 
     @property
     def added(self) -> bool:
         """Whether pods are named that the written status does not name."""
-        return not self._entries.keys() <= self._written
+        return not self._written.issuperset(self._entries.values())

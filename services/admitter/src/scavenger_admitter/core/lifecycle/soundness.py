@@ -8,6 +8,7 @@ from scavenger_api import names
 from scavenger_api.array import MAX_COUNTED, ArrayStatus
 from scavenger_api.indexes import all_of, indexes_of, parse_counts, parse_indexes
 from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.removing import MAX_REMOVING, WHOLE_RUN
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import moment
 
@@ -35,6 +36,7 @@ def assert_sound(outcome: Outcome, seen: Observation) -> None:
     _assert_books(before, after, outcome)
     _assert_phase(after, seen)
     _assert_starts(outcome, seen)
+    _assert_removing(before, after, seen)
     if seen.job.spec.array is not None and after.array is not None:
         known = before.array or ArrayStatus()
         _assert_sets(after.array, seen.job.spec.array.tasks)
@@ -78,6 +80,19 @@ def _assert_starts(outcome: Outcome, seen: Observation) -> None:
             assert not outcome.candidate, "candidate: asks for admission and starts in one step"
             assert seen.granted, f"CreateJob: admission has granted no start from {one.run}"
             assert seen.batch is None, "CreateJob: there is a Job of that name"
+
+
+def _assert_removing(before: ScavengerJobStatus, after: ScavengerJobStatus, seen: Observation) -> None:
+    """The status names pods that are there, each for one reason, which never changes."""
+    entries, known = after.removing or (), set(before.removing or ())
+    named = [one.partition(":")[0] for one in entries]
+    assert len(entries) <= MAX_REMOVING, f"removing: {len(entries)} pods"
+    assert len(named) == len(set(named)) or entries == before.removing, f"removing: a pod for two reasons: {entries}"
+    present = {WHOLE_RUN, *(mark(task, pod) for pod in seen.pods if (task := task_of(pod)) is not None)}
+    new = {one for one in entries if one not in known}
+    assert all(one.partition(":")[0] in present for one in new), f"removing: pods that are not there: {sorted(new)}"
+    changed = {one.partition(":")[0] for one in known} & {one.partition(":")[0] for one in new}
+    assert not changed, f"removing: the reason changes: {sorted(changed)}"
 
 
 def _assert_tasks_start(start: StartTasks, outcome: Outcome, seen: Observation) -> None:

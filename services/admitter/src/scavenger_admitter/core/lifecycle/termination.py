@@ -124,8 +124,8 @@ def find_termination(
 ) -> Termination | None:
     """How the run ended; None while it goes on.
 
-    Deterministic: ties go by time, proof, then pod name; a member that saved its state and left goes before those that
-    fail in the same second, perhaps for want of it.
+    Deterministic: ties go by time, proof, own deletions, then pod name. A member that saved its state and left goes
+    before those that fail in the same second, perhaps for want of it.
     """
     touched = [pod for pod in run.pods if not goes_on(pod)]
     removals = {
@@ -147,7 +147,7 @@ def find_termination(
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
         causes += _lost_nodes(suspects, nodes, reboots, exits[0].at)
         causes += _memory_kills(run, exits, nodes)
-    first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
+    first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.own is None, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
         return Removed(first, min([*(one.at for one in causes), *(one.at for one in exits)]))
     if not exits:

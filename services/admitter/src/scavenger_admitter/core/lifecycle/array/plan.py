@@ -97,6 +97,13 @@ class _Pods:
                 found.alive[task] = pod
         return found
 
+    def has(self, name: str) -> bool:
+        """Whether the pod of a task is there. name: as `mark` gives it."""
+        index, _, _ = name.partition("-")
+        task = int(index) if index.isascii() and index.isdecimal() else -1
+        pod = self.alive.get(task) or self.ended.get(task) or self.counted.get(task)
+        return pod is not None and mark(task, pod) == name
+
     @property
     def present(self) -> int:
         """Tasks whose name is taken."""
@@ -228,7 +235,7 @@ class _Plan:
         for task, pod in sorted(self.pods.alive.items()):
             if deleting(pod):
                 continue
-            if self.intents.named(mark(task, pod)):
+            if self.intents and self.intents.named(mark(task, pod)):
                 self._delete(task, pod)
                 continue
             run = run_of_task(draft, pod)
@@ -494,8 +501,7 @@ class _Plan:
         """The status, as far as it may be written now, and what follows."""
         draft, before = self.draft, self.draft.seen.job.status
         if self.may_write:
-            there = (self.pods.alive, self.pods.ended, self.pods.counted)
-            self.intents.keep({mark(task, pod) for some in there for task, pod in some.items()})
+            self.intents.keep(self.pods.has)
             draft.set(array=self.tasks.status(set_of(self.running)), removing=self.intents.entries)
             lifecycle.summarise(draft)
             self._hold_back(before)
@@ -564,7 +570,9 @@ def _without_running(status: ScavengerJobStatus) -> object:
 def _may_write(draft: Draft) -> bool:
     """Whether the last write is so long ago that the next one may be."""
     array = draft.status.array
-    left = _left(draft, WRITE_LARGE_EVERY if array is not None and _size(array) > LARGE else WRITE_EVERY)
+    large = array is not None and _size(array) > LARGE
+    stops = draft.seen.job.spec.suspend and of_phase(draft.phase) is None  # its pods wait for the phase
+    left = _left(draft, WRITE_LARGE_EVERY if large and not stops else WRITE_EVERY)
     if left > 0:
         draft.wakeups.append(left)
     return left <= 0
