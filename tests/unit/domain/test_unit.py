@@ -31,7 +31,7 @@ from scavenger_domain.pod_reading import read
 from scavenger_domain.unit import of_life, unit_of, units
 from scavenger_kube.kinds import Pod
 from scavenger_kube.scavenger_kinds import ScavengerJob
-from scavenger_prioritizer.core.plan import plan_classes, rank, takes_part
+from scavenger_prioritizer.core.plan import plan_classes, rank, returns, takes_part
 from scavenger_prioritizer.core.snapshot import Gang as PrioritizerGang
 from scavenger_prioritizer.core.snapshot import Rules, Share, Snapshot, Source
 from scavenger_prioritizer.facts import gangs as prioritizer_gangs
@@ -116,6 +116,17 @@ def test_the_time_of_a_pull_is_no_work() -> None:
     (found,) = rank(Snapshot(micros(NOW), Share(None, Source.KEPT), [gang]))
     (seen,) = regulator_gangs([msgspec.convert(job, ScavengerJob)], [pod])
     assert (cpu_seconds(found.risk), at_risk(seen, NOW, RiskRules()).cpu_seconds) == (360, 360)
+
+
+def test_a_task_that_left_its_room_to_nobody_is_expected_back() -> None:
+    """Its pod has ended, and the admitter has not counted it yet."""
+    gone = task(
+        0, ended(143, ago(300)), phase="Failed", deleted=ago(5), finalizers=["scavenger.dev/interruption-record"]
+    )
+    lingers = task(1, ended(0, ago(300)), builders.running(name="mesh"))
+    left, runs_on = as_prioritizer_sees(array(), gone, lingers)
+    assert (returns(left, micros(NOW), 15 * MICROSECONDS), takes_part(left)) == (True, False)
+    assert (returns(runs_on, micros(NOW), 15 * MICROSECONDS), takes_part(runs_on)) == (False, False)
 
 
 def test_a_task_that_others_interrupted_has_returned_for_all_who_ask() -> None:

@@ -9,7 +9,6 @@ Amounts are as in `scavenger_api.quantity`: millicores, bytes, whole units.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -71,7 +70,7 @@ def parse_weights(text: str) -> dict[str, float]:
         try:
             weight = float(number)
         except ValueError:
-            weight = math.nan
+            weight = -1.0  # none: below
         if not (separator and name and 0 <= weight <= _MOST):
             raise WeightsError(f"{part[:80]!r} is no weight: write RESOURCE=NUMBER from 0 to 1000000, as in cpu=1")
         weights[name] = weight

@@ -182,11 +182,12 @@ def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
 
 def _task(job: JobFacts, pod: PodFacts) -> JobFacts:
     unit = task_of(job, pod)
+    ran = unit.started is not None and not pod.live  # it ended, or is about to, and may be back in a moment
     return JobFacts(
         namespace=job.namespace,
         name=job.name,
         uid=unit.uid,
-        phase=Phase.RUNNING if unit.running else Phase.STARTING,
+        phase=Phase.RUNNING if unit.running or ran else Phase.STARTING,
         interval=unit.interval,
         run=unit.run,
         reclaimed=unit.reclaimed,
