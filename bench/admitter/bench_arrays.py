@@ -20,7 +20,7 @@ from typing import Any, Final
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks
@@ -70,7 +70,7 @@ def _cycle(*, array: bool, full: bool = False) -> tuple[float, AdmissionPlan]:
         for number in range(NODES):
             name = f"n{number:04}"
             whole = Shape.of({"cpu": CORES * 1000})
-            state.assumed_starts.assume(f"other/{number}", "r", whole, 1, queue="a", nodes=[name])
+            state.assumed_starts.assume(f"other/{number}", Grant("r", whole, 1, (name,)), queue="a")
     began = time.process_time()
     made = plan_admissions(state.snapshot(now=NOW, rule=LoadRule.fixed(100)))
     return time.process_time() - began, made

@@ -27,7 +27,7 @@ from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.cycle.starvation import Starved
 from scavenger_admitter.core.admission.running import OVERDUE, Gang
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
@@ -93,6 +93,7 @@ class AdmissionFeed:
         self._usage = usage
         self._limiter = limiter
         self._wakeups = wakeups
+        self._last_number = 0
 
     # --- what the loop is told --------------------------------------------------------------------------------------
 
@@ -107,9 +108,9 @@ class AdmissionFeed:
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
-                shape, pods = self._shape(job), job.spec.parallelism
+                found = Grant(run, self._shape(job), job.spec.parallelism)
                 queue = batch.metadata.labels.get(names.LABEL_QUEUE, job.spec.queue)
-                self._state.assumed_starts.assume(key, run, shape, pods, queue=queue)
+                self._state.assumed_starts.assume(key, found, queue=queue)
             attempt.adopt(run)
             if len(self._informers.members(job)) >= job.spec.parallelism:
                 self._state.refused.came_off(key)
@@ -389,14 +390,18 @@ class AdmissionFeed:
         self._state.delete_candidate(key)
         if job is None:
             return
-        run = run_of(job)
-        self._records[key].attempt.grant(run, start, now)
+        number = self._next_number() if job.spec.array is not None else 0
+        grant = Grant(run_of(job), chosen.shape, len(start.nodes), start.nodes, number)
+        self._records[key].attempt.grant(grant.run, start, now, number)
         self._state.kept_room.release(key)
         self._state.refused.granted(chosen)
-        self._state.assumed_starts.assume(
-            key, run, chosen.shape, len(start.nodes), queue=chosen.queue, nodes=start.nodes
-        )
+        self._state.assumed_starts.assume(key, grant, queue=chosen.queue)
         self._limiter.enqueue(key, chosen.own_order)
+
+    def _next_number(self) -> int:
+        """The number of a grant: of this moment, and of no grant of this process before, wherever the clock is set."""
+        self._last_number = max(micros(self._clock.now()), self._last_number + 1)
+        return self._last_number
 
     def _preempt(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this

@@ -374,8 +374,8 @@ class Reconciler:
     async def _start_tasks(self, job: ScavengerJob, confirmed: Confirmed[StartTasks]) -> None:
         """Create the pods of tasks that were granted, and before them the Job of the array where there is none."""
         key, record, run = job.key, self._records[job.key], confirmed.value.job.run
-        attempt, granted = record.attempt, confirmed.value.indexes
-        if attempt.stage is not Stage.GRANTED or attempt.run != run:  # taken back meanwhile
+        attempt, granted, number = record.attempt, confirmed.value.indexes, confirmed.value.grant
+        if attempt.stage is not Stage.GRANTED or (attempt.run, attempt.number) != (run, number):  # taken back meanwhile
             return
         self._records.started(key)
         attempt.post(self._clock.monotonic())
@@ -401,7 +401,7 @@ class Reconciler:
             log.info("started tasks", job=key, queue=job.spec.queue, tasks=made, first=granted[0], last=granted[-1])
         finally:
             self._limiter.release(key)
-        if self._records[key].attempt is attempt and attempt.run == run:
+        if self._records[key].attempt is attempt and (attempt.run, attempt.number) == (run, number):
             self._feed.on_tasks_started(key, refusal, complete=made == len(granted))
 
     async def _create_pods(
@@ -466,6 +466,7 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             granted_tasks=_granted_tasks(attempt),
+            grant_number=attempt.number,
             posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
             stopped_tasks=record.stopped_now(pods),
             deleted_pods=frozenset(action.uid for action in record.done if isinstance(action, DeletePod)),

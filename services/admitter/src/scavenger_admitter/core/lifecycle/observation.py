@@ -99,6 +99,8 @@ class Observation:
     """Admission has given the job room, for a start from this very place in line."""
     granted_tasks: int = 0
     """To so many tasks of an array."""
+    grant_number: int = 0
+    """The number of the grant to these tasks."""
     posted_tasks: int = 0
     """Tasks whose pods were created and are not shown yet: a set of indexes, as in `scavenger_api.indexes`."""
     held_tasks: int = 0

@@ -404,7 +404,8 @@ class _Plan:
         draft.candidate = self.startable > 0
         if free and seen.granted_tasks and queued is not None:
             job = CreateJob(accounting.run_id(queued), 0, seen.level, token=seen.token, user=seen.user)
-            draft.actions.append(StartTasks(job, self.tasks.next(min(most, seen.granted_tasks), taken)))
+            tasks = self.tasks.next(min(most, seen.granted_tasks), taken)
+            draft.actions.append(StartTasks(job, tasks, seen.grant_number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
         wait = stuck or self._taken(most) or seen.wait
         if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
