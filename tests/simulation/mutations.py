@@ -23,6 +23,7 @@ from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods import Exit, Removal, deleting
+from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
 from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
@@ -271,6 +272,16 @@ def released_by_any(release: Callable[..., None]) -> Callable[..., None]:
     def wrong(starts: AssumedStarts, pod: PodFacts) -> None:
         with mock.patch.object(AssumedStarts, "_start_of", of_any_grant):
             release(starts, pod)
+
+    return wrong
+
+
+def left_where_it_is(apply: Callable[..., None]) -> Callable[..., None]:
+    """Leave a pod in its bucket that was told to stop, or whose container has ended."""
+
+    def wrong(seen: PodsSeen, old: kinds.Pod | None, new: kinds.Pod | None) -> None:
+        if old is None or new is None:
+            apply(seen, old, new)
 
     return wrong
 
@@ -605,6 +616,24 @@ BUGS: Final = (
         situations.TwoGrants,
         "by pods of others",
         {f"{VIEW}.assumed_starts.AssumedStarts.release": released_by_any(AssumedStarts.release)},
+    ),
+    Bug(
+        "a grant holds capacity and nobody calls its job",
+        situations.LongRun,
+        "is not in the limiter",
+        {f"{ADMITTER}.create_limiter.CreateLimiter.enqueue": always(None)},
+    ),
+    Bug(
+        "a pod stays in its bucket when it changes",
+        situations.TaskAgain,
+        "of lab/c",
+        {f"{LIFECYCLE}.pods_seen.PodsSeen.apply": left_where_it_is(PodsSeen.apply)},
+    ),
+    Bug(
+        "pods of a node that is about to go stay in their buckets",
+        situations.GoingNode,
+        "of lab/c",
+        {f"{LIFECYCLE}.pods_seen.PodsSeen.apply_node": always(None)},
     ),
     Bug(
         "a victim is not preemptible",

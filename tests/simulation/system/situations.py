@@ -557,6 +557,18 @@ class TwoGrants(SystemSituation):
         await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
 
 
+class GoingNode(SystemSituation):
+    """A cluster autoscaler is about to delete the node on which a task runs."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 1})
+        await self.until(lambda: self.phase("c") == "Running")
+        going = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+        self.api.edit(NODES, None, self.node_of("c"), lambda node: node["spec"].update(taints=[going]))
+        await self.until(lambda: self.status("c").get("interruptedCount") == 1, limit=2 * LATE)
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
 class MissingForOne(WorldSituation):
     """A ConfigMap is deleted that the tasks of an array need. One of them runs, and another one cannot start."""
 

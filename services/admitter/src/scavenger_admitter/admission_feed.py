@@ -7,7 +7,7 @@ reconcile to see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import PER_CPU_SECOND, job_of, pod_key, unit
+from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
@@ -34,7 +35,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
-from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task
+from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task, told_with_tasks
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
@@ -149,9 +150,12 @@ class AdmissionFeed:
             self._state.delete_candidate(key)
 
     def _update_tasks(self, job: ScavengerJob) -> None:
-        """Tell the admission loop which tasks run, as any of them may have to go."""
-        stopped = self._records[job.key].stopped
-        for pod in self._informers.pods.by_index("job", job.key):
+        """Tell the admission loop which tasks run, as any of them may have to go: of those whose pods have changed."""
+        record, stopped = self._records[job.key], self._records[job.key].stopped
+        changed: Iterable[Pod] = self._informers.arrays.changed(job.key)
+        if record.told_as != (known := told_with_tasks(job)):
+            record.told_as, changed = known, self._informers.pods.by_index("job", job.key)
+        for pod in changed:
             if pod.metadata.uid in stopped:  # its capacity is spoken for
                 continue
             task = running_task(job, pod)
@@ -382,6 +386,15 @@ class AdmissionFeed:
             same = waits is not None and replace(waits, tasks=chosen.tasks) == chosen
             if same and self._limiter.has_capacity(chosen.namespace):
                 self._grant(start)
+        if CHECKS.on:
+            self._assert_sound()
+
+    def _assert_sound(self) -> None:
+        """Raise AssertionError where a grant holds capacity that nobody will call: its job is not in the limiter."""
+        for key in self._state.assumed_starts.runs:
+            attempt = self._records[key].attempt
+            waits = attempt.stage in (Stage.GRANTED, Stage.POSTING)
+            assert not waits or self._limiter.has(key), f"grants: {key} holds capacity and is not in the limiter"
 
     def _grant(self, start: Start) -> None:
         """A job in line is to be started. Its room is taken at once: the next cycle must not find it free."""

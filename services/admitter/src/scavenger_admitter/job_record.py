@@ -5,7 +5,7 @@ it: whoever follows finds what it needs in the API.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -111,6 +111,8 @@ class JobRecord:
     """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
     stopped: dict[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, that are to go, and why."""
+    told_as: Hashable = None
+    """What of an array the admission loop has been told with each of its tasks."""
     learnt_of: str = ""
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""
@@ -134,7 +136,7 @@ class JobRecord:
 
     # --- tasks ---
 
-    def posted_now(self, pods: Iterable[Pod], now: float) -> Iterable[int]:
+    def posted_now(self, pods: Iterable[Pod], now: float) -> Collection[int]:
         """The tasks whose pods were created lately and are not among those shown. now: by the monotonic clock."""
         shown = {task_of(pod) for pod in pods}
         self.posted = {

@@ -446,12 +446,16 @@ class Reconciler:
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)
         attempt = record.attempt
-        batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
+        deleted = frozenset(action.uid for action in record.done if isinstance(action, DeletePod))
+        stopped = record.stopped_now(informers.arrays.by_uid(key, record.stopped))
+        batch, (pods, untouched) = informers.batch.get(key), informers.look(job, (*stopped, *deleted))
+        posted = record.posted_now(informers.pods_of_tasks(key, record.posted), self._clock.monotonic())
         gang = record.gang if record.gang.run == run else GangPods()
         return Observation(
             job=job,
             batch=batch,
             pods=pods,
+            untouched=untouched,
             nodes=informers.nodes_of(pods),
             reboots=informers.reboots,
             now=self._clock.now(),
@@ -467,9 +471,9 @@ class Reconciler:
             granted=attempt.stage is Stage.GRANTED,
             granted_tasks=_granted_tasks(attempt),
             grant_number=attempt.number,
-            posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
-            stopped_tasks=record.stopped_now(pods),
-            deleted_pods=frozenset(action.uid for action in record.done if isinstance(action, DeletePod)),
+            posted_tasks=set_of(posted) if posted else 0,
+            stopped_tasks=stopped,
+            deleted_pods=deleted,
             held_tasks=set_of(record.taken_now(self._clock.monotonic())) if record.taken else 0,
             assumed_started=attempt.stage is Stage.POSTED,
             token=informers.gets_token(job),
