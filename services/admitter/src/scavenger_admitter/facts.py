@@ -173,6 +173,12 @@ def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
     )
 
 
+def told_with_tasks(job: ScavengerJob) -> Hashable:
+    """What `running_task` takes from the array."""
+    spec = job.spec
+    return job.metadata.uid, spec.queue, spec.checkpoint_interval, tuple(sorted(spec.requests.items()))
+
+
 def running_task(job: ScavengerJob, pod: Pod) -> RunningJob | None:
     """A task of an array that runs; None for one that does not. What is known of a run stands on its pod."""
     meta, started = pod.metadata, parse_time(pod.status.start_time)
