@@ -167,7 +167,7 @@ def cpu_account(job: Job, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> 
     if job.has_risk:
         # Without the prioritizer nobody here knows what was really used.
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
-        parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now, weights))} unsaved")
+        parts.append(f"{'at most ' * guessed}{cpu_time(job.unsaved(now, weights))} unsaved")
     return ", ".join(parts)
 
 

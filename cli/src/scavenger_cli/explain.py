@@ -264,12 +264,26 @@ def start_remedies(pods: list[Pod]) -> tuple[str, ...]:
     )
 
 
+def losses(unsaved: float, at_risk: float, when: str) -> list[Finding]:
+    """What a run would lose, and its running priority where that is another figure.
+
+    Args:
+        unsaved: core-seconds of work.
+        at_risk: core-seconds, as schedulers and services compare them.
+        when: under which the work is lost.
+    """
+    lost, ranked = cpu_time(unsaved), cpu_time(at_risk)
+    found = [Finding("unsaved work", f"{lost} of CPU time, {when}")]
+    if ranked != lost:
+        why = "with what a restart costs" if at_risk > unsaved else "as its promise is trusted"
+        found.append(Finding("priority", f"{ranked} of CPU time, {why}: jobs that have less go first"))
+    return found
+
+
 def _running(facts: Facts) -> Explanation:
     job, now = facts.job, facts.now
     since = span((now - job.started_at).total_seconds()) if job.started_at is not None else "a moment"
-    findings = [
-        Finding("unsaved work", f"{cpu_time(job.at_risk(now, facts.weights))} of CPU time, lost if it goes now")
-    ]
+    findings = losses(job.unsaved(now, facts.weights), job.at_risk(now, facts.weights), "lost if it goes now")
     if job.spec.reclaimed:
         findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))
     if job.preemption_class == names.PREEMPTIBLE:

@@ -152,10 +152,7 @@ class Follower(Generic[T]):
         found = with_raws(body, self._kind)
         now = {_uid(item): item for item, _ in found}
         gone = [Change("DELETED", old) for uid, old in self._known.items() if uid not in now]
-        fresh = [
-            Change("MODIFIED" if _uid(item) in self._known else "ADDED", item, raw)
-            for item, raw in found
-        ]
+        fresh = [Change("MODIFIED" if _uid(item) in self._known else "ADDED", item, raw) for item, raw in found]
         self._known = now
         return decoder_of(_Listed).decode(body).metadata.resource_version, [*gone, *fresh]
 

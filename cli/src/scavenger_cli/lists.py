@@ -40,7 +40,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
             *gang_amounts(job),
             job.spec.capacity,
             job.preemption_class,
-            cpu_time(job.at_risk(now)) if job.has_risk else "",
+            cpu_time(job.unsaved(now)) if job.has_risk else "",
             age(status.last_checkpoint_timestamp, now),
             status.message.replace("\n", " "),
         ]

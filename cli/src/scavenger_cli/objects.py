@@ -19,19 +19,9 @@ from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import queues
-from scavenger_domain.gang import (
-    PER_CPU_SECOND,
-    STARTUP_COST,
-    TRUSTED,
-    Place,
-    Rank,
-    by_priority,
-    line_order,
-    moment,
-    safe_until,
-    time_at_risk,
-)
+from scavenger_domain.gang import PER_CPU_SECOND, Place, Rank, by_priority, line_order, moment
 from scavenger_domain.taints import TolerationLike
+from scavenger_domain.unit import Unit, unit_of
 from scavenger_kube.decoders import decoder_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Pod, PodSpec, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
@@ -164,52 +154,44 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         """The pods that it is for; of an array that runs, those that run."""
         return max(1, self.status.array.running) if self.spec.array is not None else self.spec.parallelism
 
+    @property
+    def unit(self) -> Unit:
+        """What is ranked and interrupted: of an array, what its tasks have in common."""
+        return unit_of(self)
+
+    def unsaved(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
+        """Core-seconds of work that are lost if the job goes now; an accelerator counts as so many cores. On reclaimed
+        capacity it is at most what the prioritizer wrote, which alone knows the real use."""
+        if not self.has_risk:
+            return 0.0
+        unit, written = self.unit, self.status.preemption.running_priority
+        if unit.started is None:
+            return written or 0.0
+        found = self.core_seconds(unit.unsaved(micros(now)), weights) * self.spec.parallelism
+        return min(found, written) if self.spec.reclaimed and written is not None else found
+
     def at_risk(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
-        """Core-seconds lost if the job went now, where an accelerator counts as so many cores: by the rule of the
-        prioritizer, with the start-up cost and the trusted interval that the services have unless told otherwise. What
-        the prioritizer wrote is minutes old. It stands for jobs on reclaimed capacity, whose real use it alone knows.
+        """Core-seconds by which the job is ranked at this moment: what is unsaved, as far as its promise is trusted,
+        and what a restart costs. By the rule of the prioritizer, with the start-up cost and the trusted interval that
+        the services have unless told otherwise. What the prioritizer wrote is minutes old. It stands for jobs on
+        reclaimed capacity, whose real use it alone knows.
         """
         if not self.has_risk:
             return 0.0
-        written = self.status.preemption.running_priority
-        safe, start = self.safe_until(now), self.started_at
-        if start is None or safe is None or (self.spec.reclaimed and written is not None):
+        unit, written = self.unit, self.status.preemption.running_priority
+        if unit.started is None or (self.spec.reclaimed and written is not None):
             return written or 0.0
-        return self.lost_since(start, safe, now, weights) * self.spec.parallelism
+        return self.core_seconds(unit.time_at_risk(micros(now)), weights) * self.spec.parallelism
 
-    def lost_since(self, start: datetime, safe: datetime, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
-        """Core-seconds that one pod would lose if it went now.
-
-        Args:
-            start: of its run.
-            safe: until when its work is safe.
-            now: the present.
-            weights: of resources.
-        """
-        lost = time_at_risk(micros(start), micros(safe), micros(now), STARTUP_COST, self._interval, TRUSTED)
-        return lost * weights.cost(self.spec.requests) / PER_CPU_SECOND
-
-    @property
-    def _interval(self) -> int:
-        return max(1, self.spec.checkpoint_interval // timedelta(microseconds=1))
+    def core_seconds(self, time: int, weights: Weights = DEFAULT_WEIGHTS) -> float:
+        """Core-seconds of one pod in some microseconds."""
+        return time * weights.cost(self.spec.requests) / PER_CPU_SECOND
 
     def safe_until(self, now: datetime) -> datetime | None:
         """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest; None
         while it does not run."""
-        start = self.started_at
-        if start is None:
-            return None
-        stamps = (
-            self.status.last_checkpoint_timestamp,
-            self.status.priority_start_over_timestamp,
-            self.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT),
-        )
-        return self.safe_since(start, stamps, now)
-
-    def safe_since(self, start: datetime, stamps: Iterable[str | None], now: datetime) -> datetime:
-        """The last moment whose work is safe of a run. stamps: of the checkpoints that it reported."""
-        reports = [micros(at) for text in stamps if (at := parse_time(text)) is not None]
-        return moment(safe_until(micros(start), self._interval, reports, micros(now)))
+        unit = self.unit
+        return None if unit.started is None else moment(unit.safe_until(micros(now)))
 
 
 class Reference(Struct, frozen=True, gc=False, rename="camel"):

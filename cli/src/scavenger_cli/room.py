@@ -16,8 +16,8 @@ from scavenger_api import names
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import counted_as, taken_of_headroom
-from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts, schedulable
+from scavenger_domain.pod_reading import measured_from
 from scavenger_domain.requests import counted_requests, pod_requests
 from scavenger_domain.taints import TolerationLike, blocking, of_resources, tolerates
 from scavenger_kube.kinds import Node, Pod
@@ -124,7 +124,7 @@ def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
 def _started_since(pods: Iterable[Pod], since: datetime) -> Iterator[Pod]:
     """Scavenger pods that started after a moment, or not yet."""
     for pod in pods:
-        started = parse_time(pod.status.start_time)
+        started = measured_from(pod)
         mine = LABEL_JOB in pod.metadata.labels and pod.spec.node_name and not pod.ended
         if mine and (started is None or started > since):
             yield pod

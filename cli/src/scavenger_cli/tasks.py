@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
 
 from scavenger_api import names
 from scavenger_api.indexes import all_of, format_indexes, lowest, parse_counts, parse_indexes, set_of
 from scavenger_api.states import Phase
-from scavenger_api.times import parse_time
+from scavenger_api.times import micros
+from scavenger_domain import unit
+from scavenger_domain.gang import moment, task_index
+from scavenger_domain.pod_reading import read
+from scavenger_domain.unit import Unit
 from scavenger_kube.kinds import ContainerStatus, Pod
 
 from scavenger_cli.advice import command
-from scavenger_cli.explain import account, exit_hint, explain, pod_troubles, start_remedies, under_way, what_fits
+from scavenger_cli.explain import (
+    account,
+    exit_hint,
+    explain,
+    losses,
+    pod_troubles,
+    start_remedies,
+    under_way,
+    what_fits,
+)
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
 from scavenger_cli.objects import Job
-from scavenger_cli.words import age, cpu_time, plural, span
+from scavenger_cli.words import age, plural, span
 
 SHOWN_TASKS = 5
 """Tasks whose commands are spelled out."""
-
-
-def task_of(pod: Pod) -> int | None:
-    """The index of the task that a pod is of; None where it is of none."""
-    text = pod.metadata.labels.get(names.LABEL_TASK, "")
-    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def retries_of(job: Job) -> dict[int, int]:
@@ -35,32 +42,37 @@ def state_of(pod: Pod) -> str:
     """What a task does whose pod has not ended, in one word."""
     if pod.metadata.deletion_timestamp is not None:
         return "Ending"
-    return "Running" if running_since(pod) is not None else "Starting"
+    return "Running" if runs(pod) else "Starting"
 
 
-def running_since(pod: Pod) -> datetime | None:
-    """Since when the program of a pod runs; None for one that does not."""
-    status = _program(pod)
-    if pod.ended or status is None or status.state.running is None:
-        return None
-    return parse_time(status.state.running.started_at) or parse_time(pod.status.start_time)
+def runs(pod: Pod) -> bool:
+    """Whether the program of a pod runs."""
+    return read(pod).computes
 
 
 def _program(pod: Pod) -> ContainerStatus | None:
     return next((one for one in pod.status.container_statuses if one.name == pod.program), None)
 
 
+def unit_of(facts: Facts, pod: Pod) -> Unit:
+    """The task that a pod is of."""
+    seen = read(pod)
+    return unit.task_of(facts.job.unit, seen, (seen,))
+
+
 def unsaved(facts: Facts, pod: Pod) -> float:
-    """Core-seconds that a task would lose if its pod went now; accelerators count as in `Job.at_risk`."""
-    start = running_since(pod)
-    if start is None:
-        return 0.0
-    return facts.job.lost_since(start, _safe(facts, pod, start), facts.now, facts.weights)
+    """Core-seconds of work that a task loses if its pod goes now; accelerators count as in `Job.unsaved`."""
+    return _core_seconds(facts, pod, lambda task: task.unsaved(micros(facts.now)))
 
 
-def _safe(facts: Facts, pod: Pod, start: datetime) -> datetime:
-    reported = pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)
-    return facts.job.safe_since(start, (reported,), facts.now)
+def at_risk(facts: Facts, pod: Pod) -> float:
+    """Core-seconds by which a task is ranked, as in `Job.at_risk`."""
+    return _core_seconds(facts, pod, lambda task: task.time_at_risk(micros(facts.now)))
+
+
+def _core_seconds(facts: Facts, pod: Pod, time: Callable[[Unit], int]) -> float:
+    task = unit_of(facts, pod)
+    return facts.job.core_seconds(time(task), facts.weights) if task.running else 0.0
 
 
 # --- an array ---
@@ -92,14 +104,14 @@ def _progress(job: Job) -> Finding:
 def _array_runs(facts: Facts) -> Explanation:
     job = facts.job
     alive = [pod for pod in facts.pods if not pod.ended and pod.metadata.deletion_timestamp is None]
-    runs = sum(running_since(pod) is not None for pod in alive)
-    waiting = _waiting(job) & ~set_of(found for pod in alive if (found := task_of(pod)) is not None)
+    running = [pod for pod in alive if runs(pod)]
+    waiting = _waiting(job) & ~set_of(found for pod in alive if (found := task_index(pod)) is not None)
     findings = [_progress(job)]
-    if runs:
-        risk = sum(unsaved(facts, pod) for pod in alive)
-        findings.append(Finding("unsaved work", f"{cpu_time(risk)} of CPU time in all, lost if all tasks go now"))
-    if len(alive) > runs:
-        findings.append(Finding("starting", plural(len(alive) - runs, "task")))
+    if running:
+        lost, risk = (sum(of(facts, pod) for pod in running) for of in (unsaved, at_risk))
+        findings += losses(lost, risk, "in all, lost if all tasks go now")
+    if len(alive) > len(running):
+        findings.append(Finding("starting", plural(len(alive) - len(running), "task")))
     findings += pod_troubles(facts, alive)
     remedies: tuple[str, ...] = ()
     if job.status.array.failed:
@@ -109,8 +121,10 @@ def _array_runs(facts: Facts) -> Explanation:
         held, helps = _held(facts, len(alive), waiting)
         findings += held
         remedies = (*helps, *remedies)
-    headline = f"{job.name} runs {runs:,} of {plural(_size(job) - _over(job).bit_count(), 'task')} that have not ended"
-    cause = Cause.RUNNING if runs else Cause.STARTING
+    headline = (
+        f"{job.name} runs {len(running):,} of {plural(_size(job) - _over(job).bit_count(), 'task')} that have not ended"
+    )
+    cause = Cause.RUNNING if running else Cause.STARTING
     return Explanation(cause, headline, (*findings, *under_way(facts)), remedies)
 
 
@@ -174,7 +188,7 @@ def explain_task(facts: Facts, index: int) -> Explanation:
     job = facts.job
     if job.metadata.deletion_timestamp is not None:
         return explain(facts)
-    pods = sorted((pod for pod in facts.pods if task_of(pod) == index), key=lambda pod: pod.ended)
+    pods = sorted((pod for pod in facts.pods if task_index(pod) == index), key=lambda pod: pod.ended)
     pod = pods[0] if pods else None
     name, status = f"{job.name}[{index}]", job.status.array
     if parse_indexes(status.completed_indexes) >> index & 1 or (pod and pod.status.phase == "Succeeded"):
@@ -188,30 +202,30 @@ def explain_task(facts: Facts, index: int) -> Explanation:
 
 def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:
     job, now, state = facts.job, facts.now, state_of(pod)
-    name, start = f"{job.name}[{index}]", running_since(pod)
+    name, task = f"{job.name}[{index}]", unit_of(facts, pod)
     findings = _of_runs(facts, index, pod)
     if state == "Ending":
         since = age(pod.metadata.deletion_timestamp, now)
         text = f"{name} has been told to stop, {since} ago, and has its grace period to write a last checkpoint"
         return Explanation(Cause.DELETING, text, tuple(findings), ("wait: it starts again in its turn",))
-    if start is None:
+    if not task.running or task.started is None:
         placed = f"is starting on node {pod.spec.node_name}" if pod.spec.node_name else "waits for the scheduler"
         since = age(pod.metadata.creation_timestamp, now)
         helps = start_remedies([pod])
         headline = f"{name} {placed}, since {since}"
         return Explanation(Cause.STARTING, headline, (*findings, *pod_troubles(facts, [pod])), helps)
-    safe = _safe(facts, pod, start)
+    safe = moment(task.safe_until(micros(now)))
     due = (job.spec.checkpoint_interval - (now - safe)).total_seconds()
     saved = f"{span((now - safe).total_seconds())} of work since the last; next within {span(due)}"
     class_ = pod.metadata.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE)
     goes = "others go first" if class_ == names.NON_PREEMPTIBLE else "among those that regular pods take first"
     findings += [
-        Finding("unsaved work", f"{cpu_time(unsaved(facts, pod))} of CPU time, lost if it goes now"),
+        *losses(unsaved(facts, pod), at_risk(facts, pod), "lost if it goes now"),
         Finding("class", f"{class_}: {goes}"),
         Finding("checkpoint", saved),
         *under_way(facts, interruptions=False),
     ]
-    return Explanation(Cause.RUNNING, f"{name} has been running for {age(start, now)}", tuple(findings))
+    return Explanation(Cause.RUNNING, f"{name} has been running for {age(moment(task.started), now)}", tuple(findings))
 
 
 def _task_failed(facts: Facts, index: int, pod: Pod | None) -> Explanation:

@@ -208,7 +208,7 @@ def job_section(view: View, namespace: str | None) -> list[RenderableType]:
             Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
             *gang_amounts(job),
             age(job.started_at, view.now),
-            cpu_time(job.at_risk(view.now, view.weights)) if job.has_risk else "",
+            cpu_time(job.unsaved(view.now, view.weights)) if job.has_risk else "",
             job.preemption_class.replace("non-preemptible", "non-preempt."),
         )
     where = f" in namespace {namespace}" if namespace else ""
@@ -240,7 +240,7 @@ def render(
 
 def _progress(job: Job, now: datetime) -> list[str]:
     """Age of the last checkpoint, and work unsaved and kept, in CPU time."""
-    unsaved = cpu_time(job.at_risk(now)) if job.has_risk else ""
+    unsaved = cpu_time(job.unsaved(now)) if job.has_risk else ""
     return [age(job.status.last_checkpoint_timestamp, now), unsaved, cpu_time(job.status.useful_cpu_seconds)]
 
 

@@ -120,7 +120,7 @@ class Admission:
                 queue=DEFAULT_QUEUE if plain else job.demand.queue,
                 shape=_shape(job.demand.cpu_milli, job.demand.memory_bytes),
                 parallelism=job.demand.pods,
-                interrupted_count=0 if plain else job.places,
+                interrupted_count=0 if plain else job.known_places,
                 queued_at=stamp(job.queued_at),
             )
         )
@@ -153,7 +153,7 @@ class Admission:
                 since=stamp(started),
                 started=stamp(started),
                 interval=max(1, interval),
-                interrupted_at=stamp(job.waits_since) if job.interruptions else 0,
+                interrupted_at=stamp(job.known_interruption) if job.interruptions else 0,
             )
         )
 

@@ -117,7 +117,7 @@ def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
         run=run,
         parallelism=demand.pods,
         started=stamp(job.running_since),
-        interruptions=job.places,
+        interruptions=job.known_places,
         class_=job.status_class,
         written=job.status_priority,
     )
@@ -132,7 +132,7 @@ def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
             job=demand.name,
             run=run,
             node=str(node),
-            started=stamp(job.admitted),
+            started=stamp(job.running_since),
             index=index,
             checkpoint=checkpoint,
             class_=job.class_ or PREEMPTIBLE,

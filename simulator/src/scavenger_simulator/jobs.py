@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from scavenger_domain.gang import job_of
+
 from scavenger_simulator.clock import SECOND, ticks
 from scavenger_simulator.scenario import ScavengerDemand
 from scavenger_simulator.victims import Amounts
@@ -39,6 +41,7 @@ class Job:
         status_priority: the CPU-seconds in its status.
         next_report: when its pods next report a checkpoint.
         changes: grows with all that the services see of its pods, reported checkpoints where they have been noted.
+        task: it is a task of an array.
         places: its interruptions; with interrupted_first "short-runs" those since a run of a checkpoint interval.
         version: changes with each start and end, so that events of an earlier run are known as such.
         useful: core-seconds kept so far; lost: thrown away.
@@ -73,6 +76,7 @@ class Job:
         "stage",
         "status_class",
         "status_priority",
+        "task",
         "uid",
         "use",
         "useful",
@@ -89,6 +93,7 @@ class Job:
         self.number = number
         self.demand = demand
         self.key = f"{NAMESPACE}/{demand.name}"
+        self.task = job_of(self.key) != self.key
         self.uid = f"{number:08d}"
         self.pod_keys = tuple(f"{self.key}-{i}" for i in range(demand.pods))
         self.amounts: Amounts = (demand.cpu_milli, demand.memory_bytes, 1)
@@ -177,6 +182,22 @@ class Job:
         if now < self.running_since + ticks(demand.ramp_up.seconds):
             share *= demand.ramp_up.fraction
         return round(demand.cpu_milli * share), round(demand.memory_bytes * demand.usage[1])
+
+    @property
+    def known_places(self) -> int:
+        """`places`, as far as services know of them: of a task that its last run was interrupted, and not how often
+        others were (`scavenger_domain.unit.Unit.interruptions`)."""
+        return min(self.places, 1) if self.task else self.places
+
+    @property
+    def known_interruption(self) -> int:
+        """The moment of the last interruption, as far as services know of it: of a task not after its start."""
+        return self.running_since if self.task else self.waits_since
+
+    @property
+    def life(self) -> str:
+        """What tells its pods apart from those of other runs."""
+        return str(self.admitted)
 
     @property
     def holds_room(self) -> bool:

@@ -324,8 +324,10 @@ class OrdinaryPods:
             return (now - since(job)) / SECOND
         if job.written is not None:
             return float(job.written)
-        reported = job.reported(now) if job.stage is Stage.RUNNING else None
-        return estimated_time_at_risk(job.admitted, reported, now, _STARTUP_COST) / SECOND * self._cost(job)
+        if job.stage is not Stage.RUNNING:
+            return 0.0
+        reported = job.reported(now)
+        return estimated_time_at_risk(job.running_since, reported, now, _STARTUP_COST) / SECOND * self._cost(job)
 
     def _cost(self, job: Job) -> float:
         """What the resources of a whole job count as, in cores."""

@@ -134,7 +134,7 @@ class Regulation:
                 if figures is None:
                     figures = alike[job.use] = self._figures(job.use[0] / 1000, job.use[1], at, span)
                 for key in job.pod_keys:
-                    found[key] = figures
+                    found[f"{key}/{job.life}"] = figures
         return found
 
     def on_gone(self, job: Job) -> None:
@@ -215,11 +215,12 @@ class Regulation:
         pods = tuple(
             PodFacts(
                 key=key,
-                uid=f"{key}/{job.admitted}",
+                uid=f"{key}/{job.life}",
                 node=names[node],
                 requests=requests,
                 preemptible=job.class_ != NON_PREEMPTIBLE,
                 running_since=moment(job.running_since) if ran else None,
+                started=moment(job.running_since) if ran else None,
                 deletion_deadline=moment(job.gone_at) if job.stage is Stage.LEAVING else None,
                 checkpoint=None if reported is None else moment(reported),
                 index=index,
@@ -235,7 +236,7 @@ class Regulation:
             cores=demand.cpu_milli / 1000,
             running=running,
             started=started,
-            interruptions=job.places,
+            interruptions=job.known_places,
             returned=job.interruptions > 0,
             parallelism=demand.pods,
         )

@@ -20,7 +20,9 @@ from scavenger_testing.waiting import TIMEOUT
 
 GIB = 2**30
 ROOT = 'id="/",node="n1"'
-POD = 'id="/kubepods/p",namespace="lab",pod="job-0",container="main",node="n1"'
+UID = "0f3e0a52-3d64-4bd1-9f1b-000000000002"
+GROUP = f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
+POD = f'id="{GROUP}",namespace="lab",pod="job-0",container="main",node="n1"'
 
 
 @dataclass
@@ -102,7 +104,7 @@ async def measured(source: PrometheusSource) -> Measurement:
         except SourceError as error:  # it takes longer to answer than the source waits
             trouble = str(error)
         else:
-            if "cpu" in found.nodes.get("n1", {}) and "cpu" in found.pods.get("lab/job-0", {}):
+            if "cpu" in found.nodes.get("n1", {}) and "cpu" in found.pods.get(UID, {}):
                 return found
         await asyncio.sleep(0.2)
     raise TimeoutError(trouble)
@@ -115,8 +117,8 @@ async def test_use_of_nodes_and_pods_by_the_default_queries_with_their_true_age(
         found = await measured(source)
         assert found.nodes["n1"]["cpu"].value == pytest.approx(2, rel=0.2)
         assert found.nodes["n1"]["memory"].value == 8 * GIB
-        assert found.pods["lab/job-0"]["cpu"].value == pytest.approx(0.5, rel=0.2)
-        assert found.pods["lab/job-0"]["memory"].value == GIB
+        assert found.pods[UID]["cpu"].value == pytest.approx(0.5, rel=0.2)
+        assert found.pods[UID]["memory"].value == GIB
         # Not when Prometheus was asked, nor when it asked: when the figure was taken.
         assert round(found.nodes["n1"]["memory"].at.timestamp() * 1000) in setup.node.moments
 

@@ -25,7 +25,10 @@ def spec(**more: Any) -> ScavengerJobSpec:
     return b.job(spec={**RECLAIMED, **more}).spec
 
 
-def meter(rates: list[float], pod: str = "ns/job-0", window: float = 10) -> UsageMeter:
+MEMBER, OTHER = b.pod(), b.pod(1)
+
+
+def meter(rates: list[float], pod: str = MEMBER.metadata.uid, window: float = 10) -> UsageMeter:
     """It watched a pod from second 10 on: so many cores in one window after the other."""
     made = UsageMeter()
     for i, cores in enumerate(rates):
@@ -35,9 +38,6 @@ def meter(rates: list[float], pod: str = "ns/job-0", window: float = 10) -> Usag
 
 def usage(made: UsageMeter) -> accounting.Usage:
     return lambda pod, since, until: made.cpu_seconds(pod, since.timestamp(), until.timestamp())
-
-
-MEMBER, OTHER = b.pod(), b.pod(1)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_useful_and_lost_are_together_what_was_used(
         spent.append(accounting.advance(status, after, b.at(10), used))
         status = after
     spent.append(accounting.settle(status, job, b.at(end), used, kept=kept))
-    total = made.cpu_seconds("ns/job-0", b.at(10).timestamp(), b.at(end).timestamp())
+    total = made.cpu_seconds(MEMBER.metadata.uid, b.at(10).timestamp(), b.at(end).timestamp())
     assert sum(one.useful + one.lost for one in spent) == pytest.approx(total, abs=1e-6)
     assert all(one.useful >= 0 and one.lost >= 0 for one in spent)
     assert not kept or not any(one.lost for one in spent)

@@ -81,7 +81,7 @@ def test_the_wide_list() -> None:
         *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
         *("TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"),
     ]
-    assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.8", "h", "running"]
+    assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.7", "h", "running"]
 
 
 def test_colours_change_no_width() -> None:
@@ -149,7 +149,7 @@ def test_the_details_of_a_running_job() -> None:
         "Image        example.org/app:1",
         "Checkpoints  at least every 30m; next due in 10m",
         "Interrupted  1 time",
-        "CPU time     2.5 h useful, 16.7 min lost (10 %), 2.8 h unsaved",
+        "CPU time     2.5 h useful, 16.7 min lost (10 %), 2.7 h unsaved",
         "Class        non-preemptible",
     ]
 
@@ -171,7 +171,7 @@ UNEQUAL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "me
                 "phase": "Running",
                 "status": {"runningTimestamps": [ago(60)], "usefulCPUSeconds": 90},
             },
-            ("CPU time used", "90 s useful, 0 s lost, at most 2.0 min unsaved"),
+            ("CPU time used", "90 s useful, 0 s lost, at most 60 s unsaved"),
         ),
         (
             {
@@ -301,7 +301,7 @@ def test_top() -> None:
         "",
         "Jobs in namespace demo  1 on nodes, 1 queued",
         "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  UNSAVED  CLASS",
-        "protein-folding  default  Running    8    16Gi      20m    2.8 h  non-preempt.",
+        "protein-folding  default  Running    8    16Gi      20m    2.7 h  non-preempt.",
     ]
 
 

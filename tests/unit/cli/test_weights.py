@@ -17,7 +17,7 @@ SETTINGS = "/api/v1/namespaces/scavenger-system/configmaps/scavenger-settings"
 @pytest.mark.parametrize(
     ("settings", "hours"),
     [
-        pytest.param(Answer(body=configmap_dict(data={"resourceWeights": "nvidia.com/gpu=100"})), 101, id="as it says"),
+        pytest.param(Answer(body=configmap_dict(data={"resourceWeights": "nvidia.com/gpu=100"})), 100, id="as it says"),
         pytest.param(Answer(404, status(404, "NotFound")), 16, id="no such ConfigMap"),
         pytest.param(Answer(403, status(403, "Forbidden")), 16, id="it may not be read"),
         pytest.param(Answer(body=configmap_dict(data={"resourceWeights": "much"})), 16, id="nonsense"),

@@ -27,7 +27,6 @@ from scavenger_domain.gang import (
     estimated_at_risk,
     estimated_time_at_risk,
     job_of,
-    pod_key,
     safe_until,
     short_run,
     start_over,
@@ -172,7 +171,6 @@ def test_a_unit_is_a_job_or_a_task() -> None:
     where = job.metadata.namespace
     assert (unit(job), unit(task)) == (f"{where}/j", f"{where}/j[7]")
     assert job_of(unit(task)) == job_of(unit(job)) == unit(job)
-    assert pod_key(unit(task)) == f"{where}/j-7"
     assert unit(builders.pod("p", labels={"scavenger.dev/task": "7"})) == ""
 
 

@@ -36,7 +36,8 @@ def published(percentage: float) -> Share:
 
 def pod(name: str = "pod", **facts: Any) -> PodFacts:
     values: dict[str, Any] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "cost": 1000}
-    values |= {"node": "node-1", "class_": PREEMPTIBLE, "written": 0, **facts}
+    values |= {"node": "node-1", "class_": PREEMPTIBLE, "written": 0, "computes": facts.get("started") is not None}
+    values |= facts
     return PodFacts(**values)
 
 

@@ -74,7 +74,13 @@ class Cluster:
         labels = {"scavenger.dev/job": name, LABEL: class_}
         for index in range(pods):
             pod = pod_dict(
-                f"{run}-{index}", namespace=namespace, node=node, phase="Running", owner=owner, labels=labels
+                f"{run}-{index}",
+                namespace=namespace,
+                node=node,
+                phase="Running",
+                owner=owner,
+                labels=labels,
+                created=self.ago(started),
             )
             self.api.put(PODS, pod)
 

@@ -54,7 +54,7 @@ def pod(**changes: Any) -> Pod:
             "nodeName": "n1",
             "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}],
         },
-        "status": {"phase": "Running", "startTime": T0},
+        "status": {"phase": "Running", "startTime": T0, "containerStatuses": [running(started=T0)]},
     }
     for path, value in changes.items():
         *parents, last = path.split("__")

@@ -41,6 +41,7 @@ def pod(name: str, **facts: Any) -> PodFacts:
         "preemptible": True,
         "running_since": ago(600),
     }
+    values["started"] = facts.get("running_since", values["running_since"])
     return PodFacts(**{**values, **facts})
 
 

@@ -81,6 +81,7 @@ class Cluster:
                 owner=job_dict(run, namespace="lab"),
                 labels={"scavenger.dev/job": name, **labels},
                 finalizers=["scavenger.dev/interruption-record"],
+                created=self.ago(started),
             )
             self.api.put(PODS, made)
 

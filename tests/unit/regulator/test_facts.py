@@ -348,6 +348,28 @@ def test_prometheus_by_node_and_for_the_cluster() -> None:
     assert combine(whole, pods, [], queries).pods == {}
 
 
+def test_prometheus_tells_two_lives_of_a_pod_apart() -> None:
+    """Series of a pod that has gone stay for minutes."""
+    first, second = "0f3e0a52-3d64-4bd1-9f1b-000000000001", "0f3e0a52-3d64-4bd1-9f1b-000000000002"
+    labels = {"namespace": "lab", "pod": "sweep-7"}
+    pods: dict[str, Vector] = {
+        "cpu": [({**labels, "uid": first.replace("-", "_")}, 4.0), ({**labels, "uid": second.replace("-", "_")}, 0.5)],
+        "memory": [({**labels, "uid": second}, 9.0)],
+    }
+    found = combine({}, pods, [({"node": "n"}, NOW.timestamp())], Queries(node={}, pod={}))
+    assert {uid: use["cpu"].value for uid, use in found.pods.items()} == {first: 4.0, second: 0.5}
+    assert found.pods[second]["memory"].value == 9.0
+    assert [query.count("(") - query.count(")") for query in (POD_CPU, POD_MEMORY)] == [0, 0]
+    (group,) = re.findall(r'"id", "([^"]+)"', POD_CPU)
+    for name in (
+        f"/kubepods/burstable/pod{first}/0123",
+        f"/kubepods.slice/kubepods-pod{first.replace('-', '_')}.slice/cri-0",
+    ):
+        match = re.fullmatch(group, name)
+        assert match is not None
+        assert match[1].replace("_", "-") == first
+
+
 def aggregated(query: str, series: list[tuple[dict[str, str], float]]) -> list[tuple[dict[str, str], float]]:
     """What `sum by (…) (max by (…) (anything))` gives of these series."""
     for function, labels in reversed(re.findall(r"(sum|max) by \(([^)]*)\)", query)):
@@ -378,8 +400,8 @@ def test_a_series_that_is_scraped_twice_counts_once(query: str, labels: dict[str
 
 def test_what_is_measured_in_parts_is_added_up() -> None:
     pods = [({"namespace": "lab", "pod": "p", "container": c, "node": "n"}, 2.0) for c in "ab"]
-    assert aggregated(POD_CPU, pods) == [({"namespace": "lab", "pod": "p"}, 4.0)]
-    assert aggregated(POD_MEMORY, pods) == [({"namespace": "lab", "pod": "p"}, 4.0)]
+    assert aggregated(POD_CPU, pods) == [({"namespace": "lab", "pod": "p", "uid": ""}, 4.0)]
+    assert aggregated(POD_MEMORY, pods) == [({"namespace": "lab", "pod": "p", "uid": ""}, 4.0)]
     assert aggregated(NODE_CPU, [({"node": "n", "cpu": f"cpu0{i}"}, 2.0) for i in range(2)]) == [({"node": "n"}, 4.0)]
 
 
@@ -394,7 +416,7 @@ def test_requests_in_place_of_use() -> None:
     ]
     found = requests_source.measure(nodes, pods, NOW)
     assert {name: use["cpu"].value for name, use in found.nodes.items()} == {"n": 2.5, "idle": 0}
-    assert {key: use["cpu"].value for key, use in found.pods.items()} == {"lab/a": 0.5}
+    assert {uid: use["cpu"].value for uid, use in found.pods.items()} == {pods[0].metadata.uid: 0.5}
     assert requests_source.measure(nodes, [without_details(each) for each in pods], NOW) == found
 
 

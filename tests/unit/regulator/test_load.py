@@ -7,12 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scavenger_api.times import format_time
 from scavenger_regulator.core.eviction.candidates import candidates
 from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.load import Reading, Trust, Unreadable, read_load
-from scavenger_regulator.core.snapshot import CLUSTER, Figure, Measurement, NodeFacts
+from scavenger_regulator.core.snapshot import CLUSTER, Figure, Gang, Measurement, NodeFacts
 from scavenger_regulator.facts import node_facts
+from scavenger_regulator.measurements import Measurements
+from scavenger_regulator.sources.requests import RequestsSource
 from scavenger_testing import builders as objects
+from scavenger_testing.clock import VirtualClock
 
 from .builders import GIB, NOW, ago, figures, gang, measured, node, snapshot
 
@@ -118,3 +122,48 @@ def test_a_gang_frees_at_the_least_what_is_known_of_it() -> None:
 
     assert frees(seen.measurement) == {"cpu": 80.0, "memory": 8.0}
     assert frees(replace(use, pods={})) == {}
+
+
+# --- figures and lives ---
+
+
+def joined(taken: Measurement, *gangs: Gang) -> Measurement:
+    """The measurement as the regulator has it in a period."""
+    return Measurements(RequestsSource(list, list, lambda: NOW), VirtualClock(NOW)).with_last_figures(taken, gangs)
+
+
+def test_a_figure_of_the_last_life_of_a_task_is_no_use_of_this_one() -> None:
+    """Ten cores, 5.1 of them in use, all by regular pods. A task that used four has ended, and runs again since ten
+    seconds ago. Taken for its use, they would leave a regular load of 11 %."""
+    again = gang("sweep", started=8, pod_birth=format_time(ago(10)))
+    last = figures(4.0, 4 * GIB, age=20)
+    taken = joined(Measurement({"node-1": figures(5.1, 10 * GIB, age=20)}, {"lab/sweep-0": last}), again)
+    reading = read_load(CLUSTER, [node()], [again], taken, NOW, Trust())
+    assert isinstance(reading, Reading)
+    assert reading.ordinary is not None
+    assert round(reading.ordinary["cpu"]) == 51
+    own = figures(4.0, 4 * GIB, age=0, window=8)
+    assert joined(Measurement({}, {"lab/sweep-0": own}), again).of(again.pods[0]) == own
+
+
+def test_the_only_victim_frees_what_it_uses_in_this_life() -> None:
+    """Its last life was idle, and the first figure of this one has not come. What another says of itself is nobody
+    else's."""
+    again = gang("sweep", started=40, pod_birth=format_time(ago(45)))
+    idle = figures(0.0, 0.0, age=50)
+    assert joined(Measurement({}, {"lab/sweep-0": idle}), again).of(again.pods[0]) == {}
+    busy = figures(4.0, 4 * GIB, age=1, window=30)
+    by_uid = Measurement({}, {"lab/sweep-0": idle, again.pods[0].uid: busy})
+    assert joined(by_uid, again).of(again.pods[0]) == busy, "a source that knows its UID is believed"
+
+
+def test_the_last_figures_of_a_pod_that_leaves_are_not_those_of_its_next_life() -> None:
+    first, second = (
+        gang("sweep", pod_birth=format_time(ago(600)), pod_uid="first", pod_deletion_deadline=ago(-20)),
+        gang("sweep", started=8, pod_birth=format_time(ago(10)), pod_uid="second", pod_deletion_deadline=ago(-20)),
+    )
+    kept = Measurements(RequestsSource(list, list, lambda: NOW), VirtualClock(NOW))
+    own = figures(4.0, 4 * GIB, age=30)
+    assert kept.with_last_figures(Measurement({}, {"lab/sweep-0": own}), [first]).of(first.pods[0]) == own
+    assert kept.with_last_figures(Measurement(), [first]).of(first.pods[0]) == own
+    assert kept.with_last_figures(Measurement(), [second]).of(second.pods[0]) == {}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.names import LABEL_JOB
+from scavenger_api.times import micros
 from scavenger_kube.resources import Resource
-from scavenger_runtime.usage import MAX_POINTS, Sample, UsageMeter, scavenger_pod_usage
+from scavenger_runtime.usage import MAX_POINTS, Life, PodUsage, Sample, UsageMeter, scavenger_pod_usage
 from scavenger_testing.fake_api import FakeApi
 
 METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
@@ -90,3 +92,23 @@ async def test_figures_that_cannot_be_read_are_left_out(api: FakeApi) -> None:
     put("empty")
     found = await scavenger_pod_usage(api.client(), timeout=5)
     assert [(s.pod, s.cores, s.window) for s in found if s.cores] == [("a/good", 1.25, 10.5)]
+
+
+async def test_a_figure_of_an_earlier_life_of_a_pod_is_not_of_this_one(api: FakeApi) -> None:
+    """A task of an array runs again under the name of its pod, and the metrics API knows nothing but names."""
+    now = datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
+
+    def put(at: str, window: str) -> None:
+        containers = [{"name": "main", "usage": {"cpu": "4", "memory": "1Mi"}}]
+        meta = {"namespace": "a", "name": "p", "labels": {LABEL_JOB: "j"}}
+        api.put(METRICS, {"metadata": meta, "timestamp": at, "window": window, "containers": containers})
+
+    usage = PodUsage(api.client(), timeout=5)
+    pods = {"a/p": Life("second", micros(now - timedelta(seconds=60)))}
+    for at, window in (("2026-01-01T00:00:50Z", "10s"), ("2026-01-01T00:01:10Z", "30s")):
+        put(at, window)
+        assert await usage.poll(pods, now)
+        assert usage.meter.cpu_seconds("second", now.timestamp() - 10, now.timestamp()) is None, at
+    put("2026-01-01T00:01:40Z", "30s")
+    assert await usage.poll(pods, now)
+    assert usage.meter.cpu_seconds("second", now.timestamp() - 10, now.timestamp()) == pytest.approx(40)

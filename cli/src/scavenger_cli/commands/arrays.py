@@ -82,10 +82,12 @@ def _array(access: Access, name: str) -> Job:
 
 
 def _row(facts: Facts, pod: Pod, retries: Mapping[int, int]) -> list[str]:
+    from scavenger_domain.gang import task_index
+
     from scavenger_cli import tasks
 
-    meta, task = pod.metadata, tasks.task_of(pod)
-    running = tasks.running_since(pod) is not None
+    meta, task = pod.metadata, task_index(pod)
+    running = tasks.runs(pod)
     return [
         "" if task is None else str(task),
         tasks.state_of(pod),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -17,6 +18,8 @@ def parse_time(text: str | None) -> datetime | None:
         return None
     try:
         parsed = datetime.fromisoformat(text)
+        if parsed.tzinfo is UTC:  # as the API server writes it
+            return parsed
         return parsed.astimezone(UTC) if parsed.tzinfo is not None else None
     except (ValueError, OverflowError):  # overflow: the year 1, east of Greenwich
         return None
@@ -41,4 +44,4 @@ def format_micro_time(value: datetime) -> str:
 
 def micros(value: datetime) -> int:
     """Microseconds since the epoch, exact."""
-    return (value - EPOCH) // timedelta(microseconds=1)
+    return (value - EPOCH) // _MICROSECOND

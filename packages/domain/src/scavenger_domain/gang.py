@@ -31,7 +31,11 @@ PER_CPU_SECOND: Final = 1000 * MICROSECONDS
 STARTUP_COST: Final = round(DEFAULT_STARTUP_COST_SECONDS * MICROSECONDS)
 TRUSTED: Final = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * MICROSECONDS)
 
-_UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
+_DIGITS: Final = 9
+"""Of the index of a task, at most."""
+
+UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
+"""Nobody has measured what pods use."""
 
 
 class Member(Protocol):
@@ -44,7 +48,7 @@ class Member(Protocol):
         live: neither in a terminal phase nor being deleted.
         terminating: being deleted, before its containers ended.
         finished: it has succeeded. A pod that is none of the three has failed, and is no member any more.
-        started: when it started.
+        started: when its main container started.
         index: its completion index.
         checkpoint: what it reports, wherever that lies in time.
     """
@@ -155,15 +159,15 @@ def task_unit(job: str, task: str) -> str:
     return f"{job}[{task}]" if task else job
 
 
+def task_index(pod: Labelled) -> int | None:
+    """The index of the task that a pod is of; None where it is of none."""
+    text = pod.metadata.labels.get(LABEL_TASK, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+
+
 def job_of(unit: str) -> str:
     """`NAMESPACE/NAME` of the ScavengerJob of a unit. No name has a bracket in it."""
     return unit.partition("[")[0]
-
-
-def pod_key(task: str) -> str:
-    """`NAMESPACE/NAME` of the pod of a task. task: its unit."""
-    job, _, index = task.removesuffix("]").partition("[")
-    return f"{job}-{index}"
 
 
 # --- a run ---
@@ -212,7 +216,7 @@ def at_risk(
     now: int,
     startup_cost: int = STARTUP_COST,
     trusted: int = TRUSTED,
-    used: Mapping[str, int] = _UNMEASURED,
+    used: Mapping[str, int] = UNMEASURED,
 ) -> AtRisk:
     """What the end of the gang would throw away: the cost of its resources times `time_at_risk`.
 
@@ -343,7 +347,7 @@ def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_c
     The plugin knows nothing of start-overs, and trusts every promise.
 
     Args:
-        start: of the pod.
+        start: of the main container.
         reported: its checkpoint. As in `safe_until`, neither one from the future counts nor one of the last run.
         now: the present.
         startup_cost: the plugin's own, which no setting changes.

@@ -6,7 +6,7 @@ The field names of upstream that decide here are in `docs/designs/0002-what-is-a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -25,28 +25,22 @@ from scavenger_api.removing import RemovalReason
 from scavenger_api.times import seen_time
 
 from scavenger_domain import checkpoints
+from scavenger_domain.pod_reading import LOST_CONTAINER, MetadataLike, SpecLike, StatusLike
+from scavenger_domain.pod_reading import START_ERRORS as START_ERRORS
+from scavenger_domain.pod_reading import PodLike as ReadPodLike
+from scavenger_domain.pod_reading import main_status as main_status
+from scavenger_domain.pod_reading import over as over
+from scavenger_domain.pod_reading import started_at as started_at
 
 
-class _Metadata(Protocol):
-    @property
-    def name(self) -> str: ...
+class _Metadata(MetadataLike, Protocol):
     @property
     def generation(self) -> int: ...
-    @property
-    def creation_timestamp(self) -> str | None: ...
-    @property
-    def deletion_timestamp(self) -> str | None: ...
-    @property
-    def deletion_grace_period_seconds(self) -> int | None: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-    @property
-    def annotations(self) -> Mapping[str, str]: ...
     @property
     def finalizers(self) -> Sequence[str]: ...
 
 
-class _Spec(Protocol):
+class _Spec(SpecLike, Protocol):
     @property
     def termination_grace_period_seconds(self) -> int | None: ...
 
@@ -64,48 +58,7 @@ class _Condition(Protocol):
     def last_transition_time(self) -> str | None: ...
 
 
-class _Running(Protocol):
-    @property
-    def started_at(self) -> str | None: ...
-
-
-class _Terminated(Protocol):
-    @property
-    def exit_code(self) -> int: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def started_at(self) -> str | None: ...
-    @property
-    def finished_at(self) -> str | None: ...
-
-
-class _State(Protocol):
-    @property
-    def running(self) -> _Running | None: ...
-    @property
-    def terminated(self) -> _Terminated | None: ...
-
-
-class ContainerLike(Protocol):
-    """The status of a container: any projection of core/v1 ContainerStatus."""
-
-    @property
-    def name(self) -> str:
-        """As its spec has it."""
-        ...
-
-    @property
-    def state(self) -> _State:
-        """Whether it waits, runs or has ended."""
-        ...
-
-
-class _Status(Protocol):
-    @property
-    def phase(self) -> str: ...
+class _Status(StatusLike, Protocol):
     @property
     def reason(self) -> str: ...
     @property
@@ -113,52 +66,32 @@ class _Status(Protocol):
     @property
     def conditions(self) -> Sequence[_Condition]: ...
     @property
-    def container_statuses(self) -> Sequence[ContainerLike]: ...
-    @property
     def observed_generation(self) -> int: ...
-    @property
-    def start_time(self) -> str | None: ...
 
 
-class PodLike(Protocol):
+class PodLike(ReadPodLike, Protocol):
     """A pod of a ScavengerJob, as far as its end is looked at: any projection of core/v1 Pod."""
 
     @property
     def metadata(self) -> _Metadata:
-        """Its name, and who asked for its deletion when."""
+        """Whose it is, and who deletes it."""
         ...
 
     @property
     def spec(self) -> _Spec:
-        """Its grace period."""
+        """How long it may take to end."""
         ...
 
     @property
     def status(self) -> _Status:
-        """What its kubelet and others have reported."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """In a terminal phase."""
-        ...
-
-    @property
-    def program(self) -> str:
-        """The name of the container that does the work."""
+        """How its containers are, and who disrupts it."""
         ...
 
 
-# kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt the epoch.
-START_ERRORS: Final = ("StartError", "ContainerCannotRun")
 # What runc says when the job, not the node, is at fault: the command is not in the image or is no program.
 _USER_START_ERROR: Final = re.compile(
     r"executable file not found|no such file or directory|permission denied|is a directory|exec format error"
 )
-# The container's end was not seen by anybody: "ContainerStatusUnknown" is the kubelet's word (kubelet_pods.go,
-# convertToAPIContainerStatuses), "Unknown" with exit code 255 is containerd's after a reboot of the node.
-_LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
-
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
@@ -259,25 +192,6 @@ def deleting(pod: PodLike) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-def main_status(pod: PodLike) -> ContainerLike | None:
-    """The status of the container that does the work; sidecars say nothing about the job."""
-    statuses = pod.status.container_statuses
-    if len(statuses) < 2:  # nearly always, and asked ten times of each pod of a gang
-        return statuses[0] if statuses else None
-    return next((status for status in statuses if status.name == pod.program), statuses[0])
-
-
-def over(pod: PodLike) -> bool:
-    """Whether its work is over: the pod has ended, or its main container has while containers beside it run on.
-
-    Where all containers have ended the phase is waited for: the kubelet writes with it who ended them.
-    """
-    main = main_status(pod)
-    if pod.ended or main is None or main.state.terminated is None:
-        return pod.ended
-    return any(status.state.terminated is None for status in pod.status.container_statuses)
-
-
 def failed_unreported(pod: PodLike) -> bool:
     """Whether all containers were seen to end, the main one with a failure, and the phase is not written yet."""
     main = main_status(pod)
@@ -295,7 +209,7 @@ def goes_on(pod: PodLike) -> bool:
 def succeeded(pod: PodLike) -> bool:
     """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing."""
     main = main_status(pod)
-    if main is None or main.state.terminated is None or main.state.terminated.reason in _LOST_CONTAINER:
+    if main is None or main.state.terminated is None or main.state.terminated.reason in LOST_CONTAINER:
         return pod.status.phase == "Succeeded"
     alone = len(pod.status.container_statuses) == 1
     if _over_own_limit(pod):
@@ -303,24 +217,10 @@ def succeeded(pod: PodLike) -> bool:
     return over(pod) and main.state.terminated.exit_code == 0 and not (alone and pod.status.phase == "Failed")
 
 
-def started_at(pod: PodLike) -> datetime | None:
-    """When its work started; None when it never did."""
-    status = main_status(pod)
-    if status is None:
-        return None
-    running, terminated = status.state.running, status.state.terminated
-    if running is not None:
-        return moment(running.started_at) or moment(pod.status.start_time) or moment(pod.metadata.creation_timestamp)
-    if terminated is None or terminated.reason in START_ERRORS:
-        return None
-    seen_end = None if terminated.reason in _LOST_CONTAINER else moment(terminated.finished_at)
-    return moment(terminated.started_at) or seen_end or moment(pod.status.start_time)
-
-
 def ended_at(pod: PodLike) -> datetime | None:
     """When its work ended, by the clock of its node; None while it goes on, or when nobody saw the end."""
     status = main_status(pod)
-    if status is None or status.state.terminated is None or status.state.terminated.reason in _LOST_CONTAINER:
+    if status is None or status.state.terminated is None or status.state.terminated.reason in LOST_CONTAINER:
         return None
     return moment(status.state.terminated.finished_at)
 
@@ -365,11 +265,11 @@ def own_exit(pod: PodLike, now: datetime) -> Exit | None:
         last = main.state.terminated if main is not None else None
         code, said = last.exit_code if last is not None else _KILLED, pod.status.message.strip()
         return Exit(ended_at(pod) or now, pod.metadata.name, pod.program, code, "Evicted", said)
-    if main is not None and main.state.terminated is not None and main.state.terminated.reason in _LOST_CONTAINER:
+    if main is not None and main.state.terminated is not None and main.state.terminated.reason in LOST_CONTAINER:
         return None  # a container beside it that failed long before has not ended the work
     for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
         terminated = status.state.terminated
-        if terminated is None or terminated.exit_code == 0 or terminated.reason in _LOST_CONTAINER:
+        if terminated is None or terminated.exit_code == 0 or terminated.reason in LOST_CONTAINER:
             continue
         if terminated.reason in START_ERRORS and not _USER_START_ERROR.search(terminated.message):
             continue

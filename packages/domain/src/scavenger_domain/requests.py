@@ -33,15 +33,17 @@ class _Container(Protocol):
     def restart_policy(self) -> str | None: ...
 
 
-class _PodSpec(Protocol):
+class PodSpecLike(Protocol):
+    """spec of a pod, as far as its requests are read."""
+
     @property
-    def containers(self) -> Sequence[_Container]: ...
+    def containers(self) -> Sequence[_Container]: ...  # noqa: D102
     @property
-    def init_containers(self) -> Sequence[_Container]: ...
+    def init_containers(self) -> Sequence[_Container]: ...  # noqa: D102
     @property
-    def overhead(self) -> _Quantities: ...
+    def overhead(self) -> _Quantities: ...  # noqa: D102
     @property
-    def resources(self) -> _Resources: ...
+    def resources(self) -> _Resources: ...  # noqa: D102
 
 
 class _Resizable(Protocol):
@@ -63,9 +65,11 @@ class _Resized(Protocol):
     def allocated_resources(self) -> _Resizable: ...
 
 
-class _ContainerStatus(_Resized, Protocol):
+class ContainerStatusLike(_Resized, Protocol):
+    """A container, as far as it was resized."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str: ...  # noqa: D102
 
 
 class _Condition(Protocol):
@@ -75,25 +79,27 @@ class _Condition(Protocol):
     def reason(self) -> str: ...
 
 
-class _PodStatus(_Resized, Protocol):
+class PodStatusLike(_Resized, Protocol):
+    """status of a pod, as far as its requests are read."""
+
     @property
-    def conditions(self) -> Sequence[_Condition]: ...
+    def conditions(self) -> Sequence[_Condition]: ...  # noqa: D102
     @property
-    def container_statuses(self) -> Sequence[_ContainerStatus]: ...
+    def container_statuses(self) -> Sequence[ContainerStatusLike]: ...  # noqa: D102
     @property
-    def init_container_statuses(self) -> Sequence[_ContainerStatus]: ...
+    def init_container_statuses(self) -> Sequence[ContainerStatusLike]: ...  # noqa: D102
 
 
 class PodWithRequests(Protocol):
     """A pod, as far as its requests are read: any projection of core/v1 Pod."""
 
     @property
-    def spec(self) -> _PodSpec:
+    def spec(self) -> PodSpecLike:
         """Its containers, and what it requests beside them."""
         ...
 
     @property
-    def status(self) -> _PodStatus:
+    def status(self) -> PodStatusLike:
         """What its containers have of that, where they have been resized."""
         ...
 

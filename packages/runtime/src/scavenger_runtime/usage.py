@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from scavenger_api import names
 from scavenger_api.quantity import QuantityError, parse_quantity
-from scavenger_api.times import parse_time
+from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import MICROSECONDS
+from scavenger_domain.unit import WHOLE_SECOND, of_life
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics, decode_pod_metrics, window_seconds
@@ -34,7 +37,8 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a pod used: cores on average over the `window` seconds before `at`."""
+    """What a pod used: cores on average over the `window` seconds before `at`. pod: what tells it apart from others,
+    its earlier lives among them."""
 
     pod: str
     cores: float
@@ -74,7 +78,7 @@ class _Curve:
 
 
 class UsageMeter:
-    """Adds up what pods use. Pods are known by their UID, or by whatever the caller tells them apart by."""
+    """Adds up what pods use. Pods are known by their UIDs: a task of an array runs again under the name of its pod."""
 
     def __init__(self) -> None:
         self._curves: dict[str, _Curve] = {}
@@ -115,6 +119,13 @@ class UsageMeter:
 # --- polling ---
 
 
+class Life(NamedTuple):
+    """Which pod it is that has a name now. created: when it got the name, microseconds since the epoch."""
+
+    uid: str
+    created: int
+
+
 class PodUsage:
     """A meter of the scavenger pods that the caller wants measured, fed from the metrics API. Without answers the old
     figures stand, and it is logged once.
@@ -128,13 +139,15 @@ class PodUsage:
         self._timeout = timeout
         self._failing = False
 
-    async def poll(self, pods: Collection[str]) -> bool | None:
-        """Take one set of figures in, of these pods (`namespace/name`) and no others.
+    async def poll(self, pods: Mapping[str, Life], now: datetime) -> bool | None:
+        """Take one set of figures in, of these pods, by `namespace/name`, and no others.
+
+        The metrics API knows pods by their names alone. A figure that is of an earlier life of a pod is left out.
 
         Returns:
             Whether the metrics API answered; None when nobody was asked, as there is nothing to measure.
         """
-        self.meter.keep(pods)
+        self.meter.keep({life.uid for life in pods.values()})
         if not pods:
             return None
         try:
@@ -150,8 +163,10 @@ class PodUsage:
             log.info("CPU time on reclaimed capacity is measured again")
         self._failing = False
         for sample in samples:
-            if sample.pod in pods:
-                self.meter.observe(sample)
+            life = pods.get(sample.pod)
+            begins = round((sample.at - sample.window + WHOLE_SECOND) * MICROSECONDS)
+            if life is not None and of_life(life.created, begins, micros(now)):
+                self.meter.observe(replace(sample, pod=life.uid))
         return True
 
 

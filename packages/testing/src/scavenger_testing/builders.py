@@ -86,9 +86,11 @@ def pod_dict(
     grace_seconds: int = 30,
     **meta: Any,
 ) -> dict[str, Any]:
-    """A pod of one container. cpu, memory: its requests and limits, unless `requests` and `limits` say
-    otherwise.
+    """A pod of one container. cpu, memory: its requests and limits, unless `requests` and `limits` say otherwise.
+    started: its startTime; where it is Running and no container_statuses are given, the container started then as well.
     """
+    if phase == "Running" and started is not None and not container_statuses:
+        container_statuses = [running(started=started)]
     asked = dict(requests if requests is not None else {"cpu": cpu, "memory": memory})
     spec = {
         "containers": [

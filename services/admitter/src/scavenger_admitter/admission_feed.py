@@ -14,8 +14,8 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
-from scavenger_api.times import micros, parse_time
-from scavenger_domain.gang import PER_CPU_SECOND, job_of, pod_key, unit
+from scavenger_api.times import micros
+from scavenger_domain.gang import PER_CPU_SECOND, job_of, unit
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
@@ -464,9 +464,8 @@ class AdmissionFeed:
 
     def _pod_of(self, gang: Gang) -> Pod | None:
         """The pod of a task, if that very run of it goes on."""
-        pod = self._informers.pods.get(pod_key(gang.job.key))
-        same = pod is not None and unit(pod) == gang.job.key and _started(pod) == gang.job.started
-        return pod if same else None
+        pod = self._informers.pods.get(gang.job.pod)
+        return pod if pod is not None and pod.metadata.uid == gang.job.life else None
 
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
         self._state.running.interrupt(gang.job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
@@ -476,12 +475,6 @@ class AdmissionFeed:
         else:
             self._records[job.key].decision = (run_of(job), decision)
         self._wakeups.reconcile(job.key)
-
-
-def _started(pod: Pod) -> int:
-    """When a pod started, microseconds since the epoch, as `running_task` has it; 0 when it has not."""
-    at = parse_time(pod.status.start_time)
-    return micros(at) if at is not None else 0
 
 
 def _why_not(job: ScavengerJob) -> str:

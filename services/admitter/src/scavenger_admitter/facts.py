@@ -11,7 +11,6 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.gang import task_unit, unit
 from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_affinity import apart_by
 from scavenger_domain.pod_security import Level, level_of
@@ -25,6 +24,7 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.manifest import pod_labels
+from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 
 Rate: TypeAlias = Callable[[datetime], float | None]
@@ -181,23 +181,24 @@ def told_with_tasks(job: ScavengerJob) -> Hashable:
 
 def running_task(job: ScavengerJob, pod: Pod) -> RunningJob | None:
     """A task of an array that runs; None for one that does not. What is known of a run stands on its pod."""
-    meta, started = pod.metadata, parse_time(pod.status.start_time)
-    if pod.ended or pod.status.phase != "Running" or started is None:
+    task = unit_of_task(job, pod)
+    (seen,) = task.members
+    if not task.running or task.started is None:
         return None
-    written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
-    checkpoint = parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
     return RunningJob(
-        key=unit(pod),
-        uid=task_unit(job.metadata.uid, meta.labels.get(names.LABEL_TASK, "")),
-        queue=job.spec.queue,
-        preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS) != names.NON_PREEMPTIBLE,
-        priority=float(written) if written.isdecimal() else None,
-        since=micros(checkpoint if checkpoint is not None else started),
-        started=micros(started),
-        interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
+        key=task.key,
+        uid=task.uid,
+        queue=seen.queue,
+        preemptible=seen.class_ != names.NON_PREEMPTIBLE,
+        priority=None if seen.written is None else float(seen.written),
+        since=task.started if seen.checkpoint is None else seen.checkpoint,
+        started=task.started,
+        interval=task.interval,
         # When others interrupted a task is kept nowhere: not after this run of it began.
-        interrupted_at=micros(started) if names.ANNOTATION_INTERRUPTED in meta.annotations else 0,
+        interrupted_at=task.started if task.returned else 0,
         computes_with=tuple(sorted(job.spec.requests.items())),
+        pod=seen.name,
+        life=seen.uid,
     )
 
 

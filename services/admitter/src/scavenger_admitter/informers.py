@@ -148,10 +148,10 @@ class Informers:
             if job is not None and job.status.phase is Phase.RUNNING:
                 yield job, self.members(job)
 
-    def is_held(self, pod: str) -> bool:
+    def is_held(self, name: str, uid: str) -> bool:
         """Whether a pod (`namespace/name`) is shown with our finalizer: its ending is still to be recorded."""
-        shown = self.pods.get(pod)
-        return shown is not None and names.FINALIZER in shown.metadata.finalizers
+        shown = self.pods.get(name)
+        return shown is not None and shown.metadata.uid == uid and names.FINALIZER in shown.metadata.finalizers
 
     def nodes_of(self, pods: Iterable[Pod]) -> dict[str, Node | None]:
         """The nodes that pods are on, by name; None for one that is not shown."""

@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
+from scavenger_domain.gang import task_index
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt, pause
 from scavenger_admitter.core.lifecycle.actions import Cleanup
-from scavenger_admitter.core.lifecycle.array.tasks import task_of
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
@@ -143,7 +143,7 @@ class JobRecord:
 
     def posted_now(self, pods: Iterable[Pod], now: float) -> Collection[int]:
         """The tasks whose pods were created lately and are not among those shown. now: by the monotonic clock."""
-        shown = {task_of(pod) for pod in pods}
+        shown = {task_index(pod) for pod in pods}
         self.posted = {
             task: at for task, at in self.posted.items() if task not in shown and now - at < UNSEEN_START_SECONDS
         }

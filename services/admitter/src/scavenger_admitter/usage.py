@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api.job import ScavengerJob
+from scavenger_domain.pod_reading import moment_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.usage import PodUsage
+from scavenger_runtime.usage import Life, PodUsage
 
 from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, PodUse
 from scavenger_admitter.core.admission.shape import Shape
@@ -41,7 +42,7 @@ class UsagePoller:
         self._period = period
         self._informers = informers
         self._usage = PodUsage(client, TIMEOUT_SECONDS)
-        self._known: set[str] = set()
+        self._known: dict[str, Life] = {}
 
     async def rounds(self) -> AsyncIterator[None]:
         """One round after the other without end; yields where there are new figures."""
@@ -53,16 +54,20 @@ class UsagePoller:
     async def _round(self) -> bool:
         """Ask once, unless there is nobody to ask about; whether there are new figures."""
         # `record_termination_messages` needs once more what a pod of a run that is over has used.
-        ending = {pod for pod in self._known if self._informers.is_held(pod)}
-        known = {pod.metadata.key for _, pods in self._informers.running_on_reclaimed() for pod in pods} | ending
-        answered = await self._usage.poll(known)
+        ending = {name: life for name, life in self._known.items() if self._informers.is_held(name, life.uid)}
+        known = ending | {
+            pod.metadata.key: Life(pod.metadata.uid, moment_of(pod.metadata.creation_timestamp) or 0)
+            for _, pods in self._informers.running_on_reclaimed()
+            for pod in pods
+        }
+        answered = await self._usage.poll(known, self._clock.now())
         # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
         measured = bool(answered or (answered is None and self._known))
         self._known = known
         return measured
 
     def usage(self, pod: str, since: datetime, until: datetime) -> float | None:
-        """Core-seconds of a pod (`namespace/name`) between two moments; None when it was never seen."""
+        """Core-seconds of a pod, by its UID, between two moments; None when it was never seen."""
         return self._usage.meter.cpu_seconds(pod, since.timestamp(), until.timestamp())
 
     def measured_jobs(self, shape: Callable[[ScavengerJob], Shape], after: float) -> Iterable[MeasuredJob]:
@@ -77,7 +82,7 @@ class UsagePoller:
     def _mean(self, pod: Pod, since: datetime, until: datetime) -> int | None:
         """Millicores on average; None for a pod that was not watched for long enough."""
         begin, end = since.timestamp(), until.timestamp()
-        used = self._usage.meter.cpu_seconds(pod.metadata.key, begin, end)
-        if used is None or self._usage.meter.watched(pod.metadata.key, begin, end) < WATCHED_SHARE:
+        used = self._usage.meter.cpu_seconds(pod.metadata.uid, begin, end)
+        if used is None or self._usage.meter.watched(pod.metadata.uid, begin, end) < WATCHED_SHARE:
             return None
         return round(used * 1000 / (end - begin))

@@ -9,16 +9,18 @@ from datetime import datetime
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import task_index
 from scavenger_domain.plain_text import plain
+from scavenger_domain.pod_reading import read
 from scavenger_domain.queues import in_line_since, place_in_queue, queue_state
 from scavenger_domain.requests import pod_requests
 from scavenger_domain.taints import blocking
+from scavenger_domain.unit import interval_of
 from scavenger_kube.kinds import Condition, Event, Node, ObjectMeta, ObjectReference, Pod, Struct, condition
 from scavenger_kube.resources import Lease, Resource, scavenger_jobs, scavenger_queues
 from scavenger_kube.scavenger_kinds import ScavengerJob, ShownStatus
@@ -121,8 +123,9 @@ def job_facts(job: Job) -> JobFacts:
         at_risk=status.preemption.running_priority,
         ended=parse_time(status.ended_timestamp),
         checkpoint=parse_time(status.last_checkpoint_timestamp),
+        annotated=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         start_over=parse_time(status.priority_start_over_timestamp),
-        interval=_interval(spec.checkpoint_due),
+        interval=interval_of(spec.checkpoint_due),
         array=_array(job),
     )
 
@@ -173,13 +176,6 @@ def _cell(own: int, sets: dict[str, int]) -> str:
     return "." if not completed else "c" if completed == own else "-"
 
 
-def _interval(text: str) -> int:
-    try:
-        return round(parse_duration(text).total_seconds() * 1e6)
-    except DurationError:
-        return 0
-
-
 def _message(admitted: Condition | None, status: ShownStatus) -> str:
     waits = admitted is not None and admitted.status != "True"
     return plain((admitted.message if waits and admitted is not None else "") or status.message)
@@ -214,17 +210,11 @@ def is_ours(pod: Pod, system: str) -> bool:
 
 
 def _of_task(pod: Pod) -> dict[str, int | None]:
-    labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    text = labels.get(names.LABEL_TASK, "")
-    if not (text.isascii() and text.isdecimal()):
+    task = task_index(pod)
+    if task is None:
         return {}
-    started = parse_time(pod.status.start_time) if pod.status.phase == "Running" else None
-    checkpoint = parse_time(annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
-    return {
-        "task": int(text),
-        "started": micros(started) if started is not None else None,
-        "checkpoint": micros(checkpoint) if checkpoint is not None else None,
-    }
+    seen = read(pod)
+    return {"task": task, "started": seen.started if seen.computes else None, "checkpoint": seen.checkpoint}
 
 
 def _image(pod: Pod, service: str) -> str:

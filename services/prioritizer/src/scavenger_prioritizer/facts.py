@@ -6,24 +6,18 @@ as the informer holds the very same object.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from datetime import timedelta
-from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 from scavenger_api import names
-from scavenger_api.checkpoints import completion_index
-from scavenger_api.duration import DurationError, parse_duration
-from scavenger_api.job import Capacity
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.states import ConditionType, Phase
-from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import MICROSECONDS, run_name, task_unit
 from scavenger_domain.nodes import LEAVING, cordoned
-from scavenger_domain.requests import computing_requests, on_reclaimed_capacity
+from scavenger_domain.pod_reading import moment_of, over, read, started_at
+from scavenger_domain.requests import on_reclaimed_capacity
+from scavenger_domain.unit import split, task_of, unit_of
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -48,9 +42,6 @@ BUDGET_SPEC: Final[Mapping[str, Any]] = {
     },
 }
 
-_DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
-_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
-
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
@@ -58,87 +49,60 @@ SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 # --- facts ---
 
 
-def _moment(text: str | None) -> int | None:
-    if text is None:
-        return None
-    parsed = parse_time(text)
-    return None if parsed is None else micros(parsed)
-
-
 def job_facts(job: ScavengerJob) -> JobFacts:
     """What a plan needs of a ScavengerJob. Never raises: what is unreadable counts as absent."""
-    status, preemption = job.status, job.status.preemption
-    runs = status.running_timestamps
+    status, preemption, unit = job.status, job.status.preemption, unit_of(job)
     written = preemption.running_priority
-    checkpoints = (
-        _moment(status.last_checkpoint_timestamp),
-        _moment(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
-    )
     return JobFacts(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
-        uid=job.metadata.uid,
+        uid=unit.uid,
         phase=status.phase,
-        interval=_interval(job.spec.checkpoint_due),
-        run=run_name(status.job_name, job.metadata.name),
-        parallelism=job.spec.parallelism,
-        reclaimed=job.spec.capacity == Capacity.RECLAIMED,
-        created=_moment(job.metadata.creation_timestamp) or 0,
-        started=_moment(runs[-1]) if runs else None,
-        start_over=_moment(status.priority_start_over_timestamp),
-        checkpoints=tuple(c for c in checkpoints if c is not None),
-        ended=_moment(status.ended_timestamp),
+        interval=unit.interval,
+        run=unit.run,
+        parallelism=unit.parallelism,
+        reclaimed=unit.reclaimed,
+        created=unit.created,
+        started=unit.started,
+        start_over=unit.start_over,
+        checkpoints=unit.checkpoints,
+        ended=moment_of(status.ended_timestamp),
         preempted=true_because(status.conditions, ConditionType.INTERRUPTED, InterruptionReason.PREEMPTED),
-        interruptions=job.earned_count,
-        stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
+        interruptions=unit.interruptions,
+        stopping=unit.stopping,
         class_=preemption.class_,
         written=None if written is None else round(written),
     )
 
 
-@lru_cache(maxsize=1024)
-def _interval(text: str) -> int:
-    try:
-        span = parse_duration(text)
-    except (DurationError, OverflowError):
-        span = _DEFAULT_INTERVAL
-    return max(1, span // timedelta(microseconds=1))
-
-
 def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
     """What a plan needs of a pod. Never raises: what is unreadable counts as absent."""
-    meta, requests = pod.metadata, computing_requests(pod)
-    controller = meta.controller
-    deleted = meta.deletion_timestamp is not None
-    written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
+    meta, seen = pod.metadata, read(pod, weights)
     return PodFacts(
         namespace=meta.namespace,
         name=meta.name,
-        uid=meta.uid,
-        cost=weights.cost(requests),
-        requests=requests if on_reclaimed_capacity(pod) else {},
+        uid=seen.uid,
+        cost=seen.cost,
+        requests=seen.requests if on_reclaimed_capacity(pod) else {},
         job=meta.labels.get(names.LABEL_JOB, ""),
-        task=meta.labels.get(names.LABEL_TASK, ""),
-        run=controller.name if controller is not None and controller.kind == "Job" else "",
-        node=pod.spec.node_name,
-        live=not pod.ended and not deleted,
-        terminating=deleted and not pod.ended,
-        finished=pod.succeeded,
-        told_to_go=_told_to_go(meta),
+        task=seen.task,
+        run=seen.run,
+        node=seen.node,
+        live=seen.live,
+        terminating=seen.terminating,
+        finished=seen.finished,
+        computes=seen.computes,
+        told_to_go=seen.told_to_go,
         preempted=pod.preempted,
-        started=_moment(pod.status.start_time),
-        index=completion_index(meta.annotations, meta.labels),
-        checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
-        class_=meta.labels.get(names.LABEL_PREEMPTION_CLASS, ""),
-        written=int(written) if _WHOLE.fullmatch(written) else None,
+        birth=seen.birth,
+        started=seen.started,
+        index=seen.index,
+        checkpoint=seen.checkpoint,
+        returned=seen.returned,
+        class_=seen.class_,
+        written=seen.written,
         exempt=meta.labels.get(names.LABEL_BUDGET) == names.NO_BUDGET,
     )
-
-
-def _told_to_go(meta: ObjectMeta) -> int | None:
-    """When an object was deleted. `deletionTimestamp` is when it has to be gone, its grace period later."""
-    by = _moment(meta.deletion_timestamp)
-    return None if by is None else by - (meta.deletion_grace_period_seconds or 0) * MICROSECONDS
 
 
 def is_cordoned(node: Node, taints: Collection[str] = LEAVING) -> bool:
@@ -203,39 +167,34 @@ class FactsCache(Generic[Obj, F]):
 
 
 def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
-    """Each job with the pods of its present run, and each task of an array with its pod.
-
-    Pods count when the Job that the status names controls them: a pod of an earlier run stuck on a dead node is not the
-    job's CPU time, and a pod with a borrowed label must not make a job look expensive.
-    """
+    """The units of all jobs: each with the pods of its present run, and each task of an array with its pod."""
     members: dict[tuple[str, str], list[PodFacts]] = {}
     for pod in pods:
         members.setdefault((pod.namespace, pod.job), []).append(pod)
     found: list[Gang] = []
     for job in jobs:
-        own = members.get((job.namespace, job.name), ())
-        run = tuple(pod for pod in own if pod.run == job.run)
-        tasks = [pod for pod in run if pod.task]
-        found.extend(Gang(_task(job, pod), (pod,)) for pod in tasks)
-        rest = tuple(pod for pod in run if not pod.task) if tasks else run
-        if rest or not tasks:
-            found.append(Gang(job, rest))
+        tasks, run = split(job.run, members.get((job.namespace, job.name), ()))
+        found.extend([Gang(_task(job, pod), (pod,)) for pod in tasks])
+        if run or not tasks:
+            found.append(Gang(job, tuple(run)))
     return found
 
 
 def _task(job: JobFacts, pod: PodFacts) -> JobFacts:
-    """One task of an array: all but its promise and its spec stands on its pod."""
+    unit = task_of(job, pod)
     return JobFacts(
         namespace=job.namespace,
         name=job.name,
-        uid=task_unit(job.uid, pod.task),
-        phase=Phase.STARTING if pod.started is None else Phase.RUNNING,
-        interval=job.interval,
-        run=job.run,
-        reclaimed=job.reclaimed,
-        created=job.created,
-        stopping=job.stopping,
-        task=pod.task,
+        uid=unit.uid,
+        phase=Phase.RUNNING if unit.running else Phase.STARTING,
+        interval=unit.interval,
+        run=unit.run,
+        reclaimed=unit.reclaimed,
+        created=unit.created,
+        started=unit.started,
+        interruptions=unit.interruptions,
+        stopping=unit.stopping,
+        task=unit.task,
     )
 
 
@@ -247,8 +206,8 @@ def pod_signature(pod: Pod) -> Hashable:
     meta = pod.metadata
     checkpoint = meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)
     # Of a task nothing else says that it runs.
-    started = pod.status.start_time if names.LABEL_TASK in meta.labels else None
-    return pod.spec.node_name, pod.ended, meta.deletion_timestamp is not None, checkpoint, started
+    runs = (started_at(pod), over(pod)) if names.LABEL_TASK in meta.labels else None
+    return pod.spec.node_name, pod.ended, meta.deletion_timestamp is not None, checkpoint, runs
 
 
 def job_signature(job: ScavengerJob) -> Hashable:

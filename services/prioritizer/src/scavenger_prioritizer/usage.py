@@ -7,13 +7,14 @@ before, and takes the mean of what it sees for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from scavenger_api.weights import Weights
 from scavenger_domain.gang import MICROSECONDS, gang_safe_until, run_start
+from scavenger_domain.pod_reading import moment_of
 from scavenger_kube.client import ApiClient
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.usage import PodUsage
+from scavenger_runtime.usage import Life, PodUsage
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import takes_part
@@ -31,7 +32,7 @@ class ReclaimedUsage:
         self._weights = weights
         self._period = period
         self._usage = PodUsage(client, timeout)
-        self._pods: frozenset[str] = frozenset()
+        self._pods: Mapping[str, Life] = {}
 
     def rates(self, gangs: Iterable[Gang], now: int) -> dict[str, int]:
         """`Snapshot.used`: by UID, the cost of what each measured pod used on average since its work was last safe.
@@ -39,24 +40,24 @@ class ReclaimedUsage:
         now: microseconds since the epoch. From here on these gangs are the ones that are measured.
         """
         found: dict[str, int] = {}
-        pods: set[str] = set()
+        pods: dict[str, Life] = {}
         for gang in gangs:
             if gang.job.reclaimed and takes_part(gang):
                 since = gang_safe_until(gang.job, gang.pods, run_start(gang.job, gang.pods, now), now)
                 for pod in gang.pods:
                     if pod.live:
-                        pods.add(_key(pod))
+                        pods[f"{pod.namespace}/{pod.name}"] = Life(pod.uid, moment_of(pod.birth) or 0)
                         rate = self._rate(pod, since, now)
                         if rate is not None:
                             found[pod.uid] = self._weights.cost_using(rate, pod.requests)
-        self._pods = frozenset(pods)
+        self._pods = pods
         metrics.MEASURED.set(len(found))
         return found
 
     def _rate(self, pod: PodFacts, since: int, now: int) -> int | None:
         if now <= since:
             return None  # nothing at risk yet but the start-up cost, and nothing to take a mean of
-        used = self._usage.meter.cpu_seconds(_key(pod), since / MICROSECONDS, now / MICROSECONDS)
+        used = self._usage.meter.cpu_seconds(pod.uid, since / MICROSECONDS, now / MICROSECONDS)
         return None if used is None else round(1000 * used * MICROSECONDS / (now - since))
 
     async def run(self) -> None:
@@ -67,9 +68,4 @@ class ReclaimedUsage:
 
     async def poll(self) -> None:
         """Take one set of figures in, where there is anything to measure."""
-        await self._usage.poll(self._pods)
-
-
-def _key(pod: PodFacts) -> str:
-    """As the metrics API names a pod: it knows no UIDs, and the Job controller gives no name twice."""
-    return f"{pod.namespace}/{pod.name}"
+        await self._usage.poll(self._pods, self._clock.now())

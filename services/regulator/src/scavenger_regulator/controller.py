@@ -32,7 +32,7 @@ from scavenger_regulator import metrics
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, Victim, after_evictions
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts
+from scavenger_regulator.facts import SCAVENGERJOBS, SeenPods, gangs, node_facts
 from scavenger_regulator.measurements import Measurements
 from scavenger_regulator.report import log_decision, log_node_memory
 from scavenger_regulator.set_aside import SetAside
@@ -93,6 +93,7 @@ class Regulator:
         self._started = self._looked_at = clock.now()
         self._set_aside = SetAside(settings.refused_for)
         self._last: ScopeDecision | None = None
+        self._seen = SeenPods()
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -199,7 +200,7 @@ class Regulator:
             jobs=self.jobs.items(),
             pods=self.pods.items(),
             nodes=self.nodes.items(),
-            measurement=self.measurements.with_last_figures(measurement, self.pods),
+            measurement=measurement,
             recent_terminations=self.measurements.recent_terminations(now),
         )
 
@@ -212,7 +213,7 @@ class Regulator:
 
     def _snapshot(self, seen: _Seen) -> Snapshot:
         now = seen.now
-        found = gangs(seen.jobs, seen.pods)
+        found = gangs(seen.jobs, seen.pods, self._seen)
         tolerated, held = self._settings.tolerated_taints, {pod.node for gang in found for pod in gang.pods}
         policies = self._settings.policies
         self._set_aside.keep({gang.uid for gang in found})
@@ -227,7 +228,7 @@ class Regulator:
                 for node in seen.nodes
             },
             gangs=found,
-            measurement=seen.measurement,
+            measurement=self.measurements.with_last_figures(seen.measurement, found),
             recent_terminations=seen.recent_terminations,
             refused=self._set_aside.refused(now),
             failed=self._set_aside.failed(now),

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from scavenger_api import names
-from scavenger_api.checkpoints import completion_index
-from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.times import parse_time, seen_time
-from scavenger_domain.gang import run_name, task_unit, unit
+from scavenger_domain.gang import MICROSECONDS, job_of, moment
 from scavenger_domain.nodes import counts, pressed
-from scavenger_domain.requests import computing_requests, counted_requests, on_reclaimed_capacity
+from scavenger_domain.pod_reading import PodReading, read
+from scavenger_domain.requests import counted_requests, on_reclaimed_capacity
+from scavenger_domain.unit import Unit, unit_of, units
 from scavenger_kube.kinds import Container, Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -94,9 +95,9 @@ def ended_at(pod: Pod) -> datetime | None:
     return max(known) if known and len(known) == len(ends) else None
 
 
-def pod_facts(pod: Pod) -> PodFacts:
-    """A scavenger pod."""
-    meta = pod.metadata
+def pod_facts(pod: Pod, seen: PodReading | None = None) -> PodFacts:
+    """A scavenger pod. seen: what was read of it, where that has been done."""
+    meta, seen = pod.metadata, seen or read(pod)
     reclaimed = on_reclaimed_capacity(pod)
     program = next((c for c in pod.spec.containers if c.name == names.MAIN_CONTAINER and not reclaimed), Container())
     cpu = program.resources.requests.get("cpu")
@@ -106,126 +107,127 @@ def pod_facts(pod: Pod) -> PodFacts:
     deadline = parse_time(meta.deletion_timestamp)
     if deadline is not None:
         deadline -= timedelta(seconds=max(0.0, given - grace))
-    started = [s.state.running.started_at for s in pod.status.container_statuses if s.state.running is not None]
+    since = _at(seen.measured)
     return PodFacts(
-        key=meta.key,
-        uid=meta.uid,
-        node=pod.spec.node_name,
+        key=seen.name,
+        uid=seen.uid,
+        node=seen.node,
         requests=pod_requests(pod),
-        preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE) != names.NON_PREEMPTIBLE,
-        running_since=max((t for text in started if (t := parse_time(text)) is not None), default=None)
-        or (parse_time(pod.status.start_time) if pod.status.phase == "Running" else None),
+        preemptible=seen.class_ != names.NON_PREEMPTIBLE,
+        running_since=since,
+        started=since if seen.started == seen.measured else _at(seen.started),
+        birth=seen.birth,
         deletion_deadline=deadline,
-        checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
-        index=completion_index(meta.annotations, meta.labels),
+        checkpoint=_at(seen.checkpoint),
+        index=seen.index,
         grace=min(grace, given),
         resizable={program.name: quantity(cpu)} if cpu is not None else {},
         limit_above=max(0.0, quantity(program.resources.limits.get("cpu")) - quantity(cpu)),
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
-        computes_with=computing_requests(pod),
+        computes_with=seen.requests,
         prolonged=given > grace,
     )
 
 
-def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[PodFacts, ...] = ()) -> Gang:
-    """A ScavengerJob with the pods of its present run, and those of them that have succeeded."""
-    status, spec = job.status, job.spec
-    running = status.phase == "Running"
-    checkpoints = [
-        parse_time(status.last_checkpoint_timestamp),
-        parse_time(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
-    ]
+def _at(micros: int | None) -> datetime | None:
+    return moment(micros) if micros else None
+
+
+def gang_facts(job: ScavengerJob, unit: Unit, pods: tuple[PodFacts, ...], finished: tuple[PodFacts, ...] = ()) -> Gang:
+    """A unit with its pods that take room, and those of them that have succeeded."""
+    spec = job.spec
     if spec.template is not None:  # of several containers, or requests beside limits, none is resized
         pods = tuple([replace(pod, resizable={}) for pod in pods])
     return Gang(
-        key=job.metadata.key,
-        uid=job.metadata.uid,
+        key=unit.key,
+        uid=unit.uid,
         pods=pods,
-        interval=_interval(spec.checkpoint_due),
+        interval=unit.interval / MICROSECONDS,
         cores=spec.requests.get("cpu", 0) / 1000,
-        running=running,
-        # of a job that is still starting, the last entry is that of its last run
-        started=parse_time(status.running_timestamps[-1]) if running and status.running_timestamps else None,
-        start_over=parse_time(status.priority_start_over_timestamp),
-        checkpoint=max((c for c in checkpoints if c is not None), default=None),
-        interruptions=job.earned_count,
-        returned=status.interrupted_count > 0,
-        parallelism=max(1, spec.parallelism),
-        stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
+        running=unit.running,
+        created=_at(unit.created),
+        started=_at(unit.started),
+        start_over=_at(unit.start_over),
+        checkpoint=_at(max(unit.checkpoints, default=None)),
+        interruptions=unit.interruptions,
+        returned=unit.returned,
+        parallelism=unit.parallelism,
+        stopping=unit.stopping,
         finished=finished,
     )
 
 
-def task_facts(job: ScavengerJob, pod: Pod) -> Gang:
-    """A task of an array, which is a gang of one: all but its promise and its spec stands on its pod."""
-    task, facts = pod.metadata.labels[names.LABEL_TASK], pod_facts(pod)
-    return Gang(
-        key=unit(pod),
-        uid=task_unit(job.metadata.uid, task),
-        pods=(replace(facts, resizable={}) if job.spec.template is not None else facts,),
-        interval=_interval(job.spec.checkpoint_due),
-        cores=job.spec.requests.get("cpu", 0) / 1000,
-        running=facts.running_since is not None,
-        stopping=job.spec.suspend or job.metadata.deletion_timestamp is not None,
-    )
+class _Seen(NamedTuple):
+    """A pod of a ScavengerJob, and what was read of it."""
+
+    pod: Pod
+    reading: PodReading
+    facts: PodFacts
 
 
-def _interval(text: str) -> float:
-    try:
-        return max(timedelta(milliseconds=1), parse_duration(text)).total_seconds()
-    except (DurationError, OverflowError):
-        return DEFAULT_INTERVAL
+class SeenPods:
+    """What was read of pods: read again only of those that are not the very objects that they were the last time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Seen] = {}
+
+    def refresh(self, pods: Iterable[Pod]) -> dict[str, _Seen]:
+        """By UID, those of these pods that are of ScavengerJobs and take room, or have succeeded."""
+        before, known = self._known, dict[str, _Seen]()
+        for pod in pods:
+            if names.LABEL_JOB in pod.metadata.labels and (occupies(pod) or pod.succeeded):
+                seen = before.get(pod.metadata.uid)
+                if seen is None or seen.pod is not pod:
+                    reading = read(pod)
+                    seen = _Seen(pod, reading, pod_facts(pod, reading))
+                known[pod.metadata.uid] = seen
+        self._known = known
+        return known
 
 
-def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]:
-    """Each job, or task of an array, with those of its pods that take room on a node; those without any are left out.
+def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod], seen: SeenPods | None = None) -> tuple[Gang, ...]:
+    """Each unit (`scavenger_domain.unit.units`) with those of its pods that take room on a node; those without any are
+    left out.
 
-    Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must
-    not be evicted for it. The status does not speak of a start that takes a few seconds, nor of what is left of the
-    last run; the Job of either has the ScavengerJob's own name. Pods of another run, or of a job that is deleted, are
-    gangs of their own as long as they are stopping: they still use what they use, and it is about to come free.
+    The status does not speak of a start that takes a few seconds, nor of what is left of the last run; the Job of
+    either has the ScavengerJob's own name. Pods of another run, or of a job that is deleted, are gangs of their own as
+    long as they are stopping: they still use what they use, and it is about to come free.
+
+    Args:
+        jobs: all of them.
+        pods: all of them.
+        seen: what was read of pods before.
     """
-    members: dict[tuple[str, str], list[Pod]] = {}
-    for pod in pods:
-        name = pod.metadata.labels.get(names.LABEL_JOB)
-        if name and (occupies(pod) or pod.succeeded):
-            members.setdefault((pod.metadata.namespace, name), []).append(pod)
+    members: dict[str, list[PodReading]] = {}
+    there = (seen or SeenPods()).refresh(pods)
+    for one in there.values():
+        members.setdefault(job_of(one.reading.unit), []).append(one.reading)
     found: list[Gang] = []
     for job in jobs:
-        own = members.pop((job.metadata.namespace, job.metadata.name), [])
-        name = run_name(job.status.job_name, job.metadata.name)
-        run = [pod for pod in own if _of_run(pod, name)]
-        found.extend(_gangs_of(job, run))
-        if len(run) < len(own):
-            found.extend(_stopping_runs(pod for pod in own if not _of_run(pod, name)))
+        own = members.pop(job.metadata.key, None)
+        if own is None:
+            continue
+        whole = unit_of(job)
+        for unit in units(whole, own):
+            present = tuple([there[pod.uid].facts for pod in unit.members if not pod.ended])
+            if present:
+                finished = [] if unit.task else [there[pod.uid].facts for pod in unit.members if pod.ended]
+                found.append(gang_facts(job, unit, present, tuple(finished)))
+        found.extend(_stopping_runs([pod for pod in own if pod.run != whole.run], there))
     for left in members.values():
-        found.extend(_stopping_runs(left))
+        found.extend(_stopping_runs(left, there))
     return tuple(found)
 
 
-def _gangs_of(job: ScavengerJob, run: Iterable[Pod]) -> Iterable[Gang]:
-    """The gang of a job, or those of its tasks."""
-    present: list[PodFacts] = []
-    finished: list[PodFacts] = []
-    for pod in run:
-        if names.LABEL_TASK not in pod.metadata.labels:
-            (present if occupies(pod) else finished).append(pod_facts(pod))
-        elif occupies(pod):
-            yield task_facts(job, pod)
-    if present:
-        yield gang_facts(job, tuple(present), tuple(finished))
-
-
-def _stopping_runs(pods: Iterable[Pod]) -> Iterable[Gang]:
+def _stopping_runs(pods: Iterable[PodReading], there: Mapping[str, _Seen]) -> Iterable[Gang]:
     """The runs of these pods, as far as they are stopping; nobody is ever asked to go from one."""
-    runs: dict[tuple[str, str], list[Pod]] = {}
+    runs: dict[tuple[str, str], list[PodReading]] = {}
     for pod in pods:
-        owner = pod.metadata.controller
-        if owner is not None and owner.kind == "Job" and pod.leaving:
-            runs.setdefault((owner.name, unit(pod)), []).append(pod)
+        if pod.run and pod.terminating:
+            runs.setdefault((pod.run, pod.unit), []).append(pod)
     for (run, key), members in sorted(runs.items()):
-        facts = tuple(pod_facts(pod) for pod in members)
+        facts = tuple([there[pod.uid].facts for pod in members])
         yield Gang(
             key,
             f"{key}/{run}",
@@ -236,8 +238,3 @@ def _stopping_runs(pods: Iterable[Pod]) -> Iterable[Gang]:
             parallelism=len(facts),
             stopping=True,
         )
-
-
-def _of_run(pod: Pod, run: str) -> bool:
-    owner = pod.metadata.controller
-    return owner is not None and owner.kind == "Job" and owner.name == run

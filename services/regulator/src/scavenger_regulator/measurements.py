@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,13 +11,13 @@ from scavenger_api import names
 from scavenger_domain.requests import on_reclaimed_capacity
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.informer import Change, Informer
+from scavenger_runtime.informer import Change
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.usage import Sample, UsageMeter
 
 from scavenger_regulator import metrics
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.snapshot import Figure, Measurement, RecentTermination, Snapshot
+from scavenger_regulator.core.snapshot import Figure, Gang, Measurement, RecentTermination, Snapshot
 from scavenger_regulator.facts import ended_at
 from scavenger_regulator.sources import Source, SourceError
 
@@ -65,18 +65,20 @@ class Measurements:
         except SourceError as error:
             log.warning("no history", source=self._source.name, error=str(error))
 
-    def with_last_figures(self, measurement: Measurement, pods: Informer[Pod]) -> Measurement:
-        """A pod that is leaving may drop out of the metrics before it is gone, and its use is still in the load: its
-        last figures stay until they are too old."""
+    def with_last_figures(self, measurement: Measurement, gangs: Iterable[Gang]) -> Measurement:
+        """The measurement with figures of pods by their UIDs.
+
+        A pod that is leaving may drop out of the metrics before it is gone, and its use is still in the load: its last
+        figures stay until they are too old.
+        """
         if measurement.failed:
             return measurement
-        measured = dict(measurement.pods)
-        for key, figures in self._figures.items():
-            pod = pods.get(key)
-            if key not in measured and pod is not None and pod.metadata.deletion_timestamp is not None:
-                measured[key] = figures
-        self._figures = {key: figures for key, figures in measured.items() if pods.get(key) is not None}
-        return replace(measurement, pods=measured)
+        pods = [pod for gang in gangs for pod in gang.pods]
+        found = measurement.by_life(pods, self._clock.now())
+        leaving = [pod.uid for pod in pods if pod.deletion_deadline is not None]
+        last = {uid: self._figures[uid] for uid in leaving if uid in self._figures}
+        self._figures = {**last, **found.pods}
+        return replace(found, pods=dict(self._figures))
 
     # --- terminations -------------------------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ class Measurements:
         old, new = change.old, change.new
         if old is None or old.ended or not (new is None or new.ended) or not old.spec.node_name:
             return
-        figures = self._figures.pop(old.metadata.key, None)
+        figures = self._figures.pop(old.metadata.uid, None)
         if figures and names.LABEL_JOB in old.metadata.labels:
             use = {resource: figure.value for resource, figure in figures.items()}
             at = ended_at(new or old) or self._clock.now()
@@ -106,7 +108,7 @@ class Measurements:
         """Add up what pods on reclaimed capacity use."""
         pods = [pod for gang in snapshot.gangs for pod in gang.pods if pod.reclaimed]
         for pod in pods:
-            figure = snapshot.measurement.pods.get(pod.key, {}).get("cpu")
+            figure = snapshot.measurement.of(pod).get("cpu")
             if figure is not None:
                 self._meter.observe(Sample(pod.uid, figure.value, figure.at.timestamp(), figure.window))
         self._meter.keep({pod.uid for pod in pods})

@@ -114,7 +114,7 @@ def show_use(snapshot: Snapshot, queue_of: Callable[[str], str | None]) -> None:
         if queue is None:
             continue
         for pod in gang.pods:
-            for resource, figure in snapshot.measurement.pods.get(pod.key, {}).items():
+            for resource, figure in snapshot.measurement.of(pod).items():
                 if resource not in RESOURCES:
                     continue
                 used[queue, resource] += figure.value

@@ -90,7 +90,7 @@ func TestRiskOfOnePod(t *testing.T) {
 		{"not one of an earlier run", minute("2").annotate(annotationCheckpoint, at(time.Hour)), 240},
 		{"nor of the future", minute("2").annotate(annotationCheckpoint, at(-time.Hour)), 240},
 		{"nor nonsense", minute("2").annotate(annotationCheckpoint, "yesterday"), 240},
-		{"not started", func() pod { p := minute("2"); p.Status.StartTime = nil; return p }(), 0},
+		{"not started", func() pod { p := minute("2"); p.Status.ContainerStatuses = nil; return p }(), 0},
 		{"started in the future, by another clock", minute("2").running(-time.Minute), 120},
 		{"on reclaimed capacity", reclaimed(minute("0"), "1500"), 180},
 		{"on reclaimed capacity, as annotated", reclaimed(minute("0"), "1500").annotate(annotationRisk, "3"), 3},
@@ -181,6 +181,38 @@ func TestTableOfGangs(t *testing.T) {
 			}
 			if got, annotated := riskOf(pods, noon, w); got != tt.Estimate || annotated {
 				t.Errorf("got %v, annotated %t; want %v", got, annotated, tt.Estimate)
+			}
+		})
+	}
+}
+
+// TestTableOfUnits compares what is read off whole pods with the services (scavenger_domain.pod_reading).
+func TestTableOfUnits(t *testing.T) {
+	text, err := os.ReadFile("testdata/unit_cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name     string
+		Pod      *v1.Pod
+		Unit     string
+		Started  *metav1.Time
+		Estimate float64
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range cases {
+		t.Run(tt.Name, func(t *testing.T) {
+			if key := keyOf(tt.Pod); key.namespace+"/"+key.job != tt.Unit {
+				t.Errorf("unit %s, want %s", key, tt.Unit)
+			}
+			start, ok := startOf(tt.Pod)
+			if ok != (tt.Started != nil) || ok && !start.Equal(tt.Started.Time) {
+				t.Errorf("started %v, %t; want %v", start, ok, tt.Started)
+			}
+			if got := estimatedRisk(tt.Pod, noon, defaultWeights); got != tt.Estimate {
+				t.Errorf("estimate %v, want %v", got, tt.Estimate)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
@@ -21,12 +22,15 @@ const (
 	annotationRisk              = "scavenger.dev/running-priority"
 	annotationCheckpoint        = "scavenger.dev/last-checkpoint"
 	annotationRun               = "scavenger.dev/run"
+	annotationContainer         = "kubectl.kubernetes.io/default-container"
 	annotationLatency           = "scavenger.dev/latency"
 	latencyInteractive          = "interactive"
 	resourceReclaimedCPU        = "scavenger.dev/reclaimed-cpu"
 	resourceReclaimedMemory     = "scavenger.dev/reclaimed-memory"
 	priorityClassNonPreemptible = "scavenger-non-preemptible"
 	priorityClassPreemptible    = "scavenger-preemptible"
+
+	mainContainer = "main"
 
 	// maxRisk keeps a figure somebody made up (1e300) from drowning the sums it enters: 30,000 CPU-years.
 	maxRisk = 1e12
@@ -126,16 +130,74 @@ func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotate
 // requests times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
 // on a preemptible pod only where this is far from the truth (estimated_at_risk in scavenger_domain.gang).
 func estimatedRisk(pod *v1.Pod, now time.Time, w weights) float64 {
-	if pod.Status.StartTime == nil {
+	since, ok := startOf(pod)
+	if !ok {
 		return 0
 	}
-	since, cost := pod.Status.StartTime.Time, startupCost
+	cost := startupCost
 	if checkpoint, err := time.Parse(time.RFC3339, pod.Annotations[annotationCheckpoint]); err == nil {
 		if checkpoint.After(since) && !checkpoint.After(now) {
 			since, cost = checkpoint, 0
 		}
 	}
 	return w.cost(computesWith(pod)) * (max(0, now.Sub(since).Seconds()) + cost)
+}
+
+// startOf is when the work of a scavenger pod started: its main container; false while that has not run. The kubelet's
+// startTime stands before: images are pulled and init containers run between the two. It only stands in where a runtime
+// does not say when (started_at in scavenger_domain.pod_reading; both are tested against testdata/unit_cases.json).
+func startOf(pod *v1.Pod) (time.Time, bool) {
+	status := mainStatus(pod)
+	if status == nil {
+		return time.Time{}, false
+	}
+	if running := status.State.Running; running != nil {
+		return firstSeen(running.StartedAt, startTime(pod), pod.CreationTimestamp)
+	}
+	ended := status.State.Terminated
+	if ended == nil || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" {
+		return time.Time{}, false
+	}
+	seenEnd := ended.FinishedAt
+	if ended.Reason == "ContainerStatusUnknown" || ended.Reason == "Unknown" {
+		seenEnd = metav1.Time{}
+	}
+	return firstSeen(ended.StartedAt, seenEnd, startTime(pod))
+}
+
+// mainStatus is the status of the container that does the work; nil where there is none yet.
+func mainStatus(pod *v1.Pod) *v1.ContainerStatus {
+	statuses := pod.Status.ContainerStatuses
+	if len(statuses) == 0 {
+		return nil
+	}
+	program, named := pod.Annotations[annotationContainer]
+	if !named {
+		program = mainContainer
+	}
+	for i := range statuses {
+		if len(statuses) > 1 && statuses[i].Name == program {
+			return &statuses[i]
+		}
+	}
+	return &statuses[0]
+}
+
+func startTime(pod *v1.Pod) metav1.Time {
+	if pod.Status.StartTime == nil {
+		return metav1.Time{}
+	}
+	return *pod.Status.StartTime
+}
+
+// firstSeen is the first of these moments that somebody saw: of others runtimes and kubelets say the epoch.
+func firstSeen(moments ...metav1.Time) (time.Time, bool) {
+	for _, at := range moments {
+		if !at.IsZero() && at.Unix() != 0 {
+			return at.Time, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // annotatedRisk reads what the prioritizer wrote about a pod's job; false when it is missing or senseless.

@@ -134,8 +134,8 @@ func (at *attempt) sharesOn(node fwk.NodeInfo) []*share {
 			s.pods = slices.Insert(s.pods, s.staying, info)
 			s.staying++
 		}
-		if start := pod.Status.StartTime; start != nil && start.After(s.started) {
-			s.started = start.Time
+		if start, ok := startOf(pod); ok && start.After(s.started) {
+			s.started = start
 		}
 	}
 	return shares

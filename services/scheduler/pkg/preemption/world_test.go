@@ -132,7 +132,11 @@ func (p pod) annotate(key, value string) pod {
 func (p pod) unannotate(key string) pod { delete(p.Annotations, key); return p }
 
 func (p pod) running(since time.Duration) pod {
-	p.Status.StartTime = &metav1.Time{Time: noon.Add(-since)}
+	at := metav1.Time{Time: noon.Add(-since)}
+	p.Status.StartTime = &at
+	p.Status.ContainerStatuses = []v1.ContainerStatus{
+		{Name: mainContainer, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at}}},
+	}
 	return p
 }
 

@@ -46,17 +46,19 @@ def unsaved_since(job: JobFacts, now: datetime) -> int | None:
     for a job that does not run."""
     if job.phase != Phase.RUNNING or not job.runs or not job.interval:
         return None
-    reports = (None if at is None else micros(at) for at in (job.checkpoint, job.start_over))
+    reports = (None if at is None else micros(at) for at in (job.checkpoint, job.annotated, job.start_over))
     return safe_until(micros(job.runs[-1]), job.interval, reports, micros(now)) // 10**6
 
 
 def tasks_unsaved_since(job: JobFacts, pods: Iterable[PodFacts], now: datetime) -> int | None:
-    """The same for an array: the mean of its tasks, since what they have not saved adds up. None where none runs."""
+    """The same for an array: the mean of its pods, since what they have not saved adds up. A task that does not run has
+    nothing to save. None where none runs."""
     if not job.interval:
         return None
-    at = micros(now)
-    safe = [safe_until(pod.started, job.interval, (pod.checkpoint,), at) for pod in pods if pod.started is not None]
-    return sum(safe) // len(safe) // 10**6 if safe else None
+    at, pods = micros(now), tuple(pods)
+    starts = [(pod.started, pod.checkpoint) for pod in pods if pod.started is not None]
+    safe = [safe_until(start, job.interval, (checkpoint,), at) for start, checkpoint in starts]
+    return (sum(safe) + at * (len(pods) - len(safe))) // len(pods) // 10**6 if safe else None
 
 
 def checkpointed(job: JobFacts, now: datetime) -> int | None:

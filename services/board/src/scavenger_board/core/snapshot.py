@@ -47,7 +47,8 @@ class JobFacts:
     runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
     message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
     CPU-seconds. at_risk: CPU-seconds, None where nobody has said. ended: when the last run ended. checkpoint: the last
-    one that was reported, start_over: the last one that was due; interval: microseconds between two that are due.
+    one that was reported, annotated: one that the job itself is annotated with, start_over: the last one that was due;
+    interval: microseconds between two that are due.
     """
 
     key: str
@@ -78,6 +79,7 @@ class JobFacts:
     at_risk: float | None = None
     ended: datetime | None = None
     checkpoint: datetime | None = None
+    annotated: datetime | None = None
     start_over: datetime | None = None
     interval: int = 0
     array: ArrayFacts | None = None

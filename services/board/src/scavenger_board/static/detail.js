@@ -68,7 +68,7 @@ function job(picture, key, open, now, all) {
       ["Runs", found.runs.length ? [gantt(found, now), ...found.runs.slice(-5).reverse().map(([start, end, how]) => el("div", { class: "sub" }, `${local(start * 1000)} · ${how === "running" ? how : end === null ? "when it ended is not known" : `${how} ${local(end * 1000)}`}`))] : ""],
       ["Checkpoint", found.safeUntil === null || found.array ? "" : found.checkpointed === null ? "none reported in this run" : [when(new Date(found.checkpointed * 1000).toISOString(), now)]],
       ["Unsaved work", found.safeUntil === null ? "" : `${cpuTime(unsaved(found, now))} since the last checkpoint that was reported or due`],
-      ["Priority", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass}), as last written`],
+      ["Priority", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass}), with what a restart costs, as last written`],
     ]),
     el("h3", {}, "When it left, and for whom"),
     left.length ? history : el("p", {}, found.interrupted ? "Nothing tells of it any more." : "It never had to leave."),

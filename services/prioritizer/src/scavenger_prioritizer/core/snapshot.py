@@ -79,16 +79,22 @@ class PodFacts(Record, frozen=True, gc=False):
     """Being deleted before its containers ended: its gang is about to be interrupted."""
     finished: bool = False
     """It has succeeded. It runs again when its gang is interrupted."""
+    computes: bool = False
+    """Its main container runs."""
     told_to_go: int | None = None
     """When somebody deleted it, by the API server's clock."""
     preempted: bool = False
     """A scheduler deleted it, and gave its room to another pod."""
+    birth: str | None = None
+    """When this life of it began, as it is written."""
     started: int | None = None
-    """When the kubelet accepted it."""
+    """When its main container started."""
     index: int | None = None
     """Its number in the gang."""
     checkpoint: int | None = None
     """Its annotation last-checkpoint, wherever that lies in time."""
+    returned: bool = False
+    """Of a task, others interrupted its last run."""
     class_: str = ""
     """The label preemption-class as it is now."""
     written: int | None = None

@@ -38,7 +38,7 @@ def with_added(
 ) -> Reading:
     """The reading with those of the metrics that enough of its nodes are measured of."""
     running = [
-        (pod.node, measurement.pods.get(pod.key) or {})
+        (pod.node, measurement.of(pod))
         for gang in gangs
         for pod in gang.pods
         if pod.running_since is not None and pod.node in reading.nodes

@@ -279,9 +279,8 @@ def _reading(
     used = {r: sum(figure.value for figure in use[r]) for r in RESOURCES}
     figures = [figure for r in RESOURCES for figure in use[r]]
     observed_at = min(figure.at for figure in figures)
-    figures_of = measurement.pods.get
     running: list[_Running] = [
-        (pod, pod.running_since, fresh.values(figures_of(pod.key)))
+        (pod, pod.running_since, fresh.values(measurement.of(pod)))
         for pod in pods
         if pod.node in names and pod.running_since is not None
     ]
@@ -434,7 +433,7 @@ def _yielding_cores(running: _Running, observed_at: datetime) -> float:
 
 def pod_use(pod: PodFacts, measurement: Measurement, fresh: Fresh) -> dict[str, float] | None:
     """Cores and bytes that a pod uses; None where one of them has no fresh figure."""
-    return fresh.values(measurement.pods.get(pod.key))
+    return fresh.values(measurement.of(pod))
 
 
 def _percent(used: float, room: float) -> float:

@@ -165,7 +165,7 @@ def _throttle(decided: ScopeDecision, snapshot: Snapshot, rules: Rules) -> Scope
     fresh = Fresh(snapshot.now, rules.trust)
 
     def use(pod: PodFacts) -> float | None:
-        figure = snapshot.measurement.pods.get(pod.key, {}).get("cpu")
+        figure = snapshot.measurement.of(pod).get("cpu")
         return figure.value if figure is not None and fresh.has(figure) else None
 
     infeasible = {pod.node for gang in snapshot.gangs for pod in gang.pods if pod.refused_resize}

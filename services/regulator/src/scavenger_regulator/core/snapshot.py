@@ -6,12 +6,15 @@ time at risk in core-seconds, moments as aware datetimes in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from scavenger_api.reclaimed import MIB
+from scavenger_api.times import EPOCH, parse_time
+from scavenger_domain.unit import WHOLE_SECOND, of_life
 
 from scavenger_regulator.core.history import Figures as History
 from scavenger_regulator.core.levels import WaterLevels
@@ -36,6 +39,9 @@ Figures = Mapping[str, Figure]
 """By resource: cpu in cores, memory in bytes; or by node."""
 
 
+_NONE: Final[Figures] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class AddedFigures:
     """What is known of one metric beside CPU and memory. nodes: what each uses of it. capacity: what each has of it."""
@@ -48,7 +54,8 @@ class AddedFigures:
 class Measurement:
     """What a source said, as it came: nothing has been checked.
 
-    nodes: by node name. pods: of scavenger pods, by `namespace/name`; also of metrics beside CPU and memory. total: of
+    nodes: by node name. pods: of scavenger pods, by UID where the source knows it, else by `namespace/name`; also of
+    metrics beside CPU and memory. total: of
     the whole cluster, from sources that know it only in one piece; nodes with figures of their own take precedence.
     failed: why there is nothing. source: its name, as it is published. added: metrics beside CPU and memory, by name.
     """
@@ -59,6 +66,37 @@ class Measurement:
     failed: str = ""
     source: str = ""
     added: Mapping[str, AddedFigures] = field(default_factory=dict)
+
+    def of(self, pod: PodFacts) -> Figures:
+        """The figures of a pod."""
+        return self.pods.get(pod.uid) or self.pods.get(pod.key, _NONE)
+
+    def by_life(self, pods: Iterable[PodFacts], now: datetime) -> Measurement:
+        """The same with figures of these pods by UID, and none of an earlier pod that had the name of one."""
+        known = {pod.uid: figures for pod in pods if (figures := self._of_life(pod, now))}
+        return replace(self, pods=known)
+
+    def _of_life(self, pod: PodFacts, now: datetime) -> Figures:
+        own, named = self.pods.get(pod.uid), self.pods.get(pod.key)
+        if not named:
+            return own or _NONE
+        created = parse_time(pod.birth) or EPOCH
+        for figure in named.values():
+            if not (0.0 <= figure.window <= _LONGEST and of_life(created, _begins(figure), now)):
+                named = {name: one for name, one in named.items() if one is not figure}
+        return {**named, **own} if own else named
+
+
+_LONGEST: Final = 1e9
+"""Seconds. Nothing has checked what a source says, and calendars have a beginning."""
+
+
+def _begins(figure: Figure) -> datetime:
+    """From when a figure is an average, as far as that is known in whole seconds."""
+    try:
+        return figure.at - timedelta(seconds=figure.window - WHOLE_SECOND)
+    except OverflowError:
+        return figure.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +123,8 @@ class PodFacts:
     """A scavenger pod that still occupies its node.
 
     deletion_deadline: when it should be gone, None while nobody is deleting it: its own grace period after that was
-    asked for, or sooner. running_since: None until it runs. requests: by resource, in cores and bytes; of a pod on
-    reclaimed capacity what it counts as. grace: seconds between SIGTERM and SIGKILL.
+    asked for, or sooner. running_since: from when figures show it, None until it runs. requests: by resource, in cores
+    and bytes; of a pod on reclaimed capacity what it counts as. grace: seconds between SIGTERM and SIGKILL.
     """
 
     key: str
@@ -113,6 +151,10 @@ class PodFacts:
     `requests` has neither."""
     prolonged: bool = False
     """Whoever deleted it asked for a longer grace period than its own, so that it may stay beyond the deadline."""
+    started: datetime | None = None
+    """When its main container started: what is at risk is counted from there."""
+    birth: str | None = None
+    """When this life of it began, as it is written: an earlier figure by its name is of another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +183,7 @@ class Gang:
     """Being deleted or suspended."""
     finished: tuple[PodFacts, ...] = ()
     """Members of the present run that have succeeded. They run again when the gang is interrupted."""
+    created: datetime | None = None
 
     @property
     def preemptible(self) -> bool:

@@ -32,13 +32,17 @@ from scavenger_regulator.sources import SourceError
 # series for each of a node's.
 NODE_CPU: Final = 'sum by (node) (max by (node, cpu) (irate(container_cpu_usage_seconds_total{id="/"}[2m])))'
 NODE_MEMORY: Final = 'max by (node) (container_memory_working_set_bytes{id="/"})'
+#
+# The UID of a pod is in the name of its control group. Series of a pod that has gone stay for minutes, and a task of an
+# array runs again under the name of its pod.
+_UID: Final = '"uid", "$1", "id", ".*pod([0-9a-f]{8}.[0-9a-f]{4}.[0-9a-f]{4}.[0-9a-f]{4}.[0-9a-f]{12}).*")'
 POD_CPU: Final = (
-    "sum by (namespace, pod) (max by (namespace, pod, container, cpu) "
-    '(irate(container_cpu_usage_seconds_total{pod!="",container!=""}[2m])))'
+    "sum by (namespace, pod, uid) (max by (namespace, pod, uid, container, cpu) "
+    f'(label_replace(irate(container_cpu_usage_seconds_total{{pod!="",container!=""}}[2m]), {_UID}))'
 )
 POD_MEMORY: Final = (
-    "sum by (namespace, pod) (max by (namespace, pod, container) "
-    '(container_memory_working_set_bytes{pod!="",container!=""}))'
+    "sum by (namespace, pod, uid) (max by (namespace, pod, uid, container) "
+    f'(label_replace(container_memory_working_set_bytes{{pod!="",container!=""}}, {_UID}))'
 )
 TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="/"}))'
 
@@ -46,8 +50,9 @@ TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="
 @dataclass(frozen=True, slots=True)
 class Queries:
     """PromQL. node: use of each node, or of the cluster where a result has no node label. pod: use of each scavenger
-    pod; others are ignored. In cores and bytes. taken: Unix time of the samples, per node or for all. history: the
-    ordinary load in percent, by resource; empty: the regulator keeps its own history.
+    pod, with its UID in the label `uid` where that is known; others are ignored. In cores and bytes. taken: Unix time
+    of the samples, per node or for all. history: the ordinary load in percent, by resource; empty: the regulator keeps
+    its own history.
 
     window: seconds over which the CPU queries average. history_window, history_step: seconds.
     """
@@ -63,6 +68,8 @@ class Queries:
     history_window: float = 86_400.0
     history_step: float = 300.0
 
+
+UID_LABEL: Final = "uid"
 
 Vector = list[tuple[Mapping[str, str], float]]
 
@@ -125,7 +132,11 @@ def times_of(taken: Vector, queries: Queries) -> dict[str, float]:
 
 
 def pod_key(labels: Mapping[str, str], queries: Queries) -> str:
-    """Of the pod that a series is of, `namespace/name`."""
+    """Of the pod that a series is of, its UID where the series has it (as a UID is written, or with underscores, as in
+    the names of control groups), else `namespace/name`."""
+    uid = labels.get(UID_LABEL)
+    if uid:
+        return uid.replace("_", "-")
     return f"{labels.get(queries.namespace_label, '')}/{labels.get(queries.pod_label, '')}"
 
 

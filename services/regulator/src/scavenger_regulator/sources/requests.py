@@ -17,7 +17,7 @@ from scavenger_regulator.facts import occupies, pod_requests
 
 
 def measure(nodes: Iterable[Node], pods: Iterable[Pod], now: datetime) -> Measurement:
-    """Requests of all pods by node, and of the scavenger pods one by one. A pod that is leaving counts until it has."""
+    """Requests of all pods by node, and of the scavenger pods by UID. A pod that is leaving counts until it has."""
     sums = {node.metadata.name: dict.fromkeys(RESOURCES, 0.0) for node in nodes}
     scavengers = {}
     for pod in pods:
@@ -25,7 +25,7 @@ def measure(nodes: Iterable[Node], pods: Iterable[Pod], now: datetime) -> Measur
             continue
         requests = pod_requests(pod)
         if names.LABEL_JOB in pod.metadata.labels:
-            scavengers[pod.metadata.key] = {r: Figure(requests[r], now) for r in RESOURCES}
+            scavengers[pod.metadata.uid] = {r: Figure(requests[r], now) for r in RESOURCES}
         on_node = sums.get(pod.spec.node_name)
         if on_node is not None:
             for resource in RESOURCES:

@@ -45,6 +45,7 @@ class RunningJob:
         interrupted_at: of the last interruption, whatever its cause; 0 for none.
         computes_with: what each pod requests while it runs, as the job says it.
         millicores: what its pods together really used on average since `since`; None: what they count as.
+        pod: of a task, `NAMESPACE/NAME` of its pod; life: the UID of that.
     """
 
     key: str
@@ -59,6 +60,8 @@ class RunningJob:
     interrupted_at: int = 0
     computes_with: Requests = ()
     millicores: int | None = None
+    pod: str = ""
+    life: str = ""
 
 
 @dataclass(frozen=True, slots=True)

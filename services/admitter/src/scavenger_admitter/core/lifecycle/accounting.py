@@ -183,7 +183,7 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usag
         usage: what is measured of them. Where it knows nothing of a pod, or a pod is gone without a trace, its limit
             times time stands in.
     """
-    alive_until = {pod.metadata.key: ended_at(pod) for pod in pods}
+    alive_until = {pod.metadata.uid: ended_at(pod) for pod in pods}
 
     def requested(since: datetime, until: datetime) -> float:
         return _span(since, until) * cores(spec)

@@ -16,11 +16,10 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.indexes import MAX_TASKS
+from scavenger_domain.gang import task_index
 from scavenger_domain.nodes import leaving
 from scavenger_domain.pod_ends import deleting, goes_on, held, started_at
 from scavenger_kube.kinds import Node, Pod
-
-from scavenger_admitter.core.lifecycle.array.tasks import task_of
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -96,7 +95,7 @@ class _Bucket:
 
 def bucket_of(pod: Pod, leaving_nodes: Collection[str]) -> _Bucket | None:
     """Where a pod belongs; None where it is read one by one. leaving_nodes: those that are about to go."""
-    meta, task, owner = pod.metadata, task_of(pod), pod.metadata.controller
+    meta, task, owner = pod.metadata, task_index(pod), pod.metadata.controller
     run = meta.annotations.get(names.ANNOTATION_RUN, "")
     if task is None or task >= MAX_TASKS or owner is None or not run or deleting(pod):
         return None

@@ -8,10 +8,11 @@ from scavenger_api import names
 from scavenger_api.array import MAX_COUNTED, ArrayStatus
 from scavenger_api.indexes import all_of, indexes_of, parse_counts, parse_indexes
 from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import moment
 
 from scavenger_admitter.core.lifecycle.actions import CreateJob, ReleasePod, StartTasks
-from scavenger_admitter.core.lifecycle.array.tasks import mark, task_of
+from scavenger_admitter.core.lifecycle.array.tasks import mark
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 
 _EXACT = 1e-3
@@ -84,7 +85,9 @@ def _assert_tasks_start(start: StartTasks, outcome: Outcome, seen: Observation) 
     assert len(indexes) <= seen.granted_tasks, f"StartTasks: {len(indexes)}, and {seen.granted_tasks} are granted"
     assert len(indexes) == len(set(indexes)), f"StartTasks: a task twice: {indexes}"
     assert spec is not None, "StartTasks: of no array"
-    taken = {task for pod in seen.every_pod if (task := task_of(pod)) is not None} | set(indexes_of(seen.posted_tasks))
+    taken = {task for pod in seen.every_pod if (task := task_index(pod)) is not None} | set(
+        indexes_of(seen.posted_tasks)
+    )
     over = _over(array) if array is not None else 0
     for index in indexes:
         assert 0 <= index < spec.tasks, f"StartTasks: {index} of {spec.tasks} tasks"
@@ -149,7 +152,7 @@ def _assert_sets(array: ArrayStatus, size: int) -> None:
 
 def _assert_counted(before: ArrayStatus, after: ArrayStatus, outcome: Outcome, seen: Observation) -> None:
     """`counted` grows by pods that are there, and no pod loses its finalizer that it does not name."""
-    present = {mark(task, pod): pod for pod in seen.every_pod if (task := task_of(pod)) is not None}
+    present = {mark(task, pod): pod for pod in seen.every_pod if (task := task_index(pod)) is not None}
     new = set(after.counted) - set(before.counted)
     assert new <= present.keys(), f"counted: pods that are not there: {sorted(new - present.keys())}"
     assert len(new) == outcome.counted, f"counted: {len(new)} pods more, and {outcome.counted} are said to be"

@@ -69,7 +69,7 @@ _Measured = list[tuple[bool, Figures]]
 
 
 def _measured(pods: Iterable[PodFacts], measurement: Measurement) -> _Measured:
-    return [(pod.reclaimed, measurement.pods.get(pod.key) or {}) for pod in pods]
+    return [(pod.reclaimed, measurement.of(pod)) for pod in pods]
 
 
 def _use(pods: _Measured, resource: str, fresh: Fresh) -> float | None:
@@ -92,7 +92,7 @@ def _used_of_limit(pods: Iterable[PodFacts], measurement: Measurement, fresh: Fr
     for pod in pods:
         if pod.reclaimed:
             limit += pod.requests.get("cpu", 0.0)
-            figure = measurement.pods.get(pod.key, {}).get("cpu")
+            figure = measurement.of(pod).get("cpu")
             used += figure.value if figure is not None and fresh.has(figure) else 0.0
     return used / limit if limit > 0 else 0.0
 

@@ -103,7 +103,7 @@ def _job(gang: Gang, now: datetime) -> _Job:
         interval=max(1, round(gang.interval * MICROSECONDS)),
         parallelism=gang.parallelism,
         reclaimed=any(pod.reclaimed for pod in gang.pods),
-        created=micros(now),
+        created=micros(gang.created or now),
         started=_micros(gang.started),
         start_over=_micros(gang.start_over),
         checkpoints=() if gang.checkpoint is None else (micros(gang.checkpoint),),
@@ -124,7 +124,7 @@ def _member(pod: PodFacts, weights: Weights, *, finished: bool) -> _Member:
         live=not finished and stays,
         terminating=not finished and not stays,
         finished=finished,
-        started=_micros(pod.running_since),
+        started=_micros(pod.started),
         index=pod.index,
         checkpoint=_micros(pod.checkpoint),
     )

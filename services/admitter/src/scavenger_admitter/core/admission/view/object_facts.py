@@ -11,6 +11,7 @@ from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import job_of, unit
 from scavenger_domain.nodes import counts, schedulable
+from scavenger_domain.pod_reading import measured_from
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
 
@@ -157,13 +158,9 @@ def _pending(pod: Pod, shape: Shape, said: Verdict) -> PendingPod:
 
 
 def _started(pod: Pod) -> int:
-    """Second in which the last of a pod's running containers started: from then on metrics show it."""
-    if pod.status.phase != "Running":
-        return NOT_STARTED
-    running = [c.state.running.started_at for c in pod.status.container_statuses if c.state.running]
-    times = [parse_time(text) for text in running] or [parse_time(pod.status.start_time)]
-    known = [micros(time) // SECOND for time in times if time is not None]
-    return max(known, default=NOT_STARTED)
+    """Second from which metrics show a pod (`scavenger_domain.pod_reading.measured_from`)."""
+    at = measured_from(pod)
+    return NOT_STARTED if at is None else micros(at) // SECOND
 
 
 def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:

@@ -19,7 +19,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.times import micros
-from scavenger_domain import gang
+from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, started_at
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
@@ -37,7 +37,7 @@ from scavenger_admitter.core.lifecycle import (
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, DeletePod, ReleasePod, StartTasks
 from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
-from scavenger_admitter.core.lifecycle.array.tasks import UID_DIGITS, Tasks, mark, task_of
+from scavenger_admitter.core.lifecycle.array.tasks import UID_DIGITS, Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
@@ -45,6 +45,7 @@ from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import Run, announced
+from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
 WRITE_EVERY: Final = timedelta(seconds=1)
@@ -91,7 +92,7 @@ class _Pods:
         queued = draft.status.queued_timestamp
         found.untouched, others = _untouched(draft, tasks)
         for pod in (*seen.pods, *others):
-            task = task_of(pod)
+            task = task_index(pod)
             run = moment(pod.metadata.annotations.get(names.ANNOTATION_RUN))
             if task is None or task >= tasks.size or run != queued:
                 found.strangers.append(pod)
@@ -106,7 +107,7 @@ class _Pods:
     @property
     def present(self) -> int:
         """Tasks whose name is taken."""
-        strangers = (found for pod in self.strangers if (found := task_of(pod)) is not None)
+        strangers = (found for pod in self.strangers if (found := task_index(pod)) is not None)
         read = set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
         return read | self.untouched.runs | self.untouched.ended
 
@@ -361,18 +362,13 @@ class _Plan:
         return RemovalReason.NODE_LEAVING if announced(run, seen.nodes, seen.now) else None
 
     def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
-        """What sorts the pods of which some have to go: the least unsaved work first."""
-        started, now = started_at(pod), micros(self.draft.seen.now)
-        if started is None:
+        """What sorts the pods of which some have to go: the least work at risk first."""
+        seen, task = self.draft.seen, unit_of_task(self.draft.seen.job, pod)
+        if task.started is None:
             return -1, pod.metadata.name
-        spec, start = self.draft.seen.job.spec, micros(started)
-        interval = spec.checkpoint_interval // timedelta(microseconds=1)
-        reported = accounting.reported_checkpoint((pod,), spec, self.draft.seen.now)
-        since = gang.safe_until(start, interval, (micros(reported) if reported else None,), now)
-        trusted = self.draft.seen.settings.trusted_interval // timedelta(microseconds=1)
-        cost = self.draft.seen.settings.startup_cost // timedelta(microseconds=1)
-        lost = gang.time_at_risk(start, since, now, cost, interval, trusted)
-        return lost, pod.metadata.name
+        spans = seen.settings.startup_cost, seen.settings.trusted_interval
+        cost, trusted = (span // timedelta(microseconds=1) for span in spans)
+        return task.time_at_risk(micros(seen.now), cost, trusted), pod.metadata.name
 
     @property
     def running_tasks(self) -> int:

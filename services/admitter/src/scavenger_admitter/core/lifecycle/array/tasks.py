@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from scavenger_api import names
 from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import (
     all_of,
@@ -111,12 +110,6 @@ class Tasks:
         """Tasks that failed wait again, with all their retries."""
         self.retries = {index: count for index, count in self.retries.items() if not self.failed >> index & 1}
         self.failed = 0
-
-
-def task_of(pod: kinds.Pod) -> int | None:
-    """The index of the task that a pod is of; None where it is of none."""
-    text = pod.metadata.labels.get(names.LABEL_TASK, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= UID_DIGITS else None
 
 
 def mark(index: int, pod: kinds.Pod) -> str:

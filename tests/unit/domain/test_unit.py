@@ -1,0 +1,241 @@
+"""One reader of a unit: whoever looks at a pod sees the same unit, start and loss."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scavenger_admitter.core.admission.running import RunningJobs
+from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
+from scavenger_admitter.core.unit_of_task import unit_of_task
+from scavenger_admitter.facts import running_task
+from scavenger_api import names
+from scavenger_api.job import ScavengerJob as AdmitterJob
+from scavenger_api.times import format_time, micros
+from scavenger_board.core.runs import tasks_unsaved_since
+from scavenger_board.facts import Job as BoardJob
+from scavenger_board.facts import job_facts as board_job
+from scavenger_board.facts import pod_facts as board_pod
+from scavenger_cli import tasks as cli_tasks
+from scavenger_cli.objects import Job as CliJob
+from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, STARTUP_COST, cpu_seconds, estimated_at_risk, unit
+from scavenger_domain.pod_ends import started_at as lifecycle_start
+from scavenger_domain.pod_reading import read
+from scavenger_domain.unit import of_life, unit_of, units
+from scavenger_kube.kinds import Pod
+from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_prioritizer.core.plan import plan_classes, rank, takes_part
+from scavenger_prioritizer.core.snapshot import Gang as PrioritizerGang
+from scavenger_prioritizer.core.snapshot import Rules, Share, Snapshot, Source
+from scavenger_prioritizer.facts import gangs as prioritizer_gangs
+from scavenger_prioritizer.facts import job_facts, pod_facts
+from scavenger_regulator.core.eviction.risk import RiskRules, at_risk
+from scavenger_regulator.facts import gangs as regulator_gangs
+from scavenger_testing import builders
+
+from tests.unit.cli import cases as cli_cases
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TABLE: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[3] / "services/scheduler/pkg/preemption/testdata/unit_cases.json").read_text()
+)
+
+
+@pytest.mark.parametrize("case", TABLE, ids=[case["name"] for case in TABLE])
+def test_what_is_read_off_a_pod_is_what_the_table_says(case: dict[str, Any]) -> None:
+    """The scheduler plugin, in Go, is tested against the same table."""
+    pod = msgspec.convert(case["pod"], Pod)
+    seen = read(pod)
+    started = None if case["started"] is None else micros(datetime.fromisoformat(case["started"]))
+    assert (seen.unit, seen.started) == (case["unit"], started)
+    assert cpu_seconds(estimated_at_risk([seen], micros(NOW))) == case["estimate"]
+
+
+# --- what was found ---
+
+
+def array(*, cpu: str = "1", **status: Any) -> dict[str, Any]:
+    amounts = {"cpu": cpu, "memory": "1Gi"}
+    return builders.scavengerjob_dict(
+        "sweep",
+        phase="Running",
+        resources={"requests": amounts, "limits": amounts},
+        status={"queuedTimestamp": ago(10_000), "jobName": "sweep", **status},
+        array={"tasks": 10},
+    )
+
+
+def ago(seconds: float) -> str:
+    return format_time(NOW - timedelta(seconds=seconds))
+
+
+def task(index: int, *statuses: dict[str, Any], accepted: float = 1500, **more: Any) -> Pod:
+    """The pod of a task whose kubelet accepted it so many seconds ago."""
+    fields: dict[str, Any] = {"phase": "Running", "created": ago(accepted + 1), "node": "n", "cpu": "1"} | more
+    labels = {names.LABEL_JOB: "sweep", names.LABEL_TASK: str(index)}
+    found = builders.pod_dict(
+        f"sweep-{index}", owner=builders.job_dict("sweep"), labels=labels, container_statuses=statuses, **fields
+    )
+    found["status"]["startTime"] = ago(accepted)
+    return msgspec.convert(found, Pod)
+
+
+def busy(index: int, seconds: float, **more: Any) -> Pod:
+    """A task whose main container has run for so long."""
+    return task(index, builders.running(started=ago(seconds)), **more)
+
+
+def stuck(index: int, **more: Any) -> Pod:
+    """A task whose image cannot be pulled."""
+    return task(index, builders.waiting("ImagePullBackOff"), phase="Pending", **more)
+
+
+def as_prioritizer_sees(job: dict[str, Any], *pods: Pod) -> list[PrioritizerGang]:
+    return prioritizer_gangs([job_facts(msgspec.convert(job, ScavengerJob))], [pod_facts(pod) for pod in pods])
+
+
+def test_tasks_that_compute_are_protected_and_those_that_pull_their_image_are_not() -> None:
+    pods = [*(stuck(index) for index in range(4)), busy(4, 300), busy(5, 400)]
+    share = Share(50.0, Source.PUBLISHED)
+    plan = plan_classes(Snapshot(micros(NOW), share, as_prioritizer_sees(array(), *pods), rules=Rules(window=0)))
+    assert [verdict.gang.job.task for verdict in plan.verdicts] == ["4", "5"], "the others do not run"
+    assert [write.pod.name for write in plan.protect] == ["sweep-5"]
+
+
+def test_the_time_of_a_pull_is_no_work() -> None:
+    """Its image took 20 of the 25 minutes that it has had a node."""
+    job, pod = array(), busy(0, 300)
+    (gang,) = as_prioritizer_sees(job, pod)
+    (found,) = rank(Snapshot(micros(NOW), Share(None, Source.KEPT), [gang]))
+    (seen,) = regulator_gangs([msgspec.convert(job, ScavengerJob)], [pod])
+    assert (cpu_seconds(found.risk), at_risk(seen, NOW, RiskRules()).cpu_seconds) == (360, 360)
+
+
+def test_a_task_that_others_interrupted_has_returned_for_all_who_ask() -> None:
+    job, pod = array(), busy(0, 300, annotations={names.ANNOTATION_INTERRUPTED: "true"})
+    fresh = busy(1, 300)
+    assert [gang.job.interruptions for gang in as_prioritizer_sees(job, pod, fresh)] == [1, 0]
+    seen = regulator_gangs([msgspec.convert(job, ScavengerJob)], [pod, fresh])
+    assert [(gang.interruptions, gang.returned) for gang in seen] == [(1, True), (0, False)]
+    own = AdmitterJob.model_validate(job)
+    assert [bool(one and one.interrupted_at) for one in (running_task(own, pod), running_task(own, fresh))] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("at", "window", "expected"),
+    [(-10, 0, False), (0, 0, False), (1, 0, True), (30, 0, True), (30, 29, True), (30, 30, False), (30, 60, False)],
+)
+def test_a_figure_from_before_the_pod_had_its_name_is_of_another_life(at: int, window: int, expected: bool) -> None:
+    created = NOW - timedelta(seconds=100)
+    assert of_life(created, created + timedelta(seconds=at - window), NOW) is expected
+
+
+def test_a_clock_that_was_set_back_takes_no_figures_away() -> None:
+    assert of_life(NOW + timedelta(hours=1), NOW - timedelta(seconds=30), NOW)
+
+
+# --- all who ask ---
+
+seconds = st.integers(-100, 20_000)
+
+
+@st.composite
+def statuses(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]]]:
+    """The phase of a pod, and what its containers do, one of which may be injected."""
+    kind = draw(
+        st.sampled_from(["pulling", "init", "running", "over", "ended", "failed", "unstartable", "unsaid", "none"])
+    )
+    at = ago(draw(seconds))
+    beside = [builders.running(started=ago(draw(seconds)), name="mesh")] if draw(st.booleans()) else []
+    main: dict[str, list[dict[str, Any]]] = {
+        "pulling": [builders.waiting("ImagePullBackOff")],
+        "init": [builders.waiting("PodInitializing")],
+        "running": [builders.running(started=at)],
+        "over": [ended(0, at), *([] if beside else [builders.running(started=at, name="mesh")])],
+        "ended": [ended(0, at)],
+        "failed": [ended(1, at)],
+        "unstartable": [builders.terminated(128, reason="StartError", finished=at)],
+        "unsaid": [{"name": "main", "state": {"running": {}}}],
+        "none": [],
+    }
+    phase = {"pulling": "Pending", "init": "Pending", "none": "Pending", "ended": "Succeeded", "failed": "Failed"}
+    found = main[kind] + (beside if kind not in ("none", "ended", "failed") else [])
+    return phase.get(kind, "Running"), draw(st.permutations(found))
+
+
+def ended(code: int, started: str) -> dict[str, Any]:
+    found = builders.terminated(code, finished=ago(0))
+    found["state"]["terminated"]["startedAt"] = started
+    return found
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[Pod]:
+    """Pods of an array: of tasks, some of them of earlier runs or on their way out, and of several lives."""
+    found = []
+    for index in range(draw(st.integers(1, 4))):
+        phase, containers = draw(statuses())
+        notes = {}
+        if draw(st.booleans()):
+            notes[names.ANNOTATION_INTERRUPTED] = "true"
+        if draw(st.booleans()):
+            notes[names.ANNOTATION_LAST_CHECKPOINT] = ago(draw(seconds))
+        more = {"deleted": ago(-30)} if draw(st.integers(0, 4)) == 0 else {}
+        pod = task(index, *containers, phase=phase, annotations=notes, accepted=draw(st.integers(0, 30_000)), **more)
+        found.append(pod)
+    return found
+
+
+@settings(deadline=None)
+@given(lives(), st.integers(1, 20_000))
+def test_all_who_ask_read_the_same(pods: list[Pod], interval: int) -> None:
+    job = array() | {}
+    job["spec"]["interruptionAfter"] = f"{interval}s"
+    own, seen = AdmitterJob.model_validate(job), msgspec.convert(job, ScavengerJob)
+    now = micros(NOW)
+    expected = {one.key: one for one in units(unit_of(seen), [read(pod) for pod in pods]) if one.task}
+    assert {unit(pod): (at and micros(at)) for pod in pods for at in [lifecycle_start(pod)]} == {
+        key: one.started for key, one in expected.items()
+    }
+    assert {key: unit_of_task(own, pod) for pod in pods for key in [unit(pod)]} == expected
+    present = {key: one for key, one in expected.items() if one.members[0].live and one.running}
+    figures = {key: one.at_risk(now) for key, one in present.items()}
+    gangs = [gang for gang in as_prioritizer_sees(job, *pods) if takes_part(gang)]
+    ranked = rank(Snapshot(now, Share(None, Source.KEPT), gangs))
+    assert {one.gang.job.key: (one.risk, one.start, one.since) for one in ranked} == {
+        key: tuple(figure) for key, figure in figures.items()
+    }
+    regulated = {gang.key: gang for gang in regulator_gangs([seen], pods)}
+    for key, figure in figures.items():
+        risk, gang = at_risk(regulated[key], NOW, RiskRules()), regulated[key]
+        assert (risk.cpu_seconds, micros(risk.started), micros(risk.since)) == (
+            figure.cost / PER_CPU_SECOND,
+            figure.started,
+            figure.since,
+        )
+        assert (gang.running, gang.returned, gang.interruptions) == (
+            True,
+            present[key].returned,
+            present[key].interruptions,
+        )
+    running = RunningJobs({unit(pod): {pod.metadata.key: admitter_pod(pod)} for pod in pods})
+    for pod in pods:
+        if (found := running_task(own, pod)) is not None:
+            running.apply(found)
+    assert {one.job.key: one.risk(now, STARTUP_COST) for one in running.gangs()} == {
+        key: figure.cost for key, figure in figures.items()
+    }
+    facts = replace(cli_cases.facts(msgspec.convert(job, CliJob), pods=pods, line=None), now=NOW)
+    for pod in pods:
+        if (key := unit(pod)) in present:
+            assert cli_tasks.at_risk(facts, pod) == figures[key].cost / PER_CPU_SECOND
+            assert cli_tasks.unsaved(facts, pod) == 1000 * present[key].unsaved(now) / PER_CPU_SECOND
+            shown = tasks_unsaved_since(board_job(msgspec.convert(job, BoardJob)), [board_pod(pod, "system")], NOW)
+            assert shown == (now - present[key].unsaved(now)) // MICROSECONDS
