@@ -175,8 +175,16 @@ def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
 
 def told_with_tasks(job: ScavengerJob) -> Hashable:
     """What `running_task` takes from the array."""
-    spec = job.spec
-    return job.metadata.uid, spec.queue, spec.checkpoint_interval, tuple(sorted(spec.requests.items()))
+    spec, meta = job.spec, job.metadata
+    stops = spec.suspend, meta.deletion_timestamp
+    return (
+        meta.uid,
+        job.status.job_name,
+        spec.checkpoint_interval,
+        spec.capacity,
+        tuple(sorted(spec.requests.items())),
+        stops,
+    )
 
 
 def running_task(job: ScavengerJob, pod: Pod) -> RunningJob | None:
