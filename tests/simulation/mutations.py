@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest import mock
 
+from scavenger_admitter.core.admission.view.assumed_starts import AssumedStarts
+from scavenger_admitter.core.admission.view.object_facts import PodFacts
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods, start_failures
@@ -20,6 +22,7 @@ from scavenger_admitter.core.lifecycle.array.endings import Endings
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
+from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
 from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
@@ -39,6 +42,7 @@ from tests.simulation.system.world import World
 ENDS: Final = "scavenger_domain.pod_ends"
 LIFECYCLE: Final = "scavenger_admitter.core.lifecycle"
 ADMITTER: Final = "scavenger_admitter"
+VIEW: Final = "scavenger_admitter.core.admission.view"
 ELECTION: Final = "scavenger_runtime.election"
 REGULATOR: Final = "scavenger_regulator"
 
@@ -255,6 +259,32 @@ def still_interrupted(end: Callable[..., None]) -> Callable[..., None]:
 def twice_given_back(allocate: Callable[..., None]) -> Callable[..., None]:
     """Give a queue back twice what a pod of it had."""
     return lambda state, pod, times: allocate(state, pod, 2 * times if times < 0 else times)
+
+
+def of_any_grant(starts: AssumedStarts, pod: PodFacts) -> Any:
+    """Take a pod of an array for one of whatever grant is assumed: all of them have the same run."""
+    assumed = starts._assumed.get(pod.job, {}).values()
+    return next((start for start in assumed if start.grant.run == pod.run), None)
+
+
+def released_by_any(release: Callable[..., None]) -> Callable[..., None]:
+    """Release the capacity of a grant by the binding of a pod of an earlier one."""
+
+    def wrong(starts: AssumedStarts, pod: PodFacts) -> None:
+        with mock.patch.object(AssumedStarts, "_start_of", of_any_grant):
+            release(starts, pod)
+
+    return wrong
+
+
+def left_where_it_is(apply: Callable[..., None]) -> Callable[..., None]:
+    """Leave a pod in its bucket that was told to stop, or whose container has ended."""
+
+    def wrong(seen: PodsSeen, old: kinds.Pod | None, new: kinds.Pod | None) -> None:
+        if old is None or new is None:
+            apply(seen, old, new)
+
+    return wrong
 
 
 def all_may_go(find: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
@@ -603,6 +633,36 @@ BUGS: Final = (
         situations.LongRun,
         "scavenged: ",
         {f"{ADMITTER}.core.admission.view.state.ClusterState._allocate": twice_given_back(ClusterState._allocate)},
+    ),
+    Bug(
+        "an earlier grant holds no capacity while the next is assumed",
+        situations.TwoGrants,
+        "holds capacity 0 times",
+        {f"{VIEW}.assumed_starts.AssumedStarts._start_of": of_any_grant},
+    ),
+    Bug(
+        "a grant is released by the pods of an earlier one",
+        situations.TwoGrants,
+        "by pods of others",
+        {f"{VIEW}.assumed_starts.AssumedStarts.release": released_by_any(AssumedStarts.release)},
+    ),
+    Bug(
+        "a grant holds capacity and nobody calls its job",
+        situations.LongRun,
+        "is not in the limiter",
+        {f"{ADMITTER}.create_limiter.CreateLimiter.enqueue": always(None)},
+    ),
+    Bug(
+        "a pod stays in its bucket when it changes",
+        situations.TaskAgain,
+        "of lab/c",
+        {f"{LIFECYCLE}.pods_seen.PodsSeen.apply": left_where_it_is(PodsSeen.apply)},
+    ),
+    Bug(
+        "pods of a node that is about to go stay in their buckets",
+        situations.GoingNode,
+        "of lab/c",
+        {f"{LIFECYCLE}.pods_seen.PodsSeen.apply_node": always(None)},
     ),
     Bug(
         "a victim is not preemptible",

@@ -66,6 +66,7 @@ UPDATES = [
     u("what the budget leaves out, by the prioritizer", labelled(disruption_budget="none"), user=PRIORITIZER),
     u("what the budget leaves out, by a user", labelled(disruption_budget="none"), "changed by the prioritizer only"),
     u("another annotation of ours", annotated(restarts="9"), "does not change"),
+    u("the grant whose capacity it has", annotated(grant="9"), "does not change"),
     u("the owners of a pod", {"metadata": {"ownerReferences": None}}, "changed by Kubernetes' own controllers only"),
     u(
         "another image",

@@ -14,12 +14,12 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
-from scavenger_admitter.core.lifecycle.pods import FINAL_DELETE_SLACK
 from scavenger_api import names
 from scavenger_api.indexes import parse_counts, parse_indexes
 from scavenger_api.job import Capacity, ScavengerJobSpec
 from scavenger_api.reasons import FailureReason
 from scavenger_api.times import parse_time
+from scavenger_domain.pod_ends import FINAL_DELETE_SLACK
 from scavenger_testing.clock import START
 from scavenger_testing.store import Entry, Store
 

@@ -563,6 +563,40 @@ class TaskAgain(WorldSituation):
         await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
 
 
+class TwoGrants(SystemSituation):
+    """A task has no node yet when more tasks of its array are granted. Later all of them are bound."""
+
+    async def comes(self) -> None:
+        self.kubelet = False
+        self.submit("c", array={"tasks": 4, "maxRunning": 1})
+        await self.until(lambda: len(self.pods("c")) == 1)
+        await self.pass_time(5)
+        job = self.api.get(SCAVENGERJOBS, NS, "c")
+        assert job is not None
+        self.api.delay(methods={"POST"}, path="/pods", seconds=4, times=ALWAYS)
+        self.edit_spec(job, array={"tasks": 4, "maxRunning": 3})
+        await self.pass_time(1)
+        self.put_ordinary("web", "1", STAY)  # the admitter looks for capacity
+        await self.pass_time(1)
+        self.kubelet = True
+        await self.pass_time(10)
+        self.api.heal()
+        assert len({pod["metadata"]["annotations"][names.ANNOTATION_GRANT] for pod in self.pods("c")}) > 1
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
+class GoingNode(SystemSituation):
+    """A cluster autoscaler is about to delete the node on which a task runs."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 1})
+        await self.until(lambda: self.phase("c") == "Running")
+        going = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+        self.api.edit(NODES, None, self.node_of("c"), lambda node: node["spec"].update(taints=[going]))
+        await self.until(lambda: self.status("c").get("interruptedCount") == 1, limit=2 * LATE)
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
 class MissingForOne(WorldSituation):
     """A ConfigMap is deleted that the tasks of an array need. One of them runs, and another one cannot start."""
 

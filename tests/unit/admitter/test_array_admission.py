@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_domain.gang import by_priority
 from scavenger_testing import builders
@@ -66,7 +66,7 @@ def test_so_does_one_that_holds_its_share_already(array: bool) -> None:
     state = cluster(a=1, b=9)
     want(state, "a", 200, array=array)
     state.apply_candidate(job("b", 0))
-    state.assumed_starts.assume("ns/other", "r", ONE, 10, queue="a", nodes=["n0"] * 10)
+    state.assumed_starts.assume("ns/other", Grant("r", ONE, 10, ("n0",) * 10), queue="a")
     assert pods(plan(state)) == {"a": 88, "b": 1}
 
 
@@ -90,7 +90,7 @@ def test_a_start_has_a_node_for_each_task_and_the_array_is_not_held() -> None:
 
 def test_nothing_starts_of_an_array_without_room_and_its_reason_is_told_once() -> None:
     state = cluster(nodes=1, cpus=1, a=1)
-    state.assumed_starts.assume("ns/other", "r", ONE, 1, queue="a", nodes=["n0"])
+    state.assumed_starts.assume("ns/other", Grant("r", ONE, 1, ("n0",)), queue="a")
     want(state, "a", 100_000, array=True)
     made = plan(state)
     assert made.starts == ()

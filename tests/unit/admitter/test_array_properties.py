@@ -7,13 +7,14 @@ did, no two pods of a task are there at once, and in the end no finalizer is lef
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.lifecycle.actions import Action, DeleteJob, DeletePod, EndJob, ReleasePod, StartTasks
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
 from scavenger_api import names
 from scavenger_api.indexes import all_of, indexes_of, parse_indexes
 from scavenger_api.job import Phase, ScavengerJob
@@ -89,6 +90,8 @@ class World:
     last_write: float | None = None
     made: int = 0
     granted: int = 0
+    shown: dict[str, kinds.Pod] = field(default_factory=dict)
+    buckets: PodsSeen = field(default_factory=PodsSeen)
 
     # --- what others do
 
@@ -149,19 +152,37 @@ class World:
     # --- what the admitter does
 
     def look(self) -> Outcome:
-        pods = [life.pod() for life in self.lives.values()]
+        """What follows from all pods, which is what follows from them in buckets."""
+        self._show()
         last = None if self.last_write is None else b.at(self.last_write)
-        return plan_array(
-            b.seen(
-                self.job,
-                self.now,
-                self.batch,
-                *pods,
-                last_write=last,
-                granted=self.granted > 0,
-                granted_tasks=self.granted,
-            )
+        uid = self.batch.metadata.uid if self.batch is not None else ""
+        read, untouched = self.buckets.view("ns/job", b.place(0), uid, ())
+        seen = b.seen(
+            self.job,
+            self.now,
+            self.batch,
+            *read,
+            *(untouched.pods if untouched is not None else ()),
+            last_write=last,
+            granted=self.granted > 0,
+            granted_tasks=self.granted,
         )
+        outcome = plan_array(seen)
+        found = plan_array(replace(seen, pods=tuple(read), untouched=untouched))
+        assert set(found.actions) == set(outcome.actions)
+        assert replace(found, actions=outcome.actions) == outcome
+        return outcome
+
+    def _show(self) -> None:
+        """An informer catches up."""
+        pods = {pod.metadata.uid: pod for pod in (life.pod() for life in self.lives.values())}
+        for uid in self.shown.keys() - pods.keys():
+            self.buckets.apply(self.shown[uid], None)
+        for uid, pod in pods.items():
+            if self.shown.get(uid) != pod:
+                self.buckets.apply(self.shown.get(uid), pod)
+        self.shown = pods
+        self.buckets.assert_sound("ns/job", pods.values(), {"node-1": b.node()})
 
     def step(self, dies: int | None = None) -> Outcome:
         """dies: before this one of its requests."""

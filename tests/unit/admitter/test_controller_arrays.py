@@ -13,13 +13,18 @@ from typing import Any
 
 import orjson
 import pytest
+from scavenger_admitter.attempt import Stage
+from scavenger_admitter.core.admission.cycle.plan import Start
+from scavenger_admitter.core.lifecycle.actions import CreateJob, StartTasks
 from scavenger_admitter.core.lifecycle.array import plan
+from scavenger_admitter.facts import candidate, run_of
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import format_time, parse_time
 from scavenger_kube.errors import AlreadyExists, Forbidden
 from scavenger_kube.resources import JOBS, NODES, PODS
 
+from .builders import confirmed
 from .harness import NS, Harness, empty_harness
 from .test_managed_jobs import pods_stop
 from .test_queue_controller import queue
@@ -115,6 +120,53 @@ async def test_tasks_that_are_granted_while_their_queue_changes_are_in_the_new_o
         c.succeed("sweep")
         await c.until(lambda: c.phase("sweep") == "Completed")
         assert len(set(queues)) == 1
+
+
+def grants(c: Harness, name: str = "sweep") -> dict[str, int]:
+    """The number of the grant that each pod carries; 0 for none."""
+    return {
+        pod["metadata"]["name"]: int(pod["metadata"]["annotations"].get(names.ANNOTATION_GRANT, 0))
+        for pod in c.pods(name)
+    }
+
+
+async def test_pods_carry_the_number_of_their_grant_and_hold_its_capacity() -> None:
+    """Three more tasks are granted while five have no node yet. The pods of a job carry no number: it has one grant."""
+    async with empty_harness() as c:
+        c.node()
+        instance = c.admitter()
+        c.kubelet = False
+        c.submit("sweep", array={"tasks": 8, "maxRunning": 5})
+        await c.until(lambda: len(c.pods("sweep")) == 5)
+        await c.pass_time(3)
+        c.api.hold_watches(PODS)
+        c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda job: job["spec"]["array"].update(maxRunning=8))
+        await c.until(lambda: len(c.pods("sweep")) == 8)
+        held = sorted((one.pod, one.count) for one in instance.admitter._state.assumed_starts.reservations())
+        assert held == [("", 3), *((f"{NS}/sweep-{index}", 1) for index in range(5))]
+        c.api.release_watches(PODS)
+        first, *_, last = numbers = list(grants(c).values())
+        assert numbers == [first] * 5 + [last] * 3
+        assert 0 < first < last
+        c.submit("alone")
+        await c.until(lambda: bool(c.pods("alone")))
+        assert set(grants(c, "alone").values()) == {0}
+
+
+async def test_what_was_decided_for_a_grant_that_was_taken_back_starts_nothing_for_the_next_one() -> None:
+    async with empty_harness() as c:
+        c.node()
+        admitter = c.admitter().admitter
+        c.submit("sweep", array={"tasks": 2})
+        await c.until(lambda: len(alive(c)) == 2)
+        job = admitter._informers.job(f"{NS}/sweep")
+        assert job is not None
+        start, run = Start(candidate(job, 0), ("n1",)), run_of(job)
+        admitter._records[job.key].attempt.grant(run, start, c.clock.monotonic(), number=200)
+        late = StartTasks(CreateJob(run, 0), (0, 1), grant=100)
+        await admitter._reconciler._start_tasks(job, confirmed(late))
+        assert admitter._records[job.key].attempt.stage is Stage.GRANTED
+        assert c.api.count("POST", "/pods") == 2
 
 
 async def test_an_interrupted_task_starts_again_and_the_others_run_on() -> None:

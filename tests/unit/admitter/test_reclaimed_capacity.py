@@ -18,7 +18,7 @@ from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape, counted, normalized
 from scavenger_admitter.core.admission.shares import Shares
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView, Snapshot
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
@@ -136,7 +136,7 @@ def test_a_snapshot_counts_both_kinds_and_keeps_the_room_apart(*, node_first: bo
     ]
     for step in steps if node_first else reversed(steps):
         step()
-    state.assumed_starts.assume("ns/next", "run", shape(1, 1), 2, queue="q")
+    state.assumed_starts.assume("ns/next", Grant("run", shape(1, 1), 2), queue="q")
     rule = LoadRule.published(PUBLISHED, observed_at=NOW - 5 * SECOND, now=NOW, period_seconds=30)
     seen = state.snapshot(now=NOW, rule=rule)
     assert seen.nodes["n"].used == {"cpu": 5000, "memory": 2 * GI, CPU: 2000, MEMORY: 1024, "pods": 3}

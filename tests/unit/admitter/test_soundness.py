@@ -10,7 +10,7 @@ import pytest
 from scavenger_admitter.core.admission.cycle import soundness as of_plans
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start, plan_admissions
 from scavenger_admitter.core.admission.placement.inputs import NodeView
-from scavenger_admitter.core.admission.snapshot import QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.snapshot import Grant, QueueView, Reservation, Snapshot
 from scavenger_admitter.core.admission.view import soundness as of_snapshots
 from scavenger_admitter.core.admission.view.object_facts import pod_facts
 from scavenger_admitter.core.admission.view.state import ClusterState
@@ -187,7 +187,7 @@ def snapshot(*, starts: bool = True) -> Snapshot:
     for pod in PODS:
         state.apply_pod(pod)
     if starts:
-        state.assumed_starts.assume("ns/new", "1", states.shape(), 2, nodes=("n1",))
+        state.assumed_starts.assume("ns/new", Grant("1", states.shape(), 2, ("n1",)))
     state.apply_candidate(states.candidate("waits"))
     return states.snap(state)
 

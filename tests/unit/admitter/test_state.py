@@ -11,9 +11,9 @@ from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView, Reservation, Snapshot
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_GRANT, ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE, LABEL_TASK
 from scavenger_api.reasons import WaitReason
 from scavenger_api.selectors import LabelSelector
 from scavenger_api.states import QueueState
@@ -346,7 +346,7 @@ def test_queues_and_what_is_allocated_to_them() -> None:
     state.apply_pod(scavenger("b", queue="gpu", cpu=2))
     state.apply_pod(scavenger("c", queue="gpu", node="n1", phase="Failed"))
     state.apply_pod(scavenger("d", queue="unknown", node="n1"))
-    state.assumed_starts.assume("ns/new", "1", shape(4), 2, queue="gpu")
+    state.assumed_starts.assume("ns/new", Grant("1", shape(4), 2), queue="gpu")
     queues = snap(state).queues
     assert queues["gpu"].allocated == {"cpu": 11_000, "memory": 4 * GI, "pods": 4}
     assert (queues["gpu"].weight, queues["gpu"].state) == (3, QueueState.CLOSED)
@@ -398,19 +398,20 @@ def test_room_is_held_until_the_pods_are_bound() -> None:
     state = ClusterState()
     state.apply_node(node("n1"))
     state.apply_node(node("n2"))
-    state.assumed_starts.assume("ns/job", "1", shape(2), 3, nodes=["n1", "n2", "n2"])
-    assert snap(state).reservations == (Reservation("ns/job", shape(2), 3, ("n1", "n2", "n2")),)
+    grant = Grant("1", shape(2), 3, ("n1", "n2", "n2"))
+    state.assumed_starts.assume("ns/job", grant)
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 3, ("n1", "n2", "n2"), grant=grant),)
     assert requested(snap(state)) == 6000
     state.apply_pod(scavenger("a", cpu=2))  # seen, not bound: still held, not held twice
     assert reserved(state) == 3
     assert requested(snap(state)) == 6000
     state.apply_pod(scavenger("a", cpu=2, node="n2"))
-    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2"), grant=grant),)
     assert requested(snap(state)) == 6000
     state.apply_pod(scavenger("a", cpu=2, node="n2", startTime=AT))  # nothing new
-    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2"), grant=grant),)
     state.apply_pod(scavenger("b", cpu=2, node="elsewhere"))
-    assert snap(state).reservations == (Reservation("ns/job", shape(2), 1, ("n1",)),)
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 1, ("n1",), grant=grant),)
     assert dict(state.assumed_starts.runs) == {"ns/job": "1"}
     state.apply_pod(scavenger("c", cpu=2, node="n1"))
     assert (snap(state).reservations, dict(state.assumed_starts.runs)) == ((), {})
@@ -433,7 +434,7 @@ def test_room_is_held_until_the_pods_are_bound() -> None:
 )
 def test_room_is_never_held_for_longer(later: list[Pod | str], expected: int) -> None:
     state = ClusterState()
-    state.assumed_starts.assume("ns/job", "1", shape(), 2)
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 2))
     for each in later:
         if isinstance(each, str):
             state.delete_pod(each)
@@ -451,9 +452,9 @@ def test_a_start_may_be_assumed_after_its_pods_were_seen() -> None:
     state.apply_pod(scavenger("b"))
     state.apply_pod(scavenger("old", run="0", phase="Failed", node="n1"))
     state.apply_pod(scavenger("older", run="-1", phase="Failed", node="n1"))
-    state.assumed_starts.assume("ns/job", "1", shape(), 3)
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 3))
     assert reserved(state) == 2
-    state.assumed_starts.assume("ns/job", "1", shape(), 1)
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 1))
     assert state.assumed_starts.runs == {}
 
 
@@ -461,7 +462,80 @@ def test_unbound_pods_nobody_assumed_take_room() -> None:
     state = ClusterState()
     state.apply_pod(scavenger("a", cpu=3))
     state.apply_pod(scavenger("terminating", cpu=3, deleted=AT))
-    assert snap(state).reservations == (Reservation("ns/job", shape(3), 1),)
+    assert snap(state).reservations == (Reservation("ns/job", shape(3), 1, pod="ns/a"),)
+
+
+# --- grants of an array ---
+
+
+def task(index: int, grant: int | None, **more: Any) -> Pod:
+    """A pod of a task, as the grant of that number created it; None: before grants had numbers."""
+    raw = msgspec.to_builtins(scavenger(f"job-{index}", **more))
+    raw["metadata"]["labels"][LABEL_TASK] = str(index)
+    if grant is not None:
+        raw["metadata"]["annotations"][ANNOTATION_GRANT] = str(grant)
+    return msgspec.convert(raw, Pod)
+
+
+def held(state: ClusterState) -> dict[int, int]:
+    """How many pods capacity is held for, by the number of their grant; 0: pods that hold it by themselves."""
+    found: dict[int, int] = {}
+    for one in snap(state).reservations:
+        number = one.grant.number if one.grant is not None else 0
+        found[number] = found.get(number, 0) + one.count
+    return found
+
+
+@pytest.mark.parametrize("earlier", [100, None])
+def test_the_pods_of_an_earlier_grant_hold_their_own_capacity(earlier: int | None) -> None:
+    """All grants of an array have one run. Capacity was held for 3 of 8 pods, and then for none of the 3 of the next
+    grant."""
+    state = ClusterState()
+    for index in range(5):
+        state.apply_pod(task(index, earlier))
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 3, number=200))
+    assert held(state) == {0: 5, 200: 3}
+    for index in range(3):
+        state.apply_pod(task(index, earlier, node="n1"))
+    assert held(state) == {0: 2, 200: 3}
+    state.apply_pod(task(5, 200))
+    assert held(state) == {0: 2, 200: 3}
+    state.apply_pod(task(5, 200, node="n1"))
+    assert held(state) == {0: 2, 200: 2}
+
+
+def test_two_grants_of_an_array_are_held_until_their_own_pods_are_bound() -> None:
+    state = ClusterState()
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 2, number=100))
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 1, number=200))
+    state.apply_pod(task(0, 100, node="n1"))
+    assert held(state) == {100: 1, 200: 1}
+    state.apply_pod(task(1, 100))
+    state.delete_pod("ns/job-1")
+    assert held(state) == {200: 1}
+    state.assumed_starts.forget("ns/job")
+    assert held(state) == {}
+
+
+@pytest.mark.parametrize("number", ["200", "-200", "x", "9" * 200, "\u0662\u0660\u0660"])
+def test_what_stands_on_a_pod_of_no_task_is_no_number(number: str) -> None:
+    """Tenants write no annotation of the services. Where one does, the pod counts as one of its run."""
+    raw = msgspec.to_builtins(scavenger("a", node="n1"))
+    raw["metadata"]["annotations"][ANNOTATION_GRANT] = number
+    state = ClusterState()
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 1))
+    state.apply_pod(msgspec.convert(raw, Pod))
+    assert reserved(state) == 0
+
+
+@pytest.mark.parametrize("number", ["-200", "x", "9" * 200, "\u0662\u0660\u0660"])
+def test_a_task_without_a_number_holds_its_own_capacity(number: str) -> None:
+    raw = msgspec.to_builtins(task(0, 200))
+    raw["metadata"]["annotations"][ANNOTATION_GRANT] = number
+    state = ClusterState()
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 1, number=200))
+    state.apply_pod(msgspec.convert(raw, Pod))
+    assert held(state) == {0: 1, 200: 1}
 
 
 def test_the_name_of_the_job_tells_the_run_where_no_annotation_does() -> None:
@@ -469,7 +543,7 @@ def test_the_name_of_the_job_tells_the_run_where_no_annotation_does() -> None:
     raw = msgspec.to_builtins(scavenger("a", node="n1"))
     raw["metadata"] |= {"annotations": {}, "ownerReferences": [owner]}
     state = ClusterState()
-    state.assumed_starts.assume("ns/job", "job-2", shape(), 1)
+    state.assumed_starts.assume("ns/job", Grant("job-2", shape(), 1))
     state.apply_pod(msgspec.convert(raw, Pod))
     assert state.assumed_starts.runs == {}
 
@@ -571,7 +645,7 @@ def test_where_an_autoscaler_is_jobs_fill_one_node_after_the_other() -> None:
 def test_a_job_being_started_is_not_started_again() -> None:
     state = ClusterState()
     state.apply_candidate(candidate("job"))
-    state.assumed_starts.assume("ns/job", "1", shape(), 1)
+    state.assumed_starts.assume("ns/job", Grant("1", shape(), 1))
     assert snap(state).blocked["ns/job"].reason is WaitReason.STARTING
 
 
@@ -610,7 +684,7 @@ def test_metrics_do_not_know_pods_that_started_since(change: dict[str, Any], unk
     state.apply_node(node())
     state.apply_pod(scavenger("a", node="n1", **change))
     state.apply_pod(pod("ordinary", node="n1"))
-    state.assumed_starts.assume("ns/new", "1", shape(3), 1)
+    state.assumed_starts.assume("ns/new", Grant("1", shape(3), 1))
     rule = LoadRule.published(levels(), observed_at=NOW + 10_500_000, now=NOW + 20_000_000, period_seconds=60)
     limit = snap(state, rule).limits[0]
     assert (limit.resource, limit.requested) == ("cpu", 4000 if unknown else 3000)

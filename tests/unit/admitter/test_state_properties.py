@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.running import OVERDUE, RunningJob
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView, Snapshot
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_GRANT, ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE, LABEL_TASK
 from scavenger_kube.kinds import (
     Condition,
     Container,
@@ -246,7 +246,7 @@ def test_sums_kept_are_sums_counted_anew(happened: list[Event], every: int) -> N
 def test_a_snapshot_does_not_change_with_what_it_was_taken_from(before: list[Event], after: list[Event]) -> None:
     """It is planned in another thread while events go on."""
     state = fresh()
-    state.assumed_starts.assume("ns/j1", "r1", Shape.of({"cpu": 1000}), 2)
+    state.assumed_starts.assume("ns/j1", Grant("r1", Shape.of({"cpu": 1000}), 2))
     state.kept_room.keep("ns/j3", queue="q", shape=Shape.of({"cpu": 1000}), parallelism=2, since=NOW, lasts=NOW)
     for event in before:
         apply(state, event)
@@ -265,7 +265,7 @@ def test_a_snapshot_does_not_change_with_what_it_was_taken_from(before: list[Eve
 @given(events())
 def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
     state = fresh()
-    state.assumed_starts.assume("ns/j1", "r1", Shape.of({"cpu": 1000}), 2)
+    state.assumed_starts.assume("ns/j1", Grant("r1", Shape.of({"cpu": 1000}), 2))
     for event in happened:
         apply(state, event)
     for name in NAMES:
@@ -279,13 +279,66 @@ def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
     assert both(state) == both(fresh())
 
 
+@st.composite
+def histories_of_grants(draw: st.DrawFn) -> list[tuple[str, int, int]]:
+    """What happens to grants of one array: (what, number of the grant, pod of it)."""
+    return draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(("granted", "shown", "bound", "gone", "forgotten")),
+                st.sampled_from((100, 200, 300)),
+                st.integers(0, 2),
+            ),
+            max_size=30,
+        )
+    )
+
+
+@settings(max_examples=examples(80))
+@given(histories_of_grants())
+def test_what_grants_hold_and_what_is_bound_is_what_was_granted(happened: list[tuple[str, int, int]]) -> None:
+    """Each grant is of three pods. A pod whose grant is not assumed holds its own capacity while it is to be bound."""
+    state, granted, known = fresh(), dict[int, set[str]](), dict[str, tuple[int, bool]]()
+    used = set[int]()
+    for what, number, index in happened:
+        name = f"j1-{number + index}"
+        new = number not in used
+        used.add(number)
+        if what == "granted" and new:
+            state.assumed_starts.assume("ns/j1", Grant("r1", Shape.of({"cpu": 7000}), 3, number=number))
+            granted[number] = set()
+        elif what in ("shown", "bound") and not (what == "shown" and known.get(name, (0, False))[1]):
+            known[name] = number, what == "bound"
+            apply(state, _task(name, number, "n1" if what == "bound" else ""))
+        elif what == "gone" and name in known:
+            del known[name]
+            state.delete_pod(f"ns/{name}")
+            granted.get(number, set()).add(name)
+        elif what == "forgotten":
+            state.assumed_starts.forget("ns/j1")
+            granted.clear()
+        if what == "bound":
+            granted.get(number, set()).add(name)
+        granted = {number: done for number, done in granted.items() if len(done) < 3}
+        alone = sum(not bound for number, bound in known.values() if number not in granted)
+        held = sum(3 - len(done) for done in granted.values()) + alone
+        assert sum(one.count for one in both(state)[0].reservations) == held
+
+
+def _task(name: str, grant: int, node: str) -> Pod:
+    labels = {LABEL_JOB: "j1", LABEL_TASK: name.removeprefix("j1-")}
+    annotations = {ANNOTATION_RUN: "r1", ANNOTATION_GRANT: str(grant)}
+    meta = ObjectMeta(name=name, namespace="ns", uid=name, labels=labels, annotations=annotations)
+    return Pod(metadata=meta, spec=PodSpec(node_name=node))
+
+
 @settings(max_examples=examples(80))
 @given(events(), st.integers(1, 3))
 def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Event], parallelism: int) -> None:
     """Held: parallelism less the pods of the run ever seen bound, ended or deleted; over when none are."""
     state, known = fresh(), dict[str, Pod]()
     shape = Shape.of({"cpu": 7000})
-    state.assumed_starts.assume("ns/j1", "r1", shape, parallelism, nodes=["n1"] * parallelism)
+    state.assumed_starts.assume("ns/j1", Grant("r1", shape, parallelism, ("n1",) * parallelism))
     done: set[str] = set()
 
     def settle(pod: Pod | None) -> None:

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
-from scavenger_admitter.core.lifecycle.pods import started_at as lifecycle_start
 from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.facts import running_task
 from scavenger_api import names
@@ -27,6 +26,7 @@ from scavenger_board.facts import pod_facts as board_pod
 from scavenger_cli import tasks as cli_tasks
 from scavenger_cli.objects import Job as CliJob
 from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, STARTUP_COST, cpu_seconds, estimated_at_risk, unit
+from scavenger_domain.pod_ends import started_at as lifecycle_start
 from scavenger_domain.pod_reading import read
 from scavenger_domain.unit import of_life, unit_of, units
 from scavenger_kube.kinds import Pod

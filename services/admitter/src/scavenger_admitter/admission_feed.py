@@ -7,7 +7,7 @@ reconcile to see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import PER_CPU_SECOND, job_of, unit
+from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
@@ -27,14 +28,14 @@ from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.cycle.starvation import Starved
 from scavenger_admitter.core.admission.running import OVERDUE, Gang
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
-from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task
+from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task, told_with_tasks
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
@@ -93,6 +94,7 @@ class AdmissionFeed:
         self._usage = usage
         self._limiter = limiter
         self._wakeups = wakeups
+        self._last_number = 0
 
     # --- what the loop is told --------------------------------------------------------------------------------------
 
@@ -107,9 +109,9 @@ class AdmissionFeed:
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
-                shape, pods = self._shape(job), job.spec.parallelism
+                found = Grant(run, self._shape(job), job.spec.parallelism)
                 queue = batch.metadata.labels.get(names.LABEL_QUEUE, job.spec.queue)
-                self._state.assumed_starts.assume(key, run, shape, pods, queue=queue)
+                self._state.assumed_starts.assume(key, found, queue=queue)
             attempt.adopt(run)
             if len(self._informers.members(job)) >= job.spec.parallelism:
                 self._state.refused.came_off(key)
@@ -155,9 +157,12 @@ class AdmissionFeed:
         return self._records[key].place or micros(outcome.place)
 
     def _update_tasks(self, job: ScavengerJob) -> None:
-        """Tell the admission loop which tasks run, as any of them may have to go."""
-        stopped = self._records[job.key].stopped
-        for pod in self._informers.pods.by_index("job", job.key):
+        """Tell the admission loop which tasks run, as any of them may have to go: of those whose pods have changed."""
+        record, stopped = self._records[job.key], self._records[job.key].stopped
+        changed: Iterable[Pod] = self._informers.arrays.changed(job.key)
+        if record.told_as != (known := told_with_tasks(job)):
+            record.told_as, changed = known, self._informers.pods.by_index("job", job.key)
+        for pod in changed:
             if pod.metadata.uid in stopped:  # its capacity is spoken for
                 continue
             task = running_task(job, pod)
@@ -391,6 +396,15 @@ class AdmissionFeed:
             same = waits is not None and replace(waits, tasks=chosen.tasks) == chosen
             if same and self._limiter.has_capacity(chosen.namespace):
                 self._grant(start)
+        if CHECKS.on:
+            self._assert_sound()
+
+    def _assert_sound(self) -> None:
+        """Raise AssertionError where a grant holds capacity that nobody will call: its job is not in the limiter."""
+        for key in self._state.assumed_starts.runs:
+            attempt = self._records[key].attempt
+            waits = attempt.stage in (Stage.GRANTED, Stage.POSTING)
+            assert not waits or self._limiter.has(key), f"grants: {key} holds capacity and is not in the limiter"
 
     def _grant(self, start: Start) -> None:
         """A job in line is to be started. Its room is taken at once: the next cycle must not find it free."""
@@ -399,14 +413,18 @@ class AdmissionFeed:
         self._state.delete_candidate(key)
         if job is None:
             return
-        run = run_of(job)
-        self._records[key].attempt.grant(run, start, now)
+        number = self._next_number() if job.spec.array is not None else 0
+        grant = Grant(run_of(job), chosen.shape, len(start.nodes), start.nodes, number)
+        self._records[key].attempt.grant(grant.run, start, now, number)
         self._state.kept_room.release(key)
         self._state.refused.granted(chosen)
-        self._state.assumed_starts.assume(
-            key, run, chosen.shape, len(start.nodes), queue=chosen.queue, nodes=start.nodes
-        )
+        self._state.assumed_starts.assume(key, grant, queue=chosen.queue)
         self._limiter.enqueue(key, chosen.own_order)
+
+    def _next_number(self) -> int:
+        """The number of a grant: of this moment, and of no grant of this process before, wherever the clock is set."""
+        self._last_number = max(micros(self._clock.now()), self._last_number + 1)
+        return self._last_number
 
     def _preempt(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this

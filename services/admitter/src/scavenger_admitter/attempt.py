@@ -61,6 +61,8 @@ class Attempt:
     """The run that is being started: a place in line."""
     start: Start | None = None
     """What the admission cycle has granted; None for a Job that was found."""
+    number: int = 0
+    """Of that grant, where it is of tasks; 0 for a job."""
     since: float = 0.0
     """When the present stage was reached, on the monotonic clock."""
     refusal: Refusal | None = None
@@ -92,9 +94,11 @@ class Attempt:
 
     # --- stages ---
 
-    def grant(self, run: str, start: Start, now: float) -> None:
-        """The admission cycle has chosen the job. `now`: on the monotonic clock, here and below."""
+    def grant(self, run: str, start: Start, now: float, number: int = 0) -> None:
+        """The admission cycle has chosen the job. `now`: on the monotonic clock, here and below. `number`: of the
+        grant."""
         self.stage, self.run, self.start, self.since, self.refusal = Stage.GRANTED, run, start, now, None
+        self.number = number
 
     def post(self, now: float) -> None:
         """The Job is being created."""

@@ -80,6 +80,10 @@ class CreateLimiter:
             numbers[key] = self._grants[namespace] = self._grants.get(namespace, 0) + 1
         self._call_next()
 
+    def has(self, key: str) -> bool:
+        """Whether the job is in line, or was called and is not through."""
+        return self.may_create(key) or key in self._line.get(namespace_of(key), ())
+
     def may_create(self, key: str) -> bool:
         """Whether the job may create its Job now."""
         return key in self._called.get(namespace_of(key), ())

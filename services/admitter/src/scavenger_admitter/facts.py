@@ -173,6 +173,20 @@ def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
     )
 
 
+def told_with_tasks(job: ScavengerJob) -> Hashable:
+    """What `running_task` takes from the array."""
+    spec, meta = job.spec, job.metadata
+    stops = spec.suspend, meta.deletion_timestamp
+    return (
+        meta.uid,
+        job.status.job_name,
+        spec.checkpoint_interval,
+        spec.capacity,
+        tuple(sorted(spec.requests.items())),
+        stops,
+    )
+
+
 def running_task(job: ScavengerJob, pod: Pod) -> RunningJob | None:
     """A task of an array that runs; None for one that does not. What is known of a run stands on its pod."""
     task = unit_of_task(job, pod)

@@ -155,7 +155,7 @@ async def _with_pods(client: ApiClient, seen: Observation) -> Observation:
     params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name}"}
     body = await client.request("GET", PODS.path(meta.namespace), params=params)
     pods = msgspec.json.decode(body, type=_Pods).items
-    found = replace(seen, pods=pods, asked=Asked.PODS)
+    found = replace(seen, pods=pods, untouched=None, asked=Asked.PODS)
     nodes = dict(seen.nodes)
     for name, _ in placed(found):
         if nodes.get(name) is None:

@@ -38,7 +38,7 @@ class Heard:
 def _metas(seen: Observation) -> Iterator[ObjectMeta]:
     if seen.batch is not None:
         yield seen.batch.metadata
-    for pod in seen.pods:
+    for pod in seen.every_pod:
         yield pod.metadata
 
 

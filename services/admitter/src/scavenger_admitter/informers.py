@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -11,10 +11,11 @@ from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.queue import ScavengerQueue
 from scavenger_domain.pod_security import Level, default_user, gets_token
+from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
-from scavenger_runtime.cache import by_namespace, by_node
+from scavenger_runtime.cache import Change, by_namespace, by_node
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.kept_parts import short_event
@@ -22,6 +23,7 @@ from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
 
 from scavenger_admitter import metrics
+from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
 from scavenger_admitter.job_record import JobRecords
@@ -62,6 +64,9 @@ class Informers:
         self.nodes = add(Informer(client, NODES, clock=clock))
         self.reboots: dict[str, datetime] = {}
         """When a node was seen to have rebooted last, since this process began."""
+        self.arrays = PodsSeen()
+        self.pods.add_handler(self._on_pod)
+        self.nodes.add_handler(self._on_node)
         self.waits = OrdinaryWaits()
         # Why a start does not come off is said in Events alone: those of three reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
@@ -94,6 +99,12 @@ class Informers:
             )
         )
 
+    def _on_pod(self, change: Change[Pod]) -> None:
+        self.arrays.apply(change.old, change.new)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        self.arrays.apply_node(change.key, change.new, self.pods.by_index("node", change.key))
+
     def job(self, key: str) -> ScavengerJob | None:
         """The newest known version of a ScavengerJob; a newcomer has its place in line already."""
         return self._records.newest(key, self.jobs.get(key))
@@ -116,6 +127,24 @@ class Informers:
         """The label of its queue in metrics."""
         queue = job.spec.queue
         return metrics.queue_label(queue, () if self.queues.get(queue) is None else (queue,))
+
+    def look(self, job: ScavengerJob, told: Iterable[str]) -> tuple[Sequence[Pod], Untouched | None]:
+        """The pods of a job that a look reads one by one, and of an array the others. told: UIDs of pods that are to
+        stop."""
+        status, key = job.status, job.key
+        stands = status.phase is Phase.SUSPENDED or (status.phase is not None and status.phase.finished)
+        if job.spec.array is None or job.spec.suspend or stands or job.metadata.deletion_timestamp is not None:
+            return self.pods.by_index("job", key), None
+        if CHECKS.on:
+            shown = self.pods.by_index("job", key)
+            self.arrays.assert_sound(key, shown, self.nodes_of(shown))
+        batch = self.batch.get(key)
+        return self.arrays.view(key, run_of(job), batch.metadata.uid if batch is not None else "", told)
+
+    def pods_of_tasks(self, key: str, tasks: Iterable[int]) -> list[Pod]:
+        """The pods of these tasks of an array, as far as they are shown."""
+        found = (self.pods.get(f"{key}-{task}") for task in tasks)
+        return [pod for pod in found if pod is not None and job_key(pod) == (key,)]
 
     def members(self, job: ScavengerJob) -> list[Pod]:
         """The pods of the run in progress; those of an earlier one may still be there."""

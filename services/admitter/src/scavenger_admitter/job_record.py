@@ -5,7 +5,7 @@ it: whoever follows finds what it needs in the API.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -116,6 +116,8 @@ class JobRecord:
     place: int = 0
     """Of an array: when this process started tasks of it last, microseconds since the epoch, which is its place in the
     queue. Before it has, pods and status say it to the second."""
+    told_as: Hashable = None
+    """What of an array the admission loop has been told with each of its tasks."""
     learnt_of: str = ""
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""
@@ -139,7 +141,7 @@ class JobRecord:
 
     # --- tasks ---
 
-    def posted_now(self, pods: Iterable[Pod], now: float) -> Iterable[int]:
+    def posted_now(self, pods: Iterable[Pod], now: float) -> Collection[int]:
         """The tasks whose pods were created lately and are not among those shown. now: by the monotonic clock."""
         shown = {task_index(pod) for pod in pods}
         self.posted = {

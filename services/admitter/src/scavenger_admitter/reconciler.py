@@ -405,8 +405,8 @@ class Reconciler:
     async def _start_tasks(self, job: ScavengerJob, confirmed: Confirmed[StartTasks]) -> None:
         """Create the pods of tasks that were granted, and before them the Job of the array where there is none."""
         key, record, run = job.key, self._records[job.key], confirmed.value.job.run
-        attempt, granted = record.attempt, confirmed.value.indexes
-        if attempt.stage is not Stage.GRANTED or attempt.run != run:  # taken back meanwhile
+        attempt, granted, number = record.attempt, confirmed.value.indexes, confirmed.value.grant
+        if attempt.stage is not Stage.GRANTED or (attempt.run, attempt.number) != (run, number):  # taken back meanwhile
             return
         self._records.started(key)
         attempt.post(self._clock.monotonic())
@@ -433,7 +433,7 @@ class Reconciler:
             log.info("started tasks", job=key, queue=job.spec.queue, tasks=made, first=granted[0], last=granted[-1])
         finally:
             self._limiter.release(key)
-        if self._records[key].attempt is attempt and attempt.run == run:
+        if self._records[key].attempt is attempt and (attempt.run, attempt.number) == (run, number):
             self._feed.on_tasks_started(key, refusal, made, complete=made == len(granted))
 
     async def _create_pods(
@@ -478,12 +478,16 @@ class Reconciler:
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)
         attempt = record.attempt
-        batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
+        deleted = frozenset(action.uid for action in record.done if isinstance(action, DeletePod))
+        stopped = record.stopped_now(informers.arrays.by_uid(key, record.stopped))
+        batch, (pods, untouched) = informers.batch.get(key), informers.look(job, (*stopped, *deleted))
+        posted = record.posted_now(informers.pods_of_tasks(key, record.posted), self._clock.monotonic())
         gang = record.gang if record.gang.run == run else GangPods()
         return Observation(
             job=job,
             batch=batch,
             pods=pods,
+            untouched=untouched,
             nodes=informers.nodes_of(pods),
             reboots=informers.reboots,
             now=self._clock.now(),
@@ -498,10 +502,11 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             granted_tasks=_granted_tasks(attempt),
+            grant_number=attempt.number,
             pod_bytes=record.pod_bytes,
-            posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
-            stopped_tasks=record.stopped_now(pods),
-            deleted_pods=frozenset(action.uid for action in record.done if isinstance(action, DeletePod)),
+            posted_tasks=set_of(posted) if posted else 0,
+            stopped_tasks=stopped,
+            deleted_pods=deleted,
             held_tasks=set_of(record.taken_now(self._clock.monotonic())) if record.taken else 0,
             assumed_started=attempt.stage is Stage.POSTED,
             token=informers.gets_token(job),

@@ -343,7 +343,8 @@ class Writer:
 
         def made(index: int) -> dict[str, Any]:
             back = bool(interrupted >> index & 1)
-            return pod_of_task(batch, index, queue=job.spec.queue, affinity=affinity, interrupted=back)
+            queue, grant = job.spec.queue, action.grant
+            return pod_of_task(batch, index, queue=queue, affinity=affinity, interrupted=back, grant=grant)
 
         for indexes in _waves(action.indexes):
             await _all(self._create_task(batch, index, made(index), answered) for index in indexes)

@@ -30,7 +30,13 @@ def pods_of_job(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def pod_of_task(
-    batch: Mapping[str, Any], index: int, *, queue: str, affinity: Mapping[str, Any], interrupted: bool = False
+    batch: Mapping[str, Any],
+    index: int,
+    *,
+    queue: str,
+    affinity: Mapping[str, Any],
+    interrupted: bool = False,
+    grant: int = 0,
 ) -> dict[str, Any]:
     """The pod of a task. Its name has no suffix: the API server refuses a second one, whoever tries
     (docs/designs/0023-arrays.md).
@@ -41,6 +47,7 @@ def pod_of_task(
         queue: that its array is in now; the template names the one that it was in when its Job was created.
         affinity: of the pod, in place of what the template has.
         interrupted: whether others interrupted the last run of the task; its pod says so.
+        grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
     """
     pod = _pod(batch, index)
     meta, spec = pod["metadata"], pod["spec"]
@@ -48,6 +55,8 @@ def pod_of_task(
     meta["labels"] |= {names.LABEL_TASK: str(index), names.LABEL_QUEUE: queue}
     if interrupted:
         meta["annotations"][names.ANNOTATION_INTERRUPTED] = "true"
+    if grant:
+        meta["annotations"][names.ANNOTATION_GRANT] = str(grant)
     own = {
         names.ENV_TASK: str(index),
         names.ENV_TASKS: str(batch["spec"]["completions"]),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scavenger_api.names import DEFAULT_QUEUE
 from scavenger_api.states import QueueState
 from scavenger_domain.gang import Place, Rank, line_order
 from scavenger_domain.node_affinity import Terms
@@ -34,20 +35,48 @@ def namespace_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """Capacity that one decision of admission gave to a job, or to tasks of an array.
+
+    A run of a job is granted once, so the run identifies its grant. All tasks of an array have one run. So each grant
+    of an array has a number, and the pods of its tasks carry that number (annotation `scavenger.dev/grant`).
+
+    Attributes:
+        run: of the job, as its pods carry it (annotation `scavenger.dev/run`, else the name of the Job).
+        shape: of each pod.
+        pods: how many.
+        nodes: where the plan put them (`Start.nodes`); may be fewer.
+        number: the moment of the decision, in microseconds, and never one that this process gave before; 0 for a job.
+    """
+
+    run: str
+    shape: Shape
+    pods: int
+    nodes: tuple[str, ...] = ()
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room of a start under way: pods of one job that no node shows yet.
+    """Capacity that is held for pods of one job which no node shows yet.
 
     Attributes:
         key: namespace/name of the job.
         shape: of each pod.
         count: how many pods are still to be bound.
         nodes: where they were planned; may be fewer than `count`.
+        queue: that the capacity counts for.
+        grant: whose pods these are; None for a pod that holds capacity by itself, and for an interrupted job.
+        pod: the pod that holds capacity by itself, `namespace/name`.
     """
 
     key: str
     shape: Shape
     count: int
     nodes: tuple[str, ...] = ()
+    queue: str = DEFAULT_QUEUE
+    grant: Grant | None = None
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)

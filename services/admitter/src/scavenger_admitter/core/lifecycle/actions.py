@@ -41,10 +41,12 @@ class StartTasks:
     Attributes:
         job: of the array.
         indexes: of the tasks.
+        grant: the number of the grant, which their pods carry.
     """
 
     job: CreateJob
     indexes: tuple[int, ...]
+    grant: int = 0
 
 
 @dataclass(frozen=True, slots=True)

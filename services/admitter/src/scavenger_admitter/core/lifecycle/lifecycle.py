@@ -91,8 +91,8 @@ def delete(draft: Draft) -> None:
     if batch is not None and batch.metadata.deletion_timestamp is None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the ScavengerJob is being deleted"))
     elif batch is not None:
-        draft.actions += leftover_pods.stop(draft.seen.pods)  # somebody's finalizer holds the Job
-    draft.actions += leftover_pods.release(pod for pod in draft.seen.pods if pod.ended or deleting(pod))
+        draft.actions += leftover_pods.stop(draft.seen.every_pod)  # somebody's finalizer holds the Job
+    draft.actions += leftover_pods.release(pod for pod in draft.seen.every_pod if pod.ended or deleting(pod))
 
 
 def _find_run(draft: Draft) -> None:

@@ -83,7 +83,7 @@ def end(
     if not is_managed(batch) or _has(batch, "Complete") or _has(batch, "Failed"):
         return
     seen, status = draft.seen, draft.status
-    pods = [pod for pod in seen.pods if (owner := pod.metadata.controller) and owner.uid == batch.metadata.uid]
+    pods = [pod for pod in seen.every_pod if (owner := pod.metadata.controller) and owner.uid == batch.metadata.uid]
     if any(not surely_ended(pod, seen.nodes) for pod in pods):
         if draft.phase is Phase.FAILED:
             _stop_members(draft, batch, pods, draft.reason, status.message or "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,6 +16,7 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
+from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal, StartLimits
 from scavenger_admitter.core.waits import Wait
 
@@ -71,10 +72,12 @@ class Observation:
     batch: kinds.Job | None
     """The batch/v1 Job of the same name, whoever owns it."""
     pods: Sequence[kinds.Pod]
-    """All pods of the namespace with our label for this name, those of earlier runs included."""
+    """All pods of the namespace with our label for this name, those of earlier runs included, but for `untouched`."""
     nodes: Mapping[str, kinds.Node | None]
     """The nodes those pods are on; None for one that is known not to exist, missing when it is not known."""
     now: datetime
+    untouched: Untouched | None = None
+    """The pods of an array of which nothing is asked one by one."""
     asked: Asked = Asked.NOTHING
     name_used: bool = False
     """There was a Job of this name lately, of which caches may not show all pods."""
@@ -99,6 +102,8 @@ class Observation:
     """Admission has given the job room, for a start from this very place in line."""
     granted_tasks: int = 0
     """To so many tasks of an array."""
+    grant_number: int = 0
+    """The number of the grant to these tasks."""
     posted_tasks: int = 0
     """Tasks whose pods were created and are not shown yet: a set of indexes, as in `scavenger_api.indexes`."""
     held_tasks: int = 0
@@ -132,6 +137,13 @@ class Observation:
     last_queue_position: datetime | None = None
     """The last place in line that is known to have been given."""
     settings: LifecycleSettings = LifecycleSettings()
+
+    @property
+    def every_pod(self) -> Iterator[kinds.Pod]:
+        """All pods, untouched ones included."""
+        yield from self.pods
+        if self.untouched is not None:
+            yield from self.untouched.pods
 
     @property
     def end_of_line(self) -> datetime:

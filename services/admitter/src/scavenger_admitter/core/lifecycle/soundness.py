@@ -100,7 +100,9 @@ def _assert_tasks_start(start: StartTasks, outcome: Outcome, seen: Observation) 
     assert len(indexes) <= seen.granted_tasks, f"StartTasks: {len(indexes)}, and {seen.granted_tasks} are granted"
     assert len(indexes) == len(set(indexes)), f"StartTasks: a task twice: {indexes}"
     assert spec is not None, "StartTasks: of no array"
-    taken = {task for pod in seen.pods if (task := task_index(pod)) is not None} | set(indexes_of(seen.posted_tasks))
+    taken = {task for pod in seen.every_pod if (task := task_index(pod)) is not None} | set(
+        indexes_of(seen.posted_tasks)
+    )
     over = _over(array) if array is not None else 0
     for index in indexes:
         assert 0 <= index < spec.tasks, f"StartTasks: {index} of {spec.tasks} tasks"
@@ -165,7 +167,7 @@ def _assert_sets(array: ArrayStatus, size: int) -> None:
 
 def _assert_counted(before: ArrayStatus, after: ArrayStatus, outcome: Outcome, seen: Observation) -> None:
     """`counted` grows by pods that are there, and no pod loses its finalizer that it does not name."""
-    present = {mark(task, pod): pod for pod in seen.pods if (task := task_index(pod)) is not None}
+    present = {mark(task, pod): pod for pod in seen.every_pod if (task := task_index(pod)) is not None}
     new = set(after.counted) - set(before.counted)
     assert new <= present.keys(), f"counted: pods that are not there: {sorted(new - present.keys())}"
     assert len(new) == outcome.counted, f"counted: {len(new)} pods more, and {outcome.counted} are said to be"

@@ -61,14 +61,14 @@ class KeptRoom:
             kept.since = min(kept.since, now)  # the clock may have been set back
         self._over = {key for key, kept in self._kept.items() if kept.since + kept.lasts <= now}
 
-    def reservations(self, waiting: Set[str]) -> list[tuple[str, Reservation]]:
-        """What has come free of that room, as (queue, reservation); nothing for jobs that are in line themselves."""
-        found: list[tuple[str, Reservation]] = []
+    def reservations(self, waiting: Set[str]) -> list[Reservation]:
+        """What has come free of that room; nothing for jobs that are in line themselves."""
+        found: list[Reservation] = []
         for key in sorted(self.keys() - waiting):
             kept = self._kept[key]
             there = [pod.node for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended]
             count = kept.parallelism - len(there)
             if count > 0:
                 free = (Counter(kept.nodes) - Counter(there)).elements()
-                found.append((kept.queue, Reservation(key, kept.shape, count, tuple(free)[:count])))
+                found.append(Reservation(key, kept.shape, count, tuple(free)[:count], queue=kept.queue))
         return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_GRANT, ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import job_of, unit
@@ -24,6 +24,9 @@ NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
 
 
+MAX_DIGITS: Final = 18
+"""Of the number of a grant, in microseconds since the epoch. Whatever is longer is none."""
+
 UNTRIED: Final = 60 * SECOND
 """A pod that no scheduler has looked at for so long has a `schedulerName` of nobody."""
 
@@ -40,6 +43,7 @@ class PodFacts:
     job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
     queue: str = ""
     run: str = ""
+    grant: int = 0  # the number of the grant that it was created for; of tasks only
     succeeded: bool = False  # ended by itself, and well; scavenger pods only
     leaves_by: int = 0  # told to be gone by then; scavenger pods only
     created: int = 0  # second; scavenger pods only
@@ -60,7 +64,7 @@ class PodFacts:
 
     def same_run(self, other: PodFacts) -> bool:
         """Whether this is an earlier state of the other: no run but the first one counts a pod as one of its own."""
-        return (self.uid, self.unit, self.run) == (other.uid, other.unit, other.run)
+        return (self.uid, self.unit, self.run, self.grant) == (other.uid, other.unit, other.run, other.grant)
 
     @property
     def counted(self) -> Requests:
@@ -108,6 +112,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         task=part_of if part_of != job else "",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
+        grant=_grant(pod) if part_of != job else 0,
         succeeded=pod.succeeded,
         leaves_by=_leaves_by(pod),
         created=_second(meta.creation_timestamp),
@@ -120,6 +125,12 @@ def _run(pod: Pod) -> str:
     """The run a scavenger pod belongs to: its own annotation, or the name of its Job where it has none."""
     owner = pod.metadata.controller
     return pod.metadata.annotations.get(ANNOTATION_RUN) or (owner.name if owner else "")
+
+
+def _grant(pod: Pod) -> int:
+    """The number of the grant that the pod of a task carries; 0 where it carries none."""
+    text = pod.metadata.annotations.get(ANNOTATION_GRANT, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else 0
 
 
 def _leaves_by(pod: Pod) -> int:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import TypeAlias
 
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
-from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.snapshot import Grant, Reservation, Snapshot
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.admission.view.object_facts import PodFacts
 
+Released: TypeAlias = Iterable[tuple[Grant, Sequence[tuple[str, int]]]]
+"""Grants, each with the run and the grant's number of the pods that its capacity was released for."""
 
-def assert_sound(snapshot: Snapshot, pods: Iterable[PodFacts]) -> None:
+
+def assert_sound(snapshot: Snapshot, pods: Collection[PodFacts], released: Released = ()) -> None:
     """Raise AssertionError where sums of a snapshot are not those of pods, nodes and starts under way.
 
     Args:
         snapshot: as it is about to be decided on.
         pods: all that are known, bound or not.
+        released: of grants whose pods are not all bound yet.
     """
     bound = [pod for pod in pods if pod.node and not pod.ended]
     _assert_amounts(snapshot)
@@ -27,6 +33,7 @@ def assert_sound(snapshot: Snapshot, pods: Iterable[PodFacts]) -> None:
     lines = chain.from_iterable(snapshot.candidates.values())
     keys = [candidate.key for candidate in lines]
     assert len(keys) == len(set(keys)), f"candidates: a job twice: {sorted(keys)}"
+    _assert_grants(snapshot, pods, released)
     for one in snapshot.reservations:
         assert one.count >= 1, f"reservations: {one.count} pods of {one.key}"
         assert len(one.nodes) <= one.count, f"reservations: {len(one.nodes)} nodes for {one.count} pods of {one.key}"
@@ -78,18 +85,36 @@ def _assert_queues(snapshot: Snapshot, bound: Iterable[PodFacts]) -> None:
         if pod.job:
             add(held, pod.counted)
             add(allocated.get(pod.queue, {}), pod.counted)
-    under_way: dict[str, int] = {}
     for one in snapshot.reservations:
         add(held, one.shape.counted, one.count)
-        add(under_way, one.shape.counted, one.count)
+        add(allocated.get(one.queue, {}), one.shape.counted, one.count)
     assert snapshot.scavenged == held, f"scavenged: {dict(snapshot.scavenged)}, and pods count as {held}"
     for name, queue in snapshot.queues.items():
-        starting = dict(queue.allocated)
-        add(starting, allocated[name].items(), -1)
         if queue.namespace_weights is not None:
             parts: dict[str, int] = {}
             for sums in queue.by_namespace.values():
                 add(parts, sums.items())
             assert parts == queue.allocated, f"by_namespace: {parts}, and queue {name} holds {dict(queue.allocated)}"
-        wrong = {what: value for what, value in starting.items() if not 0 <= value <= under_way.get(what, 0)}
-        assert not wrong, f"allocated: queue {name} holds {dict(queue.allocated)}, its pods {allocated[name]}: {wrong}"
+        mine = allocated[name]
+        assert queue.allocated == mine, f"allocated: queue {name} holds {dict(queue.allocated)}, its pods {mine}"
+
+
+def _assert_grants(snapshot: Snapshot, pods: Iterable[PodFacts], released: Released) -> None:
+    """A grant holds capacity for its pods less its own that were bound or are gone. Each pod that is to be bound holds
+    capacity once: as one of an assumed grant, or by itself."""
+    granted: dict[tuple[str, str, int], Reservation] = {}
+    for one in snapshot.reservations:
+        if one.grant is not None:
+            of = (one.key, one.grant.run, one.grant.number)
+            assert of not in granted, f"reservations: grant {one.grant.number} of {one.key} twice"
+            assert one.count <= one.grant.pods, f"reservations: {one.count} pods of {one.key}, granted {one.grant.pods}"
+            granted[of] = one
+    for grant, theirs in released:
+        others = [of for of in theirs if of != (grant.run, grant.number)]
+        assert not others, f"released: grant {grant.number} of run {grant.run} by pods of others: {others}"
+    alone = Counter(one.pod for one in snapshot.reservations if one.pod)
+    for pod in pods:
+        if pod.job and pod.shape is not None:
+            times = alone.pop(pod.key, 0) + ((pod.job, pod.run, pod.grant) in granted)
+            assert times == 1, f"reservations: pod {pod.key} of grant {pod.grant} holds capacity {times} times"
+    assert not alone, f"reservations: pods that are bound or gone: {sorted(alone)}"

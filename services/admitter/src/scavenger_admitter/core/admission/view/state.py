@@ -272,7 +272,7 @@ class ClusterState:
             nodes=nodes,
             index=None if rule.crowded_nodes else self._nodes.index(nodes),
             pending=self.held.pods(now),
-            reservations=tuple(reservation for _, reservation in reservations),
+            reservations=tuple(reservations),
             candidates=self._waiting.lines(),
             queues=self._queue_views(reservations),
             capacity=dict(self._nodes.capacity),
@@ -296,25 +296,25 @@ class ClusterState:
             returning=tuple(by_priority(sorted(returning, key=lambda one: one.order), lambda one: one.rank)),
         )
         if CHECKS.on:
-            assert_sound(snapshot, self._pods.values())
+            assert_sound(snapshot, self._pods.values(), self.assumed_starts.released())
         return snapshot
 
     def _turn(self) -> Turn | None:
         waits = self.turn and self._waiting.get(self.turn.candidate.key)
         return Turn(waits, self.turn.nodes) if self.turn and waits else None
 
-    def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
+    def _totals(self, reservations: list[Reservation]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
         requested: dict[str, int] = dict(self._nodes.used)
         scavenged: dict[str, int] = {}
         for sums in self._allocated.values():
             add(scavenged, sums.items())
-        for _, reservation in reservations:
+        for reservation in reservations:
             add(requested, reservation.shape.counted, reservation.count)
             add(scavenged, reservation.shape.counted, reservation.count)
         return requested, scavenged
 
-    def _queue_views(self, reservations: list[tuple[str, Reservation]]) -> dict[str, QueueView]:
+    def _queue_views(self, reservations: list[Reservation]) -> dict[str, QueueView]:
         queues = {DEFAULT_QUEUE: QueueView(DEFAULT_QUEUE), **self._queues}
         allocated = {name: dict(self._allocated.get(name, {})) for name in queues}
         shared = {
@@ -322,11 +322,11 @@ class ClusterState:
             for name, queue in queues.items()
             if queue.namespace_weights is not None
         }
-        for name, reservation in reservations:
-            if name in allocated:
-                add(allocated[name], reservation.shape.counted, reservation.count)
-            if name in shared:
-                sums = shared[name].setdefault(namespace_of(reservation.key), {})
+        for reservation in reservations:
+            if reservation.queue in allocated:
+                add(allocated[reservation.queue], reservation.shape.counted, reservation.count)
+            if reservation.queue in shared:
+                sums = shared[reservation.queue].setdefault(namespace_of(reservation.key), {})
                 add(sums, reservation.shape.counted, reservation.count)
         return {
             name: replace(
@@ -342,12 +342,12 @@ class ClusterState:
         unseen = self._nodes.recent.by_node(rule.observed_at) if rule.headroom and rule.observed_at is not None else {}
         return Headroom(rule.headroom, unseen, frozenset(rule.crowded_nodes))
 
-    def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
+    def _limits(self, rule: LoadRule, reservations: list[Reservation]) -> tuple[LoadLimit, ...]:
         if rule.shut is not None:
             return ()
         since = rule.measured_since
         requested = dict(self._nodes.used) if since is None else self._nodes.starts.since(since)
-        for _, reservation in reservations:
+        for reservation in reservations:
             add(requested, reservation.shape.counted, reservation.count)
         load, gives_way = dict(rule.load_ppm or ()), dict(rule.gives_way_ppm)
         return tuple(

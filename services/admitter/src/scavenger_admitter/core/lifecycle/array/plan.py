@@ -7,14 +7,14 @@ again. Which tasks run follows from their pods, and no write of its own says so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
 
 from scavenger_api import names
 from scavenger_api.array import MAX_COUNTED, ArraySpec, ArrayStatus
-from scavenger_api.indexes import MAX_TASKS, format_indexes, indexes_of, set_of
+from scavenger_api.indexes import MAX_TASKS, all_of, format_indexes, indexes_of, set_of
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
@@ -37,11 +37,12 @@ from scavenger_admitter.core.lifecycle import (
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, DeletePod, ReleasePod, StartTasks
 from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
-from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
+from scavenger_admitter.core.lifecycle.array.tasks import UID_DIGITS, Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import Run, announced
 from scavenger_admitter.core.unit_of_task import unit_of_task
@@ -62,6 +63,9 @@ KEPT_BYTES: Final = 12 * 1024 * 1024
 protobuf takes a fifth less, and the statuses of thousands of containers half as much again."""
 
 
+_NONE_UNTOUCHED: Final = Untouched({}, 0, {}, 0)
+
+
 @dataclass(slots=True)
 class _Pods:
     """The pods of the array by index, each in one of these.
@@ -72,19 +76,22 @@ class _Pods:
             after one in the same second the main container might not have ended by itself.
         counted: counted, or with nothing to be counted, and still there.
         strangers: of an earlier job of this name, or of no task.
+        untouched: those that are in none of these: they run and stay, or are kept for their logs.
     """
 
     alive: dict[int, kinds.Pod] = field(default_factory=dict)
     ended: dict[int, kinds.Pod] = field(default_factory=dict)
     counted: dict[int, kinds.Pod] = field(default_factory=dict)
     strangers: list[kinds.Pod] = field(default_factory=list)
+    untouched: Untouched = _NONE_UNTOUCHED
 
     @classmethod
     def of(cls, draft: Draft, tasks: Tasks) -> Self:
         """As they are seen."""
         found, seen = cls(), draft.seen
         queued = draft.status.queued_timestamp
-        for pod in seen.pods:
+        found.untouched, others = _untouched(draft, tasks)
+        for pod in (*seen.pods, *others):
             task = task_index(pod)
             run = moment(pod.metadata.annotations.get(names.ANNOTATION_RUN))
             if task is None or task >= tasks.size or run != queued:
@@ -101,14 +108,64 @@ class _Pods:
         """Whether the pod of a task is there. name: as `mark` gives it."""
         index, _, _ = name.partition("-")
         task = int(index) if index.isascii() and index.isdecimal() else -1
-        pod = self.alive.get(task) or self.ended.get(task) or self.counted.get(task)
+        read, quiet = (self.alive, self.ended, self.counted), (self.untouched.running, self.untouched.kept)
+        pod = next((found for pods in (*read, *quiet) if (found := pods.get(task)) is not None), None)
         return pod is not None and mark(task, pod) == name
 
     @property
     def present(self) -> int:
         """Tasks whose name is taken."""
         strangers = (found for pod in self.strangers if (found := task_index(pod)) is not None)
-        return set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
+        read = set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
+        return read | self.untouched.runs | self.untouched.ended
+
+    @property
+    def living(self) -> Iterator[tuple[int, kinds.Pod]]:
+        """The tasks whose pods may still run."""
+        yield from self.alive.items()
+        yield from _chosen(self.untouched.running, self.untouched.runs)
+
+    @property
+    def any_living(self) -> bool:
+        """Whether there is one."""
+        return bool(self.alive) or self.untouched.runs != 0
+
+
+def _chosen(pods: Mapping[int, kinds.Pod], tasks: int) -> Iterator[tuple[int, kinds.Pod]]:
+    """The pods of these tasks."""
+    if len(pods) == tasks.bit_count():
+        yield from pods.items()
+    else:
+        yield from ((task, pods[task]) for task in indexes_of(tasks))
+
+
+def _untouched(draft: Draft, tasks: Tasks) -> tuple[Untouched, list[kinds.Pod]]:
+    """The pods of which nothing is asked one by one, and others of `Observation.untouched`: what the status says of
+    their tasks, or what was decided about them, does not fit with a pod that runs and stays."""
+    seen = draft.seen
+    found = seen.untouched
+    if found is None:
+        return _NONE_UNTOUCHED, []
+    if draft.own_job is None or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED or draft.phase.finished:
+        return _NONE_UNTOUCHED, list(found.pods)
+    fit = all_of(tasks.size)
+    counted, removing = (_tasks_named(some) for some in (tasks.counted, draft.status.removing or ()))
+    runs = found.runs & fit & ~(tasks.over | counted | removing | found.told)
+    kept = found.ended & fit & tasks.over & ~removing
+    read = [pod for _, pod in _chosen(found.running, found.runs & ~runs)]
+    read += [pod for _, pod in _chosen(found.kept, found.ended & ~kept)]
+    return found.only(runs, kept) if read else found, read
+
+
+def _tasks_named(entries: Iterable[str]) -> int:
+    """The tasks of the pods that `counted` or `removing` names."""
+    return set_of(index for one in entries if (index := _index_of(one)) < MAX_TASKS)
+
+
+def _index_of(counted: str) -> int:
+    """The task of a pod as `counted` names it; beyond all tasks where somebody else wrote something else there."""
+    text = counted.partition("-")[0]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= UID_DIGITS else MAX_TASKS
 
 
 def kept_pods(each: int) -> int:
@@ -139,7 +196,9 @@ def plan_array(seen: Observation) -> Outcome:
     tasks = Tasks.of(spec.tasks, draft.status.array)
     pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
     lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(seen.job.status)
-    plan = _Plan(draft, spec, tasks, pods, lost, intents, Endings(draft, tasks, intents), before, may_write=may_write)
+    running = {task: pod for task, pod in pods.alive.items() if started_at(pod) is not None and not over(pod)}
+    endings = Endings(draft, tasks, intents)
+    plan = _Plan(draft, spec, tasks, pods, running, lost, intents, endings, before, may_write=may_write)
     if plan.may_write:
         plan.retry()
         plan.count()
@@ -157,6 +216,8 @@ class _Plan:
     spec: ArraySpec
     tasks: Tasks
     pods: _Pods
+    running: dict[int, kinds.Pod]
+    """The tasks whose container runs, untouched ones left out."""
     abandoned: dict[int, kinds.Pod]
     """The tasks that were told to stop, on nodes that do not answer, and are waited for no longer."""
     intents: Intents
@@ -172,7 +233,7 @@ class _Plan:
     def retry(self) -> None:
         """Failed tasks wait again, where their user wants that."""
         failed = self.draft.phase is Phase.FAILED
-        if self.spec.retry <= self.tasks.retry or (failed and self._stops(self.pods.alive.values())):
+        if self.spec.retry <= self.tasks.retry or (failed and self._stops(pod for _, pod in self.pods.living)):
             return
         again = self.tasks.failed.bit_count()
         self.tasks.forget_failures()
@@ -211,8 +272,9 @@ class _Plan:
         job = draft.own_job
         uid = job.metadata.uid if job is not None and job.metadata.deletion_timestamp is None else None
         draft.actions += leftover_pods.clear(self.pods.strangers, draft.seen.nodes, job_uid=uid)
-        kept = []
-        for task, pod in sorted(self.pods.counted.items()):
+        kept, ended = [], self.pods.untouched
+        again = ended.ended & ~self.tasks.over
+        for task, pod in sorted((*self.pods.counted.items(), *_chosen(ended.kept, again))):
             name, own = pod.metadata.name, pod.metadata.uid
             if held(pod):
                 draft.actions.append(ReleasePod(name, own))
@@ -222,8 +284,12 @@ class _Plan:
                 kept.append(pod)
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
+        most = kept_pods(draft.seen.pod_bytes)
+        if len(kept) + (ended.ended & ~again).bit_count() <= most:
+            return
+        kept += [pod for _, pod in _chosen(ended.kept, ended.ended & ~again)]
         kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
-        oldest = kept[: max(0, len(kept) - kept_pods(draft.seen.pod_bytes))][:MAX_COUNTED]
+        oldest = kept[: len(kept) - most][:MAX_COUNTED]
         draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
 
     # --- what runs ---
@@ -232,7 +298,9 @@ class _Plan:
         """Pods that cannot start, or are not to run, are deleted."""
         draft, seen = self.draft, self.draft.seen
         stay: list[tuple[int, kinds.Pod]] = []
-        for task, pod in sorted(self.pods.alive.items()):
+        quiet = self.pods.untouched
+        runs = quiet.runs & ~self.tasks.over
+        for task, pod in sorted((*self.pods.alive.items(), *_chosen(quiet.running, quiet.runs & ~runs))):
             if deleting(pod):
                 continue
             if self.intents and self.intents.named(mark(task, pod)):
@@ -253,7 +321,9 @@ class _Plan:
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append((task, pod))
-        excess = len(stay) - (self.spec.max_running or self.spec.tasks)
+        excess = len(stay) + runs.bit_count() - (self.spec.max_running or self.spec.tasks)
+        if excess > 0:
+            stay += _chosen(quiet.running, runs)
         for task, pod in sorted(stay, key=lambda one: self._at_risk(one[1]))[: max(0, excess)]:
             self._delete(task, pod, RemovalReason.MAX_RUNNING)
 
@@ -309,14 +379,14 @@ class _Plan:
         return task.time_at_risk(micros(seen.now), cost, trusted), pod.metadata.name
 
     @property
-    def running(self) -> dict[int, kinds.Pod]:
-        """The tasks whose container runs."""
-        return {task: pod for task, pod in self.pods.alive.items() if started_at(pod) is not None and not over(pod)}
+    def running_tasks(self) -> int:
+        """The tasks whose container runs: a set."""
+        return set_of(self.running) | self.pods.untouched.runs
 
     @property
     def computing(self) -> bool:
         """Whether a task runs that nobody has told to stop."""
-        return any(not deleting(pod) for pod in self.running.values())
+        return self.pods.untouched.runs != 0 or any(not deleting(pod) for pod in self.running.values())
 
     # --- the array ---
 
@@ -333,7 +403,7 @@ class _Plan:
             self._fail(FailureReason.FAILED, f"{finished.words_of(failures[0])}; failFast stops the other tasks")
         elif problem is not None and problem.final and problem.exit is None and not self.computing:
             self._fail(problem.reason, problem.message)
-        elif self.tasks.all_over and not self.pods.alive and not self.pods.ended:
+        elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
             self._end()
         else:
             self._go_on(problem if problem is not None and problem.exit is None else None)
@@ -353,12 +423,17 @@ class _Plan:
     def _record_start(self) -> None:
         """The first task that runs ends the wait of the array, and the last one that does is its place in the queue."""
         draft = self.draft
+        queued = draft.status.queued_timestamp
         pods = (*self.pods.alive.values(), *self.pods.counted.values())
         starts = [at for pod in pods if (at := started_at(pod)) is not None]
-        queued = draft.status.queued_timestamp
+        untouched = self.pods.untouched
+        known = draft.status.running_timestamps
+        if not known:
+            starts += [at for pod in untouched.pods if (at := started_at(pod)) is not None]
+        elif untouched.last_run is not None:
+            starts.append(untouched.last_run)
         if not starts or queued is None:
             return
-        known = draft.status.running_timestamps
         if not known:
             start = max(second(min(*starts, draft.seen.now)), second(queued))
             draft.waited = max(0.0, (start - queued).total_seconds())
@@ -387,7 +462,7 @@ class _Plan:
         stopping = (pod for pod in self.pods.alive.values() if deleting(pod))
         if self.draft.seen.job.spec.suspend or (suspended and self._stops(stopping)):
             return Phase.SUSPENDED
-        if self.running:
+        if self.running or self.pods.untouched.runs:
             return Phase.RUNNING
         if self.pods.alive or self.pods.ended or self.draft.seen.posted_tasks:
             return Phase.STARTING
@@ -397,7 +472,7 @@ class _Plan:
     @property
     def summary(self) -> str:
         """How far the array is, in words."""
-        tasks, running = self.tasks, len(self.running)
+        tasks, running = self.tasks, self.running_tasks.bit_count()
         failed = f", {tasks.failed.bit_count()} failed" if tasks.failed else ""
         runs = f", {running} running" if running else ""
         silent = [pod.metadata.name for _, pod in sorted(self.abandoned.items())]
@@ -434,7 +509,8 @@ class _Plan:
                 completed_indexes=text if text[:1].isdecimal() else "",
             )
         if batch is None or draft.phase is Phase.COMPLETED or managed.has_ended(batch):
-            draft.actions += leftover_pods.stop(self.pods.alive.values(), RemovalReason.FINISHED.value)
+            living = (pod for _, pod in self.pods.living)
+            draft.actions += leftover_pods.stop(living, RemovalReason.FINISHED.value)
         finished.expire(draft)
 
     # --- starts ---
@@ -455,7 +531,8 @@ class _Plan:
         )
         taken = self.pods.present | seen.posted_tasks | seen.held_tasks
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
-        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended)) | seen.posted_tasks
+        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
+        busy |= self.pods.untouched.runs | seen.posted_tasks
         room = (self.spec.max_running or self.spec.tasks) - busy.bit_count()
         waits = self.tasks.waiting(taken)
         most = max(0, min(room, waits.bit_count()))
@@ -467,7 +544,8 @@ class _Plan:
         draft.candidate = self.startable > 0
         if free and seen.granted_tasks and queued is not None:
             job = CreateJob(accounting.run_id(queued), 0, seen.level, token=seen.token, user=seen.user)
-            draft.actions.append(StartTasks(job, self.tasks.next(min(most, seen.granted_tasks), taken)))
+            tasks = self.tasks.next(min(most, seen.granted_tasks), taken)
+            draft.actions.append(StartTasks(job, tasks, seen.grant_number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
         wait = stuck or self._taken(most) or seen.wait
         if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
@@ -502,7 +580,7 @@ class _Plan:
         draft, before = self.draft, self.draft.seen.job.status
         if self.may_write:
             self.intents.keep(self.pods.has)
-            draft.set(array=self.tasks.status(set_of(self.running)), removing=self.intents.entries)
+            draft.set(array=self.tasks.status(self.running_tasks), removing=self.intents.entries)
             lifecycle.summarise(draft)
             self._hold_back(before)
         elif self.intents.added:
@@ -510,6 +588,8 @@ class _Plan:
         elif self.pods.ended or draft.seen.refused is not None:
             draft.wakeups.append(WRITE_EVERY.total_seconds())
         starts = [at for pod in self.running.values() if (at := started_at(pod)) is not None]
+        if (last := self.pods.untouched.last_start) is not None:
+            starts.append(last)
         return lifecycle.outcome_of(
             draft,
             counted=len(self.endings.counted),
@@ -526,7 +606,8 @@ class _Plan:
         when they are gone. A pod is younger than the place its task had, and says so in whole seconds."""
         status, now = self.draft.status, self.draft.seen.now
         pods = (*self.pods.alive.values(), *self.pods.ended.values(), *self.pods.counted.values())
-        created = moment(max((pod.metadata.creation_timestamp or "" for pod in pods), default=""))
+        made = (self.pods.untouched.last_created, *(pod.metadata.creation_timestamp or "" for pod in pods))
+        created = moment(max(made))
         starts = [at for at in (created, *status.running_timestamps[-1:]) if at is not None]
         return place_in_queue(status.queued_timestamp, min(max(starts), now) if starts else None, array=True)
 

@@ -1,0 +1,340 @@
+"""The pods of arrays in buckets, so that a look at an array costs by what changed and not by how many tasks run.
+
+A plan asks nothing of a pod whose task computes as it did at the last look, nor of one that has ended, is counted and
+is kept for its logs. Such pods are *untouched*: a plan knows them as a set of indexes. It reads all others one by one.
+
+`PodsSeen` moves a pod to another bucket when its informer shows a change of the pod, or when its node is about to go.
+Which bucket a pod is in follows from that pod and its node alone: not from what came before, and not from the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.indexes import MAX_TASKS
+from scavenger_domain.gang import task_index
+from scavenger_domain.nodes import leaving
+from scavenger_domain.pod_ends import deleting, goes_on, held, started_at
+from scavenger_kube.kinds import Node, Pod
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """Pods of one run of an array of which a plan asks nothing one by one. Sets are as in `scavenger_api.indexes`.
+
+    Attributes:
+        running: pods by task whose container runs, which nobody told to stop, and which carry our finalizer.
+        runs: their tasks.
+        kept: pods by task that have ended and do not carry our finalizer.
+        ended: their tasks.
+        told: tasks of `running` that the admitter wants to stop, or whose deletion the informer does not show yet.
+        last_start: when the last container of `running` started; None where there is none.
+        last_run: the same of all of them.
+        last_created: when the last of them was created, as its timestamp says it.
+    """
+
+    running: Mapping[int, Pod]
+    runs: int
+    kept: Mapping[int, Pod]
+    ended: int
+    told: int = 0
+    last_start: datetime | None = None
+    last_run: datetime | None = None
+    last_created: str = ""
+
+    @property
+    def pods(self) -> Iterator[Pod]:
+        """All of them."""
+        yield from self.running.values()
+        yield from self.kept.values()
+
+    def only(self, runs: int, ended: int) -> Untouched:
+        """Without the pods of other tasks than these."""
+        running = {task: pod for task, pod in self.running.items() if runs >> task & 1}
+        kept = {task: pod for task, pod in self.kept.items() if ended >> task & 1}
+        starts = [at for pod in running.values() if (at := started_at(pod)) is not None]
+        earlier = [at for pod in kept.values() if (at := started_at(pod)) is not None]
+        created = [pod.metadata.creation_timestamp or "" for some in (running, kept) for pod in some.values()]
+        return Untouched(
+            running,
+            runs,
+            kept,
+            ended,
+            last_start=max(starts, default=None),
+            last_run=max((*starts, *earlier), default=None),
+            last_created=max(created, default=""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """Where a pod belongs that is not read one by one.
+
+    Attributes:
+        run: the queue position that its array was started from, as the pod says it.
+        owner: the UID of its Job.
+        task: its index.
+        ended: whether it has ended.
+        started: when its container started; None where a pod has ended that never ran.
+        created: its creationTimestamp.
+    """
+
+    run: str
+    owner: str
+    task: int
+    ended: bool
+    started: datetime | None
+    created: str
+
+
+def bucket_of(pod: Pod, leaving_nodes: Collection[str]) -> _Bucket | None:
+    """Where a pod belongs; None where it is read one by one. leaving_nodes: those that are about to go."""
+    meta, task, owner = pod.metadata, task_index(pod), pod.metadata.controller
+    run = meta.annotations.get(names.ANNOTATION_RUN, "")
+    if task is None or task >= MAX_TASKS or owner is None or not run or deleting(pod):
+        return None
+    if meta.name != f"{meta.labels.get(names.LABEL_JOB)}-{task}":  # else two pods might be of one task
+        return None
+    started, created = started_at(pod), meta.creation_timestamp or ""
+    if pod.ended:
+        return None if held(pod) else _Bucket(run, owner.uid, task, True, started, created)
+    if not held(pod) or not goes_on(pod) or pod.spec.node_name in leaving_nodes:
+        return None
+    return _Bucket(run, owner.uid, task, False, started, created) if started is not None else None
+
+
+@dataclass(slots=True)
+class _Group:
+    """The untouched pods of one Job.
+
+    Attributes:
+        where: their buckets, by task.
+        last: of running pods the last start, of all the last start and creation; None where it is found when it is
+            asked for.
+    """
+
+    running: dict[int, Pod] = field(default_factory=dict)
+    kept: dict[int, Pod] = field(default_factory=dict)
+    where: dict[int, _Bucket] = field(default_factory=dict)
+    runs: int = 0
+    ended: int = 0
+    last: tuple[datetime, datetime, str] | None = (_NEVER, _NEVER, "")
+
+    def add(self, at: _Bucket, pod: Pod) -> None:
+        """Put a pod in."""
+        (self.kept if at.ended else self.running)[at.task] = pod
+        self.where[at.task] = at
+        bit = 1 << at.task
+        self.ended |= bit if at.ended else 0
+        self.runs |= 0 if at.ended else bit
+        if self.last is not None:
+            self.last = _later(self.last, _last_of(at))
+
+    def remove(self, at: _Bucket) -> None:
+        """Take a pod out."""
+        del (self.kept if at.ended else self.running)[at.task], self.where[at.task]
+        self.ended &= ~(1 << at.task)
+        self.runs &= ~(1 << at.task)
+        if self.last is not None and any(mine == most for mine, most in zip(_last_of(at), self.last, strict=True)):
+            self.last = None
+
+    def untouched(self, told: int) -> Untouched:
+        """As it is now; what changes later changes nothing of it."""
+        if self.last is None:
+            self.last = (_NEVER, _NEVER, "")
+            for at in self.where.values():
+                self.last = _later(self.last, _last_of(at))
+        start, run, created = self.last
+        return Untouched(
+            dict(self.running),
+            self.runs,
+            dict(self.kept),
+            self.ended,
+            told & self.runs,
+            last_start=start if self.running else None,
+            last_run=run if run != _NEVER else None,
+            last_created=created,
+        )
+
+
+def _last_of(at: _Bucket) -> tuple[datetime, datetime, str]:
+    started = at.started or _NEVER
+    return _NEVER if at.ended else started, started, at.created
+
+
+def _later(
+    one: tuple[datetime, datetime, str], other: tuple[datetime, datetime, str]
+) -> tuple[datetime, datetime, str]:
+    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
+
+
+@dataclass(slots=True)
+class _Pods:
+    """The pods of one ScavengerJob.
+
+    Attributes:
+        read: those that are read one by one, by key.
+        buckets: where the others are, by key.
+        groups: those, by run and the UID of their Job.
+        by_uid: the key of each pod.
+        changed: keys of pods of tasks that changed since `PodsSeen.changed` was asked.
+    """
+
+    read: dict[str, Pod] = field(default_factory=dict)
+    buckets: dict[str, _Bucket] = field(default_factory=dict)
+    groups: dict[tuple[str, str], _Group] = field(default_factory=dict)
+    by_uid: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, None] = field(default_factory=dict)
+
+    def put(self, pod: Pod, at: _Bucket | None) -> None:
+        key = pod.metadata.key
+        self.drop(key)
+        self.by_uid[pod.metadata.uid] = key
+        if names.LABEL_TASK in pod.metadata.labels:
+            self.changed[key] = None
+        if at is None:
+            self.read[key] = pod
+        else:
+            self.buckets[key] = at
+            self.groups.setdefault((at.run, at.owner), _Group()).add(at, pod)
+
+    def drop(self, key: str) -> None:
+        found = self.get(key)
+        if found is None:
+            return
+        self.changed.pop(key, None)
+        self.by_uid.pop(found.metadata.uid, None)
+        if self.read.pop(key, None) is None:
+            at = self.buckets.pop(key)
+            group = self.groups[at.run, at.owner]
+            group.remove(at)
+            if not group.running and not group.kept:
+                del self.groups[at.run, at.owner]
+
+    def get(self, key: str) -> Pod | None:
+        at = self.buckets.get(key)
+        if at is None:
+            return self.read.get(key)
+        group = self.groups[at.run, at.owner]
+        return (group.kept if at.ended else group.running)[at.task]
+
+    def others(self, but: tuple[str, str] | None) -> Iterator[Pod]:
+        """All pods but those of one group."""
+        yield from self.read.values()
+        for name, group in self.groups.items():
+            if name != but:
+                yield from group.running.values()
+                yield from group.kept.values()
+
+
+class PodsSeen:
+    """All pods of ScavengerJobs as informers show them; those of arrays are in buckets.
+
+    Not safe for use from several threads; every method is quick and none awaits.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _Pods] = {}
+        self._leaving: set[str] = set()
+
+    # --- what informers show ---
+
+    def apply(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod was added or changed, or is gone. old: as it was shown before; new: None for one that is gone."""
+        if old is not None and (new is None or _job_of(new) != _job_of(old)):
+            self._drop(_job_of(old), old.metadata.key)
+        job = _job_of(new) if new is not None else ""
+        if new is not None and job:
+            self._jobs.setdefault(job, _Pods()).put(new, bucket_of(new, self._leaving))
+
+    def apply_node(self, name: str, node: Node | None, pods: Iterable[Pod]) -> None:
+        """A node was added or changed, or is gone. pods: of ScavengerJobs that are on it."""
+        goes = node is not None and bool(leaving(node))
+        if goes == (name in self._leaving):
+            return
+        (self._leaving.add if goes else self._leaving.discard)(name)
+        for pod in pods:
+            if (job := _job_of(pod)) and (found := self._jobs.get(job)) is not None:
+                found.put(pod, bucket_of(pod, self._leaving))
+
+    def _drop(self, job: str, key: str) -> None:
+        found = self._jobs.get(job)
+        if found is None:
+            return
+        found.drop(key)
+        if not found.read and not found.buckets:
+            del self._jobs[job]
+
+    # --- what reconciles ask ---
+
+    def view(self, job: str, run: str, owner: str, told: Iterable[str]) -> tuple[list[Pod], Untouched | None]:
+        """The pods of an array that are read one by one, and the others.
+
+        Args:
+            job: `namespace/name` of the ScavengerJob.
+            run: its present run. Pods of others are read.
+            owner: the UID of its Job. Pods of others are read, all of them where it is empty.
+            told: UIDs of pods that are to stop.
+        """
+        found = self._jobs.get(job)
+        if found is None:
+            return [], None
+        group = found.groups.get((run, owner)) if owner else None
+        read = list(found.others((run, owner) if group is not None else None))
+        if group is None:
+            return read, None
+        tasks = 0
+        for uid in told:
+            at = found.buckets.get(found.by_uid.get(uid, ""))
+            tasks |= 1 << at.task if at is not None else 0
+        return read, group.untouched(tasks)
+
+    def by_uid(self, job: str, uids: Iterable[str]) -> list[Pod]:
+        """The pods of a ScavengerJob with these UIDs, as far as they are shown."""
+        found = self._jobs.get(job)
+        keys = (found.by_uid.get(uid, "") for uid in uids) if found is not None else ()
+        return [pod for key in keys if found is not None and (pod := found.get(key)) is not None]
+
+    def changed(self, job: str) -> list[Pod]:
+        """The pods of tasks of an array that changed since this was asked last, as they are now."""
+        found = self._jobs.get(job)
+        if found is None:
+            return []
+        keys, found.changed = found.changed, {}
+        return [pod for key in keys if (pod := found.get(key)) is not None]
+
+    def assert_sound(self, job: str, pods: Iterable[Pod], nodes: Mapping[str, Node | None]) -> None:
+        """Raise AssertionError where buckets are not those that these pods and nodes give.
+
+        Args:
+            job: `namespace/name` of the ScavengerJob.
+            pods: all that the informer shows of it.
+            nodes: those that the pods are on.
+        """
+        goes = {name for name, node in nodes.items() if node is not None and leaving(node)}
+        found, anew = self._jobs.get(job, _Pods()), _Pods()
+        for pod in pods:
+            anew.put(pod, bucket_of(pod, goes))
+        assert found.buckets == anew.buckets, f"buckets of {job}: {_differ(found.buckets, anew.buckets)}"
+        assert found.read == anew.read, f"pods of {job} read one by one: {_differ(found.read, anew.read)}"
+        assert found.by_uid == anew.by_uid, f"UIDs of {job}: {_differ(found.by_uid, anew.by_uid)}"
+        assert found.groups.keys() == anew.groups.keys(), f"groups of {job}: {_differ(found.groups, anew.groups)}"
+        for name, group in found.groups.items():
+            assert group.untouched(0) == anew.groups[name].untouched(0), (
+                f"group {name} of {job} is not that of its pods"
+            )
+
+
+def _job_of(pod: Pod) -> str:
+    name = pod.metadata.labels.get(names.LABEL_JOB)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+def _differ(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> list[str]:
+    return sorted(str(name) for name in {*one, *other} if one.get(name) != other.get(name))[:5]
