@@ -169,7 +169,7 @@ _PLACING: Final = {"node_selector", "tolerations", "affinity", "overhead", "reso
 class PackedTemplate(PodTemplate):
     """A template that is kept as its JSON. As objects it may take 36 times as much memory: a list of `{}` does.
 
-    What is read of it is decoded for that. The last two templates stay decoded, as whoever reads one reads it often.
+    What is read of it is decoded for that. The template that was read last stays decoded, as a look reads it often.
     """
 
     _json: bytes = PrivateAttr(default=b"")
@@ -200,7 +200,7 @@ class PackedTemplate(PodTemplate):
         return self._json
 
 
-_decoded: Final = lru_cache(maxsize=2)(PodTemplate.model_validate_json)
+_decoded: Final = lru_cache(maxsize=1)(PodTemplate.model_validate_json)
 
 
 _OF_ANY_NAME: Final = frozenset(
