@@ -670,6 +670,29 @@ async def test_what_came_before_the_last_start_goes_before_the_next_task(way: st
         await c.until(lambda: c.phase("three") == "Running")
 
 
+async def test_the_wall_clock_is_set_back_and_places_of_tasks_are_later_all_the_same() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        admitter = c.admitter(skew=250)
+        c.submit("first", cpu="6")
+        await c.until(lambda: c.phase("first") == "Running")
+        c.submit("one", cpu="6")
+        await c.until(partial(waits, c, "one"))
+        admitter.clock.skew = timedelta()
+        c.submit("sweep", array={"tasks": 9}, cpu="6")
+        await c.pass_time(2)
+        c.succeed("first")
+        await c.until(lambda: c.phase("one") == "Running")
+        c.succeed("one")
+        await c.until(lambda: alive(c) == ["sweep-0"])
+        c.submit("two", cpu="6")
+        await c.pass_time(2)
+        c.succeed("sweep")
+        await c.until(lambda: alive(c) == ["sweep-1"])
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("two") == "Running")
+
+
 async def test_arrays_keep_their_place_where_that_is_set() -> None:
     async with empty_harness() as c:
         c.node(cpu="10")

@@ -176,7 +176,9 @@ class AdmissionFeed:
         are all of them."""
         attempt = self._records[key].attempt
         if made:
-            self._records[key].place = micros(self._clock.now())
+            # The clock of the replica that gave the last places may be ahead of this one, as may this one's own before.
+            last = micros(self._records.last_queue_position) + 1
+            self._records[key].place = max(micros(self._clock.now()), last)
         if refusal is not None:
             attempt.refuse(refusal, self._clock.monotonic())
         elif complete:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the module that is checked imports this one
 
 
 def assert_sound(
-    plan: AdmissionPlan, snapshot: Snapshot, max_starts_per_cycle: int | None, *, arrays_keep_place: bool
+    plan: AdmissionPlan, snapshot: Snapshot, max_starts_per_cycle: int | None, *, arrays_keep_place: bool = False
 ) -> None:
     """Raise AssertionError where a plan gives what there is not, or to jobs that may not start.
 

@@ -604,7 +604,7 @@ class _Plan:
     def place(self) -> datetime | None:
         """Its place in the queue, as the API has it: pods are seen before the status names their start, and the status
         when they are gone. A pod is younger than the place its task had, and says so in whole seconds."""
-        status, now = self.draft.status, self.draft.seen.now
+        status, now = self.draft.status, self.draft.seen.end_of_line
         pods = (*self.pods.alive.values(), *self.pods.ended.values(), *self.pods.counted.values())
         made = (self.pods.untouched.last_created, *(pod.metadata.creation_timestamp or "" for pod in pods))
         created = moment(max(made))
