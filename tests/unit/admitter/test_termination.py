@@ -659,6 +659,13 @@ def test_a_gang_computes_no_longer_than_its_first_member(first: kinds.Pod) -> No
     assert outcome.status.lost_cpu_seconds == 2 * 2 * 80
 
 
+def test_a_pod_whose_job_is_gone_computed_until_its_container_ended_though_no_phase_says_so() -> None:
+    pod = b.pod(ended=50, code=143, phase="Running")
+    outcome = b.decide(b.seen(b.job(RUNNING, running=[10]), NOW, None, pod))
+    assert outcome.status.phase is INTERRUPTED
+    assert outcome.status.ended_timestamp == b.at(50)
+
+
 def test_one_member_waits_for_the_other_with_a_container_beside_it() -> None:
     """Deleting the pod of a member that is through would fail the Job, and end the others."""
     over, on = b.pod(0, ended=50, phase="Running", beside=b.RUNS_ON), b.pod(1, beside=b.RUNS_ON)

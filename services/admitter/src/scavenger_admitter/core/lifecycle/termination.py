@@ -149,7 +149,9 @@ def find_termination(
         causes += _memory_kills(run, exits, nodes)
     first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.own is None, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
-        return Removed(first, min([*(one.at for one in causes), *(one.at for one in exits)]))
+        unreported = (ended_at(pod) for pod in rest if failed_unreported(pod))
+        ends = (*(one.at for one in causes), *(one.at for one in exits), *(at for at in unreported if at is not None))
+        return Removed(first, min(ends))
     if not exits:
         return None
     if run.saved(exits[0]):
