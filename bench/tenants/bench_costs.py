@@ -1,4 +1,4 @@
-"""What the worst legal objects of one tenant cost, against the goals of docs/security.md.
+"""What the worst legal objects of one tenant cost, against the goals.
 
 * admitter_mb_500_templates: the most resident memory of a real admitter, with 500 jobs that wait and have templates as
   large as the webhook allows: a fifth each of mounts, empty objects, volumes, variables and init containers. The API
