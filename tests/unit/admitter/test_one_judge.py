@@ -33,8 +33,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "and a task counts it",
     "booked to its end": "a job is booked until the request; a task until its end, where its kubelet's last DELETE "
     "has moved the request",
-    "booked until it is seen": "an end that nobody saw is booked until the admitter looks, which for an array is later by "
-    "up to a second, or by a takeover",
+    "booked until it is seen": "an end that nobody saw is booked until the admitter looks, and it writes arrays later",
 }
 """What does not count alike, and why. The first is not played; by the others sums may differ."""
 
