@@ -151,12 +151,13 @@ class LoopHarness:
         self.wakeups = Wakeups()
         self.limiter = Slots(self.clock, self.wakeups, each=100, most=100, window=500)
         informers: Any = self.shown
+        self.records = JobRecords(self.clock)
         self._feed = AdmissionFeed(
             settings=made,
             clock=self.clock,
             state=self.state,
             informers=informers,
-            records=JobRecords(self.clock),
+            records=self.records,
             usage=lambda *_: None,
             limiter=self.limiter,
             wakeups=self.wakeups,
@@ -191,6 +192,7 @@ class LoopHarness:
     def answer(self) -> None:
         """The API server answers to every create."""
         for key in self.jobs:
+            self.records[key].attempt.on_response(None, None, self.clock.monotonic())
             self.limiter.release(key)
 
     @property

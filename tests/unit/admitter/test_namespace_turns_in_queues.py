@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView, Snapshot
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api import names
 from scavenger_api.reasons import WaitReason
@@ -91,7 +91,7 @@ def test_what_leaves_is_not_held_any_more() -> None:
 
 def test_what_a_namespace_has_already_counts() -> None:
     state = cluster(10, {})
-    state.assumed_starts.assume("flood/other", "r", ONE, 4, queue="q", nodes=["n"] * 4)
+    state.assumed_starts.assume("flood/other", Grant("r", ONE, 4, ("n",) * 4), queue="q")
     want(state, "flood", 100)
     want(state, "late", 100)
     assert pods(plan(state)) == {"flood": 1, "late": 5}
@@ -170,7 +170,7 @@ def test_nobody_starts_before_one_that_has_less_for_its_weight(
     """Whoever starts last leaves no namespace with a job that had less for its weight before."""
     state = cluster(cpus, weights)
     for namespace, count in holds.items():
-        state.assumed_starts.assume(f"{namespace}/old", "r", ONE, count, queue="q", nodes=["n"] * count)
+        state.assumed_starts.assume(f"{namespace}/old", Grant("r", ONE, count, ("n",) * count), queue="q")
     for namespace, count in jobs.items():
         want(state, namespace, count)
     has, left = Counter(holds), Counter(jobs)

@@ -88,7 +88,7 @@ def _assert_removing(before: ScavengerJobStatus, after: ScavengerJobStatus, seen
     named = [one.partition(":")[0] for one in entries]
     assert len(entries) <= MAX_REMOVING, f"removing: {len(entries)} pods"
     assert len(named) == len(set(named)) or entries == before.removing, f"removing: a pod for two reasons: {entries}"
-    present = {WHOLE_RUN, *(mark(task, pod) for pod in seen.pods if (task := task_index(pod)) is not None)}
+    present = {WHOLE_RUN, *(mark(task, pod) for pod in seen.every_pod if (task := task_index(pod)) is not None)}
     new = {one for one in entries if one not in known}
     assert all(one.partition(":")[0] in present for one in new), f"removing: pods that are not there: {sorted(new)}"
     changed = {one.partition(":")[0] for one in known} & {one.partition(":")[0] for one in new}
