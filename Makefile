@@ -85,7 +85,7 @@ test-clusters: programs ## What `make test` runs on real clusters, in two lanes 
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`
-	SCAVENGER_TEST_LANE=unit $(PYTEST) tests/unit tests/contract -q --forks 3 $(if $(QUICK),-m "not slow") \
+	SCAVENGER_TEST_LANE=unit $(PYTEST) tests/unit tests/contract -q --forks 3 -m "not long$(if $(QUICK), and not slow)" \
 		--hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from scavenger_api import names
 from scavenger_board import facts as board
+from scavenger_domain.unit import unit_of
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer import facts as prioritizer
 from scavenger_regulator import facts as regulator
@@ -42,7 +43,8 @@ def test_all_that_is_read_of_a_job_is_kept(made: dict[str, Any]) -> None:
     job, shown = msgspec.convert(made, ScavengerJob), msgspec.convert(made, board.Job)
     kept = requests_alone(job)
     assert prioritizer.job_facts(kept) == prioritizer.job_facts(job)
-    assert regulator.gang_facts(kept, ()) == regulator.gang_facts(job, ())
+    assert unit_of(kept) == unit_of(job)
+    assert regulator.gang_facts(kept, unit_of(kept), ()) == regulator.gang_facts(job, unit_of(job), ())
     assert board.job_facts(requests_alone(shown)) == board.job_facts(shown)
 
 
