@@ -33,6 +33,14 @@ pytestmark = pytest.mark.slow
 
 # Not that of another process: namesakes are looked for on the whole machine, and the next worker runs these tests too.
 NAME = f"unit-owner-{os.getpid()}"
+
+
+@pytest.fixture(autouse=True)
+def _name_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of this file may run beside each other, in forks of one process that has read it."""
+    monkeypatch.setattr(sys.modules[__name__], "NAME", f"unit-owner-{os.getpid()}")
+
+
 MARKER = ".scavenger-cluster"
 
 
