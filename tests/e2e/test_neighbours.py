@@ -19,6 +19,7 @@ POLICIES: Final = "/apis/admissionregistration.k8s.io/v1"
 SIDECAR: Final = (
     f'Object.spec.containers{{name: "proxy", image: "{IMAGE}", imagePullPolicy: "IfNotPresent", '
     'command: ["python3", "-c", "import time; time.sleep(3600)"], '
+    "securityContext: Object.spec.containers.securityContext{allowPrivilegeEscalation: false, runAsNonRoot: true}, "
     'resources: Object.spec.containers.resources{requests: {"cpu": "10m", "memory": "32Mi"}, '
     'limits: {"cpu": "10m", "memory": "32Mi"}}}'
 )
