@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.rules.template import OVERRIDDEN, REFUSED, overridden
+from scavenger_api.rules.template import KEEPS_NO_NODE, OVERRIDDEN, REFUSED, keeps_its_node, overridden
 
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.foreign_pods import own_pod
@@ -246,6 +246,9 @@ def _template(template: Manifest, where: str, lines: Lines) -> Manifest:
         if there and name not in ("labels", "annotations"):
             lines.append(f"{where}metadata.{name}: {_NO_PLACE}")
     marks = _marks(metadata)
+    lines += [
+        f"{where}metadata.annotations[{key}]: {KEEPS_NO_NODE}" for key in keeps_its_node(marks.get("annotations", {}))
+    ]
     return {**({"metadata": marks} if marks else {}), "spec": pod}
 
 

@@ -200,7 +200,8 @@ def _mesh(cluster: Cluster) -> Iterator[Ailment]:
             f"a service mesh adds its proxy to the pods of jobs in {some(found)}. The proxy's requests come on top of "
             "what a job asks for, and count in quotas and shares. A program has no network until the proxy is ready",
             "where jobs need no mesh, label their pods by spec.template.metadata: sidecar.istio.io/inject: "
-            '"false" (Istio), or annotate linkerd.io/inject: disabled (Linkerd)',
+            '"false" (Istio), or annotate linkerd.io/inject: disabled (Linkerd). Where jobs need a mesh without a CNI '
+            "plugin, name its image in guard.injectedImages of the chart scavenger-base",
             advice=True,
         )
 

@@ -61,6 +61,10 @@ def test_the_pairs_of_the_page(before: dict[str, Any], after: dict[str, Any]) ->
             ["spec.template.spec.containers: the first, main, is"],
         ),
         (job(metadata={"creationTimestamp": None, "finalizers": ["a/b"]}), ["spec.template.metadata.finalizers"]),
+        (
+            job(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true", "a": "b"}}),
+            ["spec.template.metadata.annotations[karpenter.sh/do-not-disrupt]: the admitter leaves it out"],
+        ),
         (job(selector={"matchLabels": {"controller-uid": "u"}}, manualSelector=False), []),
     ],
 )

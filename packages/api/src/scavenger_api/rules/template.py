@@ -50,6 +50,10 @@ OVERRIDDEN: Final = {
 
 KARPENTER_KEEPS: Final = "karpenter.sh/do-not-disrupt"
 AUTOSCALER_EVICTS: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+KEEPS_NO_NODE: Final = (
+    "the admitter leaves it out, as a scavenger job keeps no node, unless its allowedAnnotations names it"
+)
+"""What becomes of an annotation by which a pod keeps its node."""
 DESCHEDULER_KEEPS: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 
@@ -157,8 +161,7 @@ def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
     for name, becomes in overridden(written):
         yield warning(f"{WHERE}.spec.{name}: {becomes}")
     for key in keeps_its_node(spec.template.metadata.annotations if spec.template.metadata is not None else {}):
-        text = "the admitter leaves it out, as a scavenger job keeps no node, unless its allowedAnnotations names it"
-        yield warning(f"{WHERE}.metadata.annotations[{key}]: {text}")
+        yield warning(f"{WHERE}.metadata.annotations[{key}]: {KEEPS_NO_NODE}")
     for kind in ("initContainers", "containers"):
         for index, container in enumerate((spec.written_template or {})["spec"].get(kind, ())):
             for name in restarts(kind, container):
