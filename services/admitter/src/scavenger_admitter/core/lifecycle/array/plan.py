@@ -106,8 +106,7 @@ class _Pods:
 
     def has(self, name: str) -> bool:
         """Whether the pod of a task is there. name: as `mark` gives it."""
-        index, _, _ = name.partition("-")
-        task = int(index) if index.isascii() and index.isdecimal() else -1
+        task = _index_of(name)
         read, quiet = (self.alive, self.ended, self.counted), (self.untouched.running, self.untouched.kept)
         pod = next((found for pods in (*read, *quiet) if (found := pods.get(task)) is not None), None)
         return pod is not None and mark(task, pod) == name
@@ -162,9 +161,9 @@ def _tasks_named(entries: Iterable[str]) -> int:
     return set_of(index for one in entries if (index := _index_of(one)) < MAX_TASKS)
 
 
-def _index_of(counted: str) -> int:
-    """The task of a pod as `counted` names it; beyond all tasks where somebody else wrote something else there."""
-    text = counted.partition("-")[0]
+def _index_of(name: str) -> int:
+    """The task of a pod. name: as `mark` gives it; beyond all tasks where somebody else wrote something else there."""
+    text = name.partition("-")[0]
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= UID_DIGITS else MAX_TASKS
 
 
