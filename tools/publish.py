@@ -23,7 +23,7 @@ from typing import Final
 from scavenger_cluster.shell import find_program
 
 from tools import oci, sign
-from tools.release import DIST, say
+from tools.release import say
 
 REGISTRY: Final = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*")
 PUSHED: Final = "PUSHED"
@@ -87,7 +87,7 @@ def main(words: list[str] | None = None) -> int:
     """The command line; the exit code of the process."""
     parser = argparse.ArgumentParser(prog="python -m tools.publish", description=(__doc__ or "").partition(":")[0])
     parser.add_argument("registry", help="a host, and a path where it wants one: registry.example.com/team")
-    parser.add_argument("--dist", type=Path, default=DIST, help="folder of the release (default: dist)")
+    parser.add_argument("--dist", type=Path, default=sign.DIST, help="folder of the release (default: dist)")
     arguments = parser.parse_args(words)
     registry = arguments.registry.rstrip("/")
     try:

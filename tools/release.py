@@ -34,10 +34,9 @@ from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
 
 from tools import cli_file, oci, packing, sbom, sign, version
+from tools.sign import DIST, SUMS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-DIST: Final = ROOT / "dist"
-SUMS: Final = "SHA256SUMS"
 FOLDERS: Final = ("wheels", "charts", "cli", "sbom", "images")
 NOT_SHIPPED: Final = frozenset({"scavenger-testing"})
 IN_PYTHON: Final = ("admitter", "regulator", "prioritizer", "webhook", "board", "tuner")
