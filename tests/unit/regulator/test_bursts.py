@@ -73,6 +73,59 @@ def test_memory_needs_one_sample() -> None:
     assert full.evictions
 
 
+def after_a_burst(jobs: int = 2, protected: int = 0) -> World:
+    """12 hours with 71 cores of ordinary workloads, which is between `lower` and `admission`; after twenty minutes 75 for
+    two minutes. Jobs of 6 cores beside them."""
+    crowd = [Job(f"job-{i}", 6.0, 10 * GIB, preemptible=i >= protected) for i in range(jobs + protected)]
+    return World(crowd, lambda at: (75.0 if 1200 <= at < 1320 else 71.0, 100 * GIB), RULES)
+
+
+def test_admission_opens_again_where_the_ordinary_load_stays_between_the_levels() -> None:
+    """A burst of two minutes kept it shut for twelve hours: both jobs went, and 71 % is above `lower`."""
+    seen = after_a_burst()
+    seen.run(12 * 120)
+    assert len(seen.evictions) == 2
+    gone = max(at for at, _, _ in seen.evictions)
+    opened = next(at for at, one in seen.decisions if at > gone and one.published.admit)
+    assert opened - gone <= 2 * RULES.cooldown + 6 * RULES.period
+    assert all(one.published.admit for at, one in seen.decisions if at >= opened)
+    messages = {one.published.message for at, one in seen.decisions if at > gone + 60}
+    assert not any("above the eviction threshold" in said for said in messages), messages
+    assert any("nothing preemptible is left" in said for said in messages)
+
+
+def test_evicting_goes_on_while_somebody_can_go() -> None:
+    """Each is asked for as long as one that is preemptible is left, however calm the load is."""
+    seen = after_a_burst()
+    for job in seen.jobs:
+        job.measured = False
+    seen.run(240)
+    assert {one.published.state.value for _, one in seen.decisions[45:]} == {"Evicting"}
+
+
+def test_a_gate_that_is_shut_opens_where_the_load_is_calm() -> None:
+    """One job stays, and with it the load between `lower` and `admission`."""
+    seen = World(
+        [Job(f"job-{i}", 6.0, 10 * GIB) for i in range(3)],
+        lambda at: (63.0 if at < 1200 else 70.5 if at < 1500 else 64.5, 100 * GIB),
+        RULES,
+    )
+    seen.run(240)
+    assert seen.evictions
+    assert seen.decisions[-1][1].published.admit
+    shut = [one for at, one in seen.decisions if at > 1200 and not one.published.admit]
+    assert len(shut) * RULES.period <= 2 * RULES.cooldown + 6 * RULES.period
+
+
+def test_calm_is_without_a_gap() -> None:
+    """Ordinary workloads reach `admission` every five minutes: nothing is let in between."""
+    seen = after_a_burst()
+    calm = seen.ordinary
+    seen.ordinary = lambda at: (81.0, 100 * GIB) if at >= 1500 and at % 300 < 60 else calm(at)
+    seen.run(240)
+    assert not seen.decisions[-1][1].published.admit
+
+
 def test_it_is_a_setting() -> None:
     assert RegulatorSettings().rules().cpu_samples == 2
     assert RegulatorSettings(cpu_samples=1).rules().cpu_samples == 1

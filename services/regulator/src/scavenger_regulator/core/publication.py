@@ -14,18 +14,22 @@ from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import ScopeDecision, Wait, cooldown_until
 
+ABOVE_UPPER: Final = "above the eviction threshold"
+COMING_DOWN: Final = "above the low watermark after evictions"
+
 OUTCOME_MESSAGES: Final[Mapping[Outcome, str]] = {
-    Outcome.NOBODY_LEFT: "above the eviction threshold, and nothing preemptible is left that would lower it",
-    Outcome.SHORT: "above the eviction threshold, and what is preemptible does not bring it down to the low watermark",
-    Outcome.NO_FIGURES: "above the eviction threshold, but no candidate has a figure to act by",
-    Outcome.UNLABELLED: "above the eviction threshold; waiting for jobs with little unsaved work to become preemptible",
-    Outcome.WAITING: "above the eviction threshold; waiting for checkpoints that are due",
+    Outcome.NOBODY_LEFT: "nothing preemptible is left that would lower the load",
+    Outcome.SHORT: "what is preemptible does not bring the load down to the low watermark",
+    Outcome.NO_FIGURES: "no candidate has a figure to act by",
+    Outcome.UNLABELLED: "waiting for jobs with little unsaved work to become preemptible",
+    Outcome.WAITING: "waiting for checkpoints that are due",
 }
 
 WARNING_MESSAGES: Final = frozenset(
-    OUTCOME_MESSAGES[outcome] for outcome in (Outcome.NOBODY_LEFT, Outcome.SHORT, Outcome.NO_FIGURES)
+    f"{ABOVE_UPPER}: {OUTCOME_MESSAGES[outcome]}"
+    for outcome in (Outcome.NOBODY_LEFT, Outcome.SHORT, Outcome.NO_FIGURES)
 )
-"""Messages of a regulator that cannot bring the load down."""
+"""Messages of a regulator that cannot bring down a load above the eviction threshold."""
 
 MIN_MOVE: Final = 0.5
 """Points by which a load, a level or the percentage must move to count as changed."""
@@ -113,13 +117,22 @@ def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) ->
 def _message(cluster: ScopeDecision, now: datetime) -> str:
     """What an administrator who looks at the ConfigMap should know; the figures stand beside it already."""
     if cluster.plan is not None:
-        return OUTCOME_MESSAGES.get(cluster.plan.outcome, "")
+        said = OUTCOME_MESSAGES.get(cluster.plan.outcome)
+        return f"{ABOVE_UPPER if _above_upper(cluster) else COMING_DOWN}: {said}" if said else ""
     if cluster.wait is Wait.SETTLING:
         return "waiting for evicted pods to show in the measurements"
     state = cluster.next_state
     if state.closed and state.cooldown_until is not None and state.cooldown_until <= now:
-        return f"after evictions nothing starts until {' and '.join(sorted(state.closed_for))} is below the lower level"
+        resources = " and ".join(sorted(state.closed_for))
+        return f"after evictions nothing starts until {resources} is below the lower level, or below admission for a while"
     return ""
+
+
+def _above_upper(cluster: ScopeDecision) -> bool:
+    """Whether a resource that jobs are evicted for is still at its eviction threshold."""
+    assert cluster.reading is not None
+    load = cluster.reading.firm
+    return any(load[r] >= cluster.levels[r].upper for r in cluster.next_state.evicting if r in load)
 
 
 def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: datetime, period: float) -> bool:

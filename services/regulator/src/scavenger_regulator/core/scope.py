@@ -4,6 +4,8 @@
 2. Draw the levels from the history, a step at a time.
 3. State with hysteresis: Evicting from `upper` until `lower`; where somebody was evicted, then closed for a cool-down
    and until what was evicted for is under `lower`. The CPU has to be at `upper` in several samples in a row.
+   Ordinary load may stay between `lower` and `admission` for good. So both end sooner where the load is calm: under
+   `admission` for the cool-down and two periods. Evicting does so only where nothing preemptible is left.
 4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet. The first plan is
    made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
@@ -195,6 +197,10 @@ def _with_hysteresis(
     if reading.since < reading.observed_at:  # of a moment is what was asked for
         raised -= {r for r, samples in state.high.items() if samples < rules.cpu_samples} - state.evicting
     evicting = frozenset(r for r in raised if r in load and load[r] > levels[r].lower)
+    calm_since = _calm_since(state, evicting, load, levels, now)
+    calm = calm_since is not None and now - calm_since >= timedelta(seconds=rules.cooldown + 2 * rules.period)
+    if calm and state.exhausted:
+        evicting = frozenset()
     closed, closed_for, until = state.closed, state.closed_for, state.cooldown_until
     if closed and evicting:
         closed_for, until = closed_for | evicting, None
@@ -202,7 +208,7 @@ def _with_hysteresis(
         until = until or now + timedelta(seconds=rules.cooldown)
         # Only what was evicted for: another resource may be between `lower` and `upper` for good, and that is no reason
         # to admit nothing for ever.
-        closed = now < until or any(load[r] >= levels[r].lower for r in closed_for if r in load)
+        closed = now < until or not (calm or all(load[r] < levels[r].lower for r in closed_for if r in load))
     yielding, yielded_at = _yielding(state, reading, levels, rules)
     return replace(
         state,
@@ -212,12 +218,28 @@ def _with_hysteresis(
         closed=closed,
         closed_for=closed_for if closed else frozenset(),
         cooldown_until=until if closed else None,
+        calm_since=calm_since if evicting or closed else None,
+        exhausted=state.exhausted and bool(evicting),
         yielding=yielding,
         yielded_at=yielded_at,
         waiting_since=state.waiting_since if evicting else None,
         saturation=state.saturation if evicting and reading.saturated else None,
         read_at=now,
     )
+
+
+def _calm_since(
+    state: ScopeState,
+    evicting: Collection[str],
+    load: Mapping[str, float],
+    levels: Mapping[str, WaterLevels],
+    now: datetime,
+) -> datetime | None:
+    """Since when the load of all that is evicted or closed for has been under `admission`; None while it is not."""
+    concerned = [r for r in state.closed_for.union(evicting) if r in load]
+    if all(load[r] < levels[r].admission for r in concerned):
+        return state.calm_since or now
+    return None
 
 
 def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules) -> ScopeState:
@@ -373,6 +395,7 @@ def _evict(
         state = replace(state, saturation=state.saturation.after(load) if state.saturation else Saturation(load))
         decided = replace(decided, next_state=state)
     plan = _plan(decided, known, leaving, now, rules)
+    state = replace(state, exhausted=plan.outcome is Outcome.NOBODY_LEFT)
     if plan.awaited:
         state = replace(state, awaited=frozenset(one.gang.uid for one in plan.awaited))
     if plan.held and state.waiting_since is None:

@@ -21,7 +21,7 @@ from scavenger_regulator.core.snapshot import CLUSTER
 FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
-OWN_TIMES: Final = ("evicting_since", "cooldown_until", "yielded_at", "waiting_since", "restored_at", "read_at")
+OWN_TIMES: Final = ("evicting_since", "cooldown_until", "yielded_at", "waiting_since", "calm_since", "restored_at", "read_at")
 """What a state has by the regulator's own clock, and not by that of who measures."""
 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
@@ -77,8 +77,9 @@ class ScopeState:
     levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come down to
     `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
     that were not preemptible yet. closed: somebody was evicted, and nothing is admitted until the cool-down is over and
-    the load of the resources in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the
-    cool-down. yielding: resources whose load is well above `admission`, or was and is not back at it after a job has
+    the load of the resources in closed_for, those that were evicted for, under `lower`, or calm for long. cooldown_until:
+    end of the cool-down. calm_since: since when the load of all that is evicted or closed for has been under
+    `admission`. exhausted: the last plan found nothing preemptible. yielding: resources whose load is well above `admission`, or was and is not back at it after a job has
     yielded. yielded_at: when a job last yielded in this episode. waiting_since: since when jobs much at risk are waited
     for. saturation: while victims are planned for a CPU that is all in use. learned: resources whose levels follow
     their history. steady: the load that the percentage is drawn from, by resource. restored_at: when throttled jobs
@@ -93,6 +94,8 @@ class ScopeState:
     closed: bool = False
     closed_for: frozenset[str] = frozenset()
     cooldown_until: datetime | None = None
+    calm_since: datetime | None = None
+    exhausted: bool = False
     yielding: frozenset[str] = frozenset()
     yielded_at: datetime | None = None
     waiting_since: datetime | None = None
@@ -133,7 +136,7 @@ class ScopeState:
 def dump_states(states: Mapping[str, ScopeState], limit: int = MAX_BYTES) -> str:
     """The scopes as one text of at most `limit` bytes. What is pending, awaited or was given back is left out: a new
     process waits for measurements that began after it did anyway. So is what a saturated CPU has shown, which only
-    saves a round.
+    saves a round, and how long the load has been calm, which a new process waits for once more.
 
     The cluster's comes first, then those of nodes on which something goes on. Others that no longer fit are left out:
     after a restart their levels are at once what their histories say.
@@ -163,6 +166,8 @@ def _essence(state: ScopeState) -> ScopeState:
         pending=None,
         awaited=frozenset(),
         saturation=None,
+        calm_since=None,
+        exhausted=False,
         learned=frozenset(),
         high={},
         high_at=None,
