@@ -234,6 +234,32 @@ def test_enough_nodes_have_to_be_measured() -> None:
         assert ("network" in decision.published.resources) is known
 
 
+def test_only_nodes_that_have_some_of_it_have_to_be_measured() -> None:
+    """Memory of GPUs, which two nodes of ten have: it never had a load, and nothing said so."""
+    nodes = {f"node-{i}": node(f"node-{i}") for i in range(10)}
+    base = measured({name: figures(5, 50 * GIB) for name in nodes})
+    for count, load in ((2, 90.0), (1, None)):
+        added = {
+            "network": AddedFigures(
+                {f"node-{i}": Figure(90.0, ago(10)) for i in range(count)}, {"node-0": 100.0, "node-1": 100.0}
+            )
+        }
+        published = decide(snapshot(nodes=nodes, measurement=replace(base, added=added))).published
+        assert (published.resources["network"].load if "network" in published.resources else None) == load
+        assert ("too few nodes have a figure of network" in published.message) == (load is None)
+
+
+def test_a_sample_that_is_seen_in_two_periods_is_one() -> None:
+    """CPU and memory are measured in between, the metric is not."""
+    gangs, averaged = (gang("a"),), replace(NETWORK, averaged=True)
+    first = decide(with_network(gangs, 90.0, {"a": 50.0}, age=10), averaged, cpu_samples=2)
+    same = with_network(gangs, 90.0, {"a": 50.0}, age=5, late=5)
+    again = decide(same, averaged, first.scopes[CLUSTER].next_state, cpu_samples=2)
+    assert victims(again) == []
+    newer = with_network(gangs, 90.0, {"a": 50.0}, age=1)
+    assert victims(decide(newer, averaged, again.scopes[CLUSTER].next_state, cpu_samples=2)) == ["a"]
+
+
 def test_a_burst_of_an_average_evicts_nobody_for_one_sample() -> None:
     gangs, averaged = (gang("a"),), replace(NETWORK, averaged=True)
     first = decide(with_network(gangs, 90.0, {"a": 50.0}), averaged, cpu_samples=2)

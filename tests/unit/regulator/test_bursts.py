@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from scavenger_regulator.core.eviction.plan import EvictionRules
+from scavenger_regulator.core.history import DEFAULT_WINDOW, History
+from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.snapshot import CLUSTER
+from scavenger_regulator.core.snapshot import CLUSTER, Figure, Snapshot
 from scavenger_regulator.settings import RegulatorSettings
 
-from .builders import GIB, figures, gang, measured, snapshot
+from .builders import GIB, NOW, figures, gang, measured, node, snapshot
 from .simulation import CORES, Job, World
 
 RULES = Rules(min_samples=10**9, yield_at_checkpoint=False, eviction=EvictionRules(checkpoint_wait=0))
@@ -61,6 +64,34 @@ def test_the_same_sample_seen_twice_is_one() -> None:
     assert between.states[CLUSTER].high == {}, "in a row"
 
 
+def late_node(period: int, busy: float) -> Snapshot:
+    """Three nodes in the period of this number; one of them is measured in every other period only."""
+    now = NOW + timedelta(seconds=30 * period)
+    taken = {"node-1": now, "node-2": now, "node-3": now - timedelta(seconds=30 * (period % 2))}
+    use = {
+        name: {r: Figure(value, at, 15.0) for r, value in (("cpu", busy), ("memory", GIB))}
+        for name, at in taken.items()
+    }
+    nodes = {name: node(name) for name in taken}
+    pods = measured(use, [gang("a")], age=-30 * period)
+    return snapshot([gang("a")], nodes=nodes, measurement=pods, now=now)
+
+
+def test_a_node_that_is_late_delays_nobody_else() -> None:
+    """Two of three nodes say in two periods in a row that the CPU is short."""
+    calm = regulate(late_node(0, 5.0), {}, RULES)
+    first = regulate(late_node(1, 9.0), calm.states, RULES)
+    assert first.published.state == "Speculative"
+    assert regulate(late_node(2, 9.0), first.states, RULES).published.state == "Evicting"
+
+
+def test_a_node_that_is_late_drops_no_sample_of_the_history() -> None:
+    histories: dict[str, dict[str, History]] = {}
+    for period in range(10):
+        learn(histories, regulate(late_node(period, 5.0), {}, RULES).scopes, DEFAULT_WINDOW)
+    assert learned(histories)[CLUSTER]["cpu"].samples == 10
+
+
 def test_what_is_asked_for_is_no_sample() -> None:
     """With source requests nothing is an average, and nothing passes by itself."""
     asked = snapshot([gang("a")], measurement=measured({"node-1": figures(9, 50 * GIB, window=0)}))
@@ -74,8 +105,8 @@ def test_memory_needs_one_sample() -> None:
 
 
 def after_a_burst(jobs: int = 2, protected: int = 0) -> World:
-    """12 hours with 71 cores of ordinary workloads, which is between `lower` and `admission`; after twenty minutes 75 for
-    two minutes. Jobs of 6 cores beside them."""
+    """71 cores of ordinary workloads, which is between `lower` and `admission`; after twenty minutes 75 for two.
+    Jobs of 6 cores beside them."""
     crowd = [Job(f"job-{i}", 6.0, 10 * GIB, preemptible=i >= protected) for i in range(jobs + protected)]
     return World(crowd, lambda at: (75.0 if 1200 <= at < 1320 else 71.0, 100 * GIB), RULES)
 

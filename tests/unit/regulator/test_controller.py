@@ -23,12 +23,14 @@ from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time, micros
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
+from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement
 from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
+from scavenger_regulator.sources.metrics_api import MetricsApiSource
 from scavenger_regulator.store import STATE_CONFIGMAP
 from scavenger_regulator.uninstall import restore
 from scavenger_runtime.events import EventRecorder
@@ -506,6 +508,21 @@ async def test_levels_learned_in_half_an_hour_govern_the_hour_after_it() -> None
         await c.period()
         assert c.levels().state == "Evicting"
         assert len(c.pods()) == 4, "80 points come down to 66"
+
+
+async def test_a_source_that_keeps_one_history_leaves_the_others_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --prometheus-history-cpu alone, the deviation of memory is the regulator's own."""
+
+    async def of_cpu(_: MetricsApiSource) -> dict[str, Figures]:
+        return {"cpu": Figures(30.0, 10.0, 1000)}
+
+    monkeypatch.setattr(MetricsApiSource, "history", of_cpu)
+    async with cluster(history_window=1800) as c:
+        for i in range(90):
+            c.measure(3, memory=30 + 10 * (i % 2))
+            await c.period()
+        assert c.levels().lower("cpu") == pytest.approx(100 - (20 + 10), abs=1)
+        assert c.levels().lower("memory") == pytest.approx(100 - (20 + 5), abs=1), "70 without a history"
 
 
 async def test_a_history_measured_in_another_way_is_not_taken_up() -> None:

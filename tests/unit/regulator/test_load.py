@@ -157,6 +157,15 @@ def test_the_only_victim_frees_what_it_uses_in_this_life() -> None:
     assert joined(by_uid, again).of(again.pods[0]) == busy, "a source that knows its UID is believed"
 
 
+def test_a_pod_that_leaves_keeps_each_figure_until_there_is_a_newer_one() -> None:
+    """Its CPU drops out of the metrics first, while another metric still answers."""
+    (leaves,) = (gang("a", pod_birth=format_time(ago(600)), pod_deletion_deadline=ago(-20)),)
+    kept = Measurements(RequestsSource(list, list, lambda: NOW), VirtualClock(NOW))
+    own, sent = figures(4.0, 4 * GIB, age=30), {"network": figures(cpu=7.0, age=5)["cpu"]}
+    kept.with_last_figures(Measurement({}, {"lab/a-0": own}), [leaves])
+    assert kept.with_last_figures(Measurement({}, {"lab/a-0": sent}), [leaves]).of(leaves.pods[0]) == {**own, **sent}
+
+
 def test_the_last_figures_of_a_pod_that_leaves_are_not_those_of_its_next_life() -> None:
     first, second = (
         gang("sweep", pod_birth=format_time(ago(600)), pod_uid="first", pod_deletion_deadline=ago(-20)),

@@ -64,7 +64,7 @@ def test_where_the_clock_is_set_back_no_more_time_is_left_than_before() -> None:
         yielded_at=ago(5),
         read_at=NOW,
         pending=pending,
-        high_at=ago(10),
+        high_at={"cpu": ago(10)},
     )
     assert ahead.set_back(timedelta(hours=1), ago(3600)) == ScopeState(
         evicting_since=ago(90 + 3600),
@@ -72,7 +72,7 @@ def test_where_the_clock_is_set_back_no_more_time_is_left_than_before() -> None:
         yielded_at=ago(5 + 3600),
         read_at=ago(3600),
         pending=Pending(frozenset({"uid"}), ago(60 + 3600), ago(3600 - 40), ago(20 + 3600)),
-        high_at=ago(3600),
+        high_at={"cpu": ago(3600)},
     )
 
 

@@ -219,7 +219,7 @@ class Regulator:
         self._set_aside.keep({gang.uid for gang in found})
         history = self.store.history()
         if self.measurements.history is not None:
-            history[CLUSTER] = self.measurements.history
+            history[CLUSTER] = {**history.get(CLUSTER, {}), **self.measurements.history}
         return Snapshot(
             now=now,
             started=self._started,

@@ -68,16 +68,16 @@ class Measurements:
     def with_last_figures(self, measurement: Measurement, gangs: Iterable[Gang]) -> Measurement:
         """The measurement with figures of pods by their UIDs.
 
-        A pod that is leaving may drop out of the metrics before it is gone, and its use is still in the load: its last
-        figures stay until they are too old.
+        A pod that is leaving may drop out of a metric before it is gone, and its use is still in the load: its last
+        figures stay until they are too old, each until there is a newer one of the same metric.
         """
         if measurement.failed:
             return measurement
         pods = [pod for gang in gangs for pod in gang.pods]
         found = measurement.by_life(pods, self._clock.now())
         leaving = [pod.uid for pod in pods if pod.deletion_deadline is not None]
-        last = {uid: self._figures[uid] for uid in leaving if uid in self._figures}
-        self._figures = {**last, **found.pods}
+        last = {uid: {**before, **found.pods.get(uid, {})} for uid in leaving if (before := self._figures.get(uid))}
+        self._figures = {**found.pods, **last}
         return replace(found, pods=dict(self._figures))
 
     # --- terminations -------------------------------------------------------------------------------------

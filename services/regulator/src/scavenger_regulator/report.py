@@ -19,7 +19,8 @@ log = get_logger(__name__)
 def log_decision(decision: Decision, last: ScopeDecision | None) -> None:
     """last: what was decided of the cluster in the period before."""
     cluster = decision.scopes[CLUSTER]
-    changed = last is None or (last.state, last.admit) != (cluster.state, cluster.admit)
+    said = (cluster.state, cluster.admit, cluster.unmeasured)
+    changed = last is None or (last.state, last.admit, last.unmeasured) != said
     write: Callable[..., Any] = log.info if changed or decision.victims else log.debug
     reading, plan = cluster.reading, cluster.plan
     write(
@@ -31,6 +32,7 @@ def log_decision(decision: Decision, last: ScopeDecision | None) -> None:
         load={r: round(v, 2) for r, v in reading.load.items()} if reading else None,
         levels={r: (round(w.lower, 2), round(w.admission, 2), round(w.upper, 2)) for r, w in cluster.levels.items()},
         observed_at=reading.observed_at.isoformat() if reading else None,
+        unmeasured=cluster.unmeasured or None,
         wait=cluster.wait.value if cluster.wait else None,
         plan=plan.outcome.value if plan else None,
         gaps={r: round(v, 2) for r, v in plan.gaps.items()} if plan else None,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from scavenger_regulator.core.load import MAX_USE, PLAUSIBLE, WRONG_UNIT, Fresh, Reading, Trust
+from scavenger_regulator.core.load import MAX_USE, PLAUSIBLE, WRONG_UNIT, Fresh, Reading, Trust, median_time
 from scavenger_regulator.core.metrics.metric import Metric
 from scavenger_regulator.core.snapshot import Figure, Figures, Gang, Measurement
 
@@ -20,11 +20,13 @@ _Running = tuple[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """Of one metric. room: what the nodes have. ordinary: used by others than scavenger pods; None: not known."""
+    """Of one metric. room: what the nodes have. ordinary: used by others than scavenger pods; None: not known.
+    sampled_at: the median over nodes. since: when the oldest sample's averaging began."""
 
     used: float
     room: float
     ordinary: float | None
+    sampled_at: datetime
     since: datetime
 
 
@@ -36,7 +38,7 @@ def with_added(
     fresh: Fresh,
     trust: Trust,
 ) -> Reading:
-    """The reading with those of the metrics that enough of its nodes are measured of."""
+    """The reading with the metrics that enough nodes are measured of, of those that have any."""
     running = [
         (pod.node, measurement.of(pod))
         for gang in gangs
@@ -65,6 +67,7 @@ def with_added(
         ramping={**reading.ramping, **dict.fromkeys(found, 0.0)},
         room={**reading.room, **room},
         whole={**reading.whole, **room},
+        sampled_at={**reading.sampled_at, **{name: load.sampled_at for name, load in found.items()}},
         shown=min(reading.shown, *(load.since for load in found.values())),
     )
 
@@ -72,16 +75,18 @@ def with_added(
 def _load(
     name: str, reading: Reading, running: Sequence[_Running], measurement: Measurement, fresh: Fresh, trust: Trust
 ) -> _Load | None:
-    """What the measured nodes use of a metric; None where fewer of them than the share `coverage` have a figure."""
+    """What the measured nodes use of a metric; None where fewer than the share `coverage` of those that have any of it
+    have a figure."""
     figures = measurement.added.get(name)
     if figures is None:
         return None
+    having = {node: room for node in reading.nodes if 0 < (room := figures.capacity.get(node, 0.0)) <= MAX_USE}
     known: dict[str, tuple[Figure, float]] = {}
-    for node in reading.nodes:
-        figure, capacity = figures.nodes.get(node), figures.capacity.get(node, 0.0)
-        if figure is not None and _possible(figure.value, capacity) and fresh.has(figure):
+    for node, capacity in having.items():
+        figure = figures.nodes.get(node)
+        if figure is not None and figure.value <= WRONG_UNIT * capacity and fresh.has(figure):
             known[node] = figure, capacity
-    if not known or len(known) < trust.coverage * len(reading.nodes):
+    if not known or len(known) < trust.coverage * len(having):
         return None
     used = sum(min(figure.value, PLAUSIBLE * capacity) for figure, capacity in known.values())
     of_pods = [figures.get(name) for node, figures in running if node in known]
@@ -90,9 +95,6 @@ def _load(
         used=used,
         room=sum(capacity for _, capacity in known.values()),
         ordinary=max(0.0, used - sum(measured)) if len(measured) >= trust.pod_coverage * len(of_pods) else None,
+        sampled_at=median_time(figure for figure, _ in known.values()),
         since=min(figure.at - timedelta(seconds=figure.window) for figure, _ in known.values()),
     )
-
-
-def _possible(use: float, capacity: float) -> bool:
-    return 0 < capacity <= MAX_USE and use <= WRONG_UNIT * capacity

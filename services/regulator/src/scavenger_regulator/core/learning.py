@@ -29,11 +29,11 @@ def learn(histories: dict[str, dict[str, History]], scopes: Mapping[str, ScopeDe
         buckets = DEFAULT_BUCKETS if scope == CLUSTER else NODE_BUCKETS
         for resource, ordinary in reading.ordinary.items():
             load = known.setdefault(resource, History(window, buckets))
-            load.add(reading.observed_at, ordinary)
+            load.add(reading.sampled_at[resource], ordinary)
             if scope == CLUSTER:
                 used = known.setdefault(USED + resource, History(window, buckets))
                 used.measure_by(reading.whole[resource])
-                used.add(reading.observed_at, ordinary)
+                used.add(reading.sampled_at[resource], ordinary)
 
 
 def learned(histories: Histories) -> dict[str, Mapping[str, Figures]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from statistics import median_low
 
 from scavenger_api.levels_text import RAMP_UP_SECONDS
 
@@ -73,6 +74,7 @@ class Reading:
     percent of what scavenger pods past their first minutes have asked for that they use; without CPU on reclaimed
     capacity, of the cluster only, and only where there are such pods. room: allocatable of the nodes, in cores and
     bytes. whole: the same with those that should have figures and have none. observed_at: the oldest sample used.
+    sampled_at: by resource, the median of when nodes were measured: one that is late delays its own figure only.
     since: when the oldest sample's averaging began; what happened before is fully in the figures. shown: the same, of
     metrics beside CPU and memory as well.
     """
@@ -89,6 +91,7 @@ class Reading:
     whole: Mapping[str, float]
     nodes: frozenset[str]
     observed_at: datetime
+    sampled_at: Mapping[str, datetime]
     since: datetime
     shown: datetime
 
@@ -310,9 +313,15 @@ def _reading(
         whole=_room(whole),
         nodes=names,
         observed_at=observed_at,
+        sampled_at={r: median_time(use[r]) for r in RESOURCES},
         since=since,
         shown=since,
     )
+
+
+def median_time(figures: Iterable[Figure]) -> datetime:
+    """When half of them had been taken; of an even number the earlier of the two in the middle."""
+    return median_low([figure.at for figure in figures])
 
 
 def _left_of_pressed(measured: list[NodeFacts], use: Mapping[str, list[Figure]]) -> dict[str, float]:

@@ -106,6 +106,11 @@ class ScopeDecision:
         return any(left <= 0 for left in self._left)
 
     @property
+    def unmeasured(self) -> list[str]:
+        """Metrics that have levels and no load, because too few of the nodes that have any have a figure."""
+        return sorted(self.levels.keys() - self.reading.load.keys()) if self.reading else []
+
+    @property
     def headroom(self) -> tuple[int, int] | None:
         """Thousandths of CPU and memory that may still be given away; None where nothing may."""
         if self.closed:
@@ -245,13 +250,14 @@ def _calm_since(
 def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules) -> ScopeState:
     """Count the samples in a row in which an average was at `upper`. One is over some seconds, and a burst that is over
     when it arrives is no reason to evict anybody; memory is what it is."""
-    new = state.high_at is None or reading.observed_at > state.high_at
+    sampled_at = reading.sampled_at
+    new = {r for r, at in sampled_at.items() if r not in state.high_at or at > state.high_at[r]}
     high = {
-        r: state.high.get(r, 0) + new
+        r: state.high.get(r, 0) + (r in new)
         for r in averaged(rules.metrics)
         if r in reading.firm and reading.firm[r] >= levels[r].upper
     }
-    return replace(state, high=high, high_at=reading.observed_at if new else state.high_at)
+    return replace(state, high=high, high_at={**state.high_at, **{r: sampled_at[r] for r in new}})
 
 
 def _yielding(

@@ -21,7 +21,15 @@ from scavenger_regulator.core.snapshot import CLUSTER
 FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
-OWN_TIMES: Final = ("evicting_since", "cooldown_until", "yielded_at", "waiting_since", "calm_since", "restored_at", "read_at")
+OWN_TIMES: Final = (
+    "evicting_since",
+    "cooldown_until",
+    "yielded_at",
+    "waiting_since",
+    "calm_since",
+    "restored_at",
+    "read_at",
+)
 """What a state has by the regulator's own clock, and not by that of who measures."""
 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
@@ -76,15 +84,16 @@ class ScopeState:
 
     levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come down to
     `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
-    that were not preemptible yet. closed: somebody was evicted, and nothing is admitted until the cool-down is over and
-    the load of the resources in closed_for, those that were evicted for, under `lower`, or calm for long. cooldown_until:
-    end of the cool-down. calm_since: since when the load of all that is evicted or closed for has been under
-    `admission`. exhausted: the last plan found nothing preemptible. yielding: resources whose load is well above `admission`, or was and is not back at it after a job has
-    yielded. yielded_at: when a job last yielded in this episode. waiting_since: since when jobs much at risk are waited
-    for. saturation: while victims are planned for a CPU that is all in use. learned: resources whose levels follow
-    their history. steady: the load that the percentage is drawn from, by resource. restored_at: when throttled jobs
-    were last given CPU back. read_at: when the load was last known. high: samples in a row in which a metric
-    was at `upper`, of those that are averages. high_at: of the last sample.
+    that were not preemptible yet. closed: somebody was evicted, and nothing is admitted until the cool-down is over
+    and the load of the resources in closed_for, those that were evicted for, under `lower`, or calm for long.
+    cooldown_until: end of the cool-down. calm_since: since when the load of all that is evicted or closed for has been
+    under `admission`. exhausted: the last plan found nothing preemptible. yielding: resources whose load is well above
+    `admission`, or was and is not back at it after a job has yielded. yielded_at: when a job last yielded in this
+    episode. waiting_since: since when jobs much at risk are waited for. saturation: while victims are planned for a
+    CPU that is all in use. learned: resources whose levels follow their history. steady: the load that the percentage
+    is drawn from, by resource. restored_at: when throttled jobs were last given CPU back. read_at: when the load was
+    last known. high: samples in a row in which a metric was at `upper`, of those that are averages. high_at: when the
+    last sample of each metric was taken.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -106,14 +115,14 @@ class ScopeState:
     restored_at: datetime | None = None
     steady: Mapping[str, float] = field(default_factory=dict)
     high: Mapping[str, int] = field(default_factory=dict)
-    high_at: datetime | None = None
+    high_at: Mapping[str, datetime] = field(default_factory=dict)
 
     def set_back(self, by: timedelta, now: datetime) -> ScopeState:
         """The same state by a clock that was set back to `now`: what was to end in a minute ends in a minute. The last
         sample is of another clock, which may have been set back with it."""
         known = {name: at for name in OWN_TIMES if (at := getattr(self, name)) is not None}
         times: dict[str, Any] = {name: max(at, LONG_AGO + by) - by for name, at in known.items()}
-        high_at = None if self.high_at is None else min(self.high_at, now)
+        high_at = {name: min(at, now) for name, at in self.high_at.items()}
         return replace(self, **times, pending=self.pending and self.pending.set_back(by), high_at=high_at)
 
     def at(self, now: datetime, period: float) -> ScopeState:
@@ -170,7 +179,7 @@ def _essence(state: ScopeState) -> ScopeState:
         exhausted=False,
         learned=frozenset(),
         high={},
-        high_at=None,
+        high_at={},
     )
 
 
