@@ -42,6 +42,12 @@ It needs these images, which no public registry has:
 
 {images}
 
+{how}
+"""
+LOAD: Final = """\
+`make load-images` builds them and loads them into the nodes (docs/install.md#images). If you have a registry instead,
+push them there and name it: make demo CLUSTER=current REGISTRY={example}"""
+PUSH: Final = """\
 To build them, with docker, podman or buildah:
 
   for service in {services}; do
@@ -51,16 +57,11 @@ To build them, with docker, podman or buildah:
   snapshot/build.sh snapshot/scavenger-snapshot
   docker build --tag {registry}/scavenger/snapshot:demo --file snapshot/Containerfile snapshot
 {scheduler}
-{hint}
-"""
+Then `docker push` each."""
 OF_THE_SCHEDULER: Final = """\
   services/scheduler/build.sh services/scheduler/scavenger-scheduler
   docker build --tag {image} --file services/scheduler/Containerfile services/scheduler
 """
-LOAD: Final = """\
-Then load each into the nodes (`kind load docker-image IMAGE`, `minikube image load IMAGE`). If you have a registry
-instead, push them there and name it: make demo CLUSTER=current REGISTRY={example}"""
-PUSH: Final = "Then `docker push` each."
 
 
 class DeclinedError(Exception):
@@ -151,19 +152,16 @@ def explain(stage: Stage, registry: str) -> None:
     )
     console.print(told, markup=False)
     wanted = needed(services, registry or LOADED)
-    console.print(
-        IMAGES.format(
-            images="\n".join(f"  {name}" for name in wanted),
-            services=" ".join(SERVICES),
-            scheduler=OF_THE_SCHEDULER.format(image=service_images.name_of(SCHEDULER, registry or LOADED))
-            if stage.scheduler
-            else "",
-            registry=registry or LOADED,
-            version=service_images.version(),
-            hint=PUSH if registry else LOAD.format(example=EXAMPLE),
-        ),
-        markup=False,
+    how = PUSH if registry else LOAD
+    scheduler = OF_THE_SCHEDULER.format(image=service_images.name_of(SCHEDULER, registry)) if stage.scheduler else ""
+    how = how.format(
+        services=" ".join(SERVICES),
+        scheduler=scheduler,
+        registry=registry,
+        version=service_images.version(),
+        example=EXAMPLE,
     )
+    console.print(IMAGES.format(images="\n".join(f"  {name}" for name in wanted), how=how), markup=False)
     if not registry and (missing := not_loaded(wanted, nodes)):
         say(f"not reported by any node, as yet: {', '.join(missing)}", "yellow")
     if not stage.scheduler:

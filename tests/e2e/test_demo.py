@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +14,11 @@ import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.cluster_names import cluster_name
 
+from docs.demo_excerpt import PAGE, lines_of, shape
+
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "demo-apps" / "demo.py"
-EXCERPT = re.compile(r"^```\n( +\d+\.\d s  .*?)^```\n", re.MULTILINE | re.DOTALL)
-"""Of docs/demo.md: what the demo prints."""
 KINDS = (
     *("all", "namespaces", "crd", "priorityclasses", "configmaps", "secrets", "persistentvolumes"),
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
@@ -56,15 +55,6 @@ def tell(environment: dict[str, str], *options: str) -> str:
     return told.stdout
 
 
-def shape(line: str) -> str:
-    """A line without what is different each time: figures, which jobs it was, and whether some wait."""
-    line = re.sub(r"\b(bio-\d+|fold|sweep)\b((,| and)? (bio-\d+|fold|sweep)\b)*", "JOBS", line)
-    line = re.sub(r"[█░|]{30}", "BAR", line)
-    line = re.sub(r"(protected)\. Interrupted: .*", r"\1", line)  # or all run again
-    line = re.sub(r"\b([a-z]+(?:-\d+)*)-[a-z0-9]{5}\b", r"\1-POD", line)
-    return re.sub(r"\d+(\.\d+)?", "0", re.sub(r" {2,}", " ", line)).strip()
-
-
 @pytest.mark.real
 @pytest.mark.cpu
 @pytest.mark.timeout(900)
@@ -86,8 +76,7 @@ def test_the_story_is_seen_to_happen_on_the_cluster_of_the_current_context_and_l
         assert "no picture" in told or demo.PICTURE.read_bytes().startswith(b"\x89PNG")
         assert stage.run(*everything) == before, "nothing is left"
     printed = {shape(line) for line in told.splitlines()}
-    (excerpt,) = EXCERPT.findall((ROOT / "docs" / "demo.md").read_text())
-    missing = [line for line in excerpt.splitlines() if line.strip() != "…" and shape(line) not in printed]
+    missing = [line for line in lines_of(PAGE.read_text()) if shape(line) not in printed]
     if any(demo_story.PLAIN_JOB in line and demo_story.LOG_GONE in line for line in told.splitlines()):
         missing = [line for line in missing if "a snapshot continued it" not in line]
     assert not missing, "docs/demo.md shows what the demo prints"

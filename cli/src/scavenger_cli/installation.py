@@ -27,6 +27,8 @@ from scavenger_cli.words import age, plural
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Keys of the taints that keep workloads off the control plane: nobody misses these nodes in the load."""
 APPLY_CRDS: Final = "helm show crds CHART | kubectl apply --server-side --force-conflicts -f -"
+LISTENS: Final = {"SCAVENGER_HEALTH_ADDRESS": "healthAddress", "SCAVENGER_ADDRESS": "address"}
+"""Where components listen: variables of their containers, and settings of the charts."""
 METRICS_API: Final = "metrics-api"
 """The regulator's `--source` by default."""
 
@@ -109,6 +111,7 @@ class EndpointSlice(Struct, frozen=True, gc=False, rename="camel"):
     """discovery.k8s.io/v1 EndpointSlice."""
 
     metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
     endpoints: tuple[Endpoint, ...] = ()
 
     @property
@@ -222,6 +225,20 @@ def _part_of_us(pod: Pod) -> bool:
     return pod.metadata.labels.get(label) == value
 
 
+def _addresses(seen: Installation) -> Found:
+    if seen.cluster.deployments is None:
+        yield _unknown("Deployments of the components")
+        return
+    ipv6 = any(one.address_type == "IPv6" for one in seen.endpoints or ())
+    for one in seen.cluster.deployments:
+        for variable, setting in LISTENS.items():
+            value = one.variable(variable)
+            if "." in value and not value.startswith("127."):  # what listens on loopback is meant for the pod alone
+                text = f"{one.metadata.name} listens on {value} alone, where no kubelet of an IPv6 cluster asks"
+                yield State.MEND if ipv6 else State.NOTE, text, f"remove settings.{setting} of its chart"
+    yield State.OK, "the components listen on IPv6 and IPv4", ""
+
+
 def _metrics(seen: Installation) -> Found:
     view = seen.cluster.levels
     if view is None:
@@ -296,8 +313,12 @@ def _scheduler(seen: Installation) -> Found:
 def _budgets(seen: Installation) -> Found:
     if seen.cluster.budgets is None:
         yield _unknown("budgets")
+    elif not (number := len(seen.cluster.budgets)):
+        yield State.OK, "no namespace has non-preemptible jobs", ""
     else:
-        yield State.OK, f"{plural(len(seen.cluster.budgets), 'namespace')} with non-preemptible jobs have one", ""
+        has = "has" if number == 1 else "have"
+        text = f"{plural(number, 'namespace')} with non-preemptible jobs {has} one"
+        yield State.OK, f"{text}; docs/alerts.md has the silence for alerts about them", ""
 
 
 def _webhook(seen: Installation) -> Found:
@@ -346,13 +367,14 @@ def _nodes(seen: Installation) -> Found:
             pools.setdefault(key, []).append(node)
     for key, found in sorted(pools.items()):
         devices = _devices(found)
-        text = f"{plural(len(found), 'node')} with the taint {key} are in no load, and no job starts there"
+        are = "is" if len(found) == 1 else "are"
+        text = f"{plural(len(found), 'node')} with the taint {key} {are} in no load, and no job starts there"
         text += f": {some(node.metadata.name for node in found)}" + (
             f", with {', '.join(sorted(devices))}" if devices else ""
         )
         where = "settings.toleratedTaints of scavenger-regulator and settings.allowedTolerations of scavenger-webhook"
         yield State.NOTE, text, f"where scavenger jobs may run on them: {where}"
-    yield State.OK, f"{len(nodes) - len(out)} of {plural(len(nodes), 'node')} are in the load", ""
+    yield State.OK, f"{len(nodes) - len(out)} of {len(nodes)} nodes are in the load", ""
 
 
 def _keeping(node: Node, tolerated: Collection[str]) -> list[str]:
@@ -395,6 +417,7 @@ def _neighbours(seen: Installation) -> Found:
 CHECKS: Final[tuple[tuple[str, tuple[str, ...], Callable[[Installation], Found]], ...]] = (
     ("components", ("ServiceAway", "StaleFinalizers"), _components),
     ("images", (), _images),
+    ("addresses", (), _addresses),
     ("metrics", ("NoMeasurement",), _metrics),
     ("classes", ("OrdinaryClassValue", "LowClasses"), _classes),
     ("who ranks pods", (), _ranks),

@@ -89,6 +89,9 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         help="where the API server listens (default: loopback; with real nodes the node network; or 0.0.0.0)",
     )
     up.add_argument(
+        "--ipv6", action=argparse.BooleanOptionalAction, help="IPv6 alone for nodes, Services and pods (real nodes)"
+    )
+    up.add_argument(
         "--scheduler",
         choices=list(PROGRAMS),
         help="kube-scheduler with the plugin that knows scavenger jobs (default), or as it comes",
@@ -161,7 +164,7 @@ def _write(text: object) -> None:
 
 def _up(arguments: Arguments) -> None:
     cluster = _cluster(arguments)
-    names = ("nodes", "fake_cpu", "fake_memory", "fake_pods", "fake_taint", "port_base", "bind_address")
+    names = ("nodes", "fake_cpu", "fake_memory", "fake_pods", "fake_taint", "port_base", "bind_address", "ipv6")
     options = {name: getattr(arguments, name) for name in (*names, "scheduler", "metrics", "dns", "install")}
     cluster.up(**options, arguments=_per_component(arguments.arg))
     _write(f"export KUBECONFIG={cluster.kubeconfig}")

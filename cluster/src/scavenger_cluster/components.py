@@ -72,7 +72,7 @@ class Components(Parts):
         """Write certificates, kubeconfigs and configuration files."""
         state, pki = self.state, self.layout.pki
         ensure_certificates(pki, control_plane_certificates(state))
-        inside = f"https://{state.subnets.host}:{state.ports[API_SERVER]}"
+        inside = state.inner_server
         for name, server, path in (
             ("admin", state.server, self.layout.kubeconfig),
             (CONTROLLER_MANAGER, state.server, self.layout.component_kubeconfig(CONTROLLER_MANAGER)),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from scavenger_cluster.layout import Layout
+from scavenger_cluster.plan import in_url
 from scavenger_cluster.process import Program, mark
 from scavenger_cluster.scheduler import BURST, PLUGIN, PROGRAMS, QPS
 from scavenger_cluster.state import LOOPBACK, ClusterState
@@ -265,7 +266,7 @@ def probe(name: str, state: ClusterState, layout: Layout) -> Probe:
         CONTROLLER_MANAGER: Probe(f"https://{local}/healthz", authority),
         SCHEDULER: Probe(f"https://{local}/readyz", authority),
         KWOK: Probe(f"http://{local}/healthz"),
-        METRICS_SERVER: Probe(f"https://{state.subnets.host}:{port}/readyz", authority),
+        METRICS_SERVER: Probe(f"https://{in_url(state.subnets.host)}:{port}/readyz", authority),
         COREDNS: Probe(f"http://{LOOPBACK}:{state.ports['coredns-ready']}/ready"),
         ETCD: Probe(f"tcp://{local}"),
     }[name]

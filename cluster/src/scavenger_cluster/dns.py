@@ -11,11 +11,12 @@ from scavenger_cluster.state import LOOPBACK, ClusterState
 
 def corefile(state: ClusterState, kubeconfig: Path) -> str:
     """Return CoreDNS's configuration: the cluster's own names, and nothing of the world outside."""
-    return f"""cluster.local:{state.ports["coredns"]} in-addr.arpa:{state.ports["coredns"]} {{
+    reverse = "ip6.arpa" if state.ipv6 else "in-addr.arpa"
+    return f"""cluster.local:{state.ports["coredns"]} {reverse}:{state.ports["coredns"]} {{
   bind {state.subnets.host}
   errors
   ready {LOOPBACK}:{state.ports["coredns-ready"]}
-  kubernetes cluster.local in-addr.arpa {{
+  kubernetes cluster.local {reverse} {{
     kubeconfig {kubeconfig}
     ttl 1
   }}

@@ -33,7 +33,7 @@ def ensure_network(cluster: str, subnets: Subnets) -> None:
         run(["ip", "link", "add", link, "type", "veth", "peer", "name", "machine", "netns", switch])
         run(["ip", "link", "set", link, "alias", f"scavenger cluster {cluster}"])
     run(["ip", "-n", switch, "link", "set", "machine", "master", BRIDGE, "up"])
-    run(["ip", "address", "replace", f"{subnets.host}/24", "dev", link])
+    run(["ip", "address", "replace", f"{subnets.host}{subnets.prefix}", "dev", link, *_at_once(subnets)])
     run(["ip", "link", "set", link, "up"])
 
 
@@ -46,10 +46,23 @@ def ensure_node_network(cluster: str, subnets: Subnets, number: int, count: int)
     if not _has_link(own, "eth0"):
         run(["ip", "-n", own, "link", "add", "eth0", "type", "veth", "peer", "name", node, "netns", switch])
     run(["ip", "-n", switch, "link", "set", node, "master", BRIDGE, "up"])
-    run(["ip", "-n", own, "address", "replace", f"{subnets.node(number)}/24", "dev", "eth0"])
+    run(
+        [
+            "ip",
+            "-n",
+            own,
+            "address",
+            "replace",
+            f"{subnets.node(number)}{subnets.prefix}",
+            "dev",
+            "eth0",
+            *_at_once(subnets),
+        ]
+    )
     run(["ip", "-n", own, "link", "set", "eth0", "up"])
-    run(["ip", "-n", own, "route", "replace", "default", "via", subnets.host])
-    run(["nsenter", f"--net={NETNS_DIR / own}", "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
+    _route(["-n", own], "default", subnets.host)
+    forwarding = "ipv6/conf/all/forwarding" if subnets.ipv6 else "ipv4/ip_forward"
+    run(["nsenter", f"--net={NETNS_DIR / own}", "sh", "-c", f"echo 1 > /proc/sys/net/{forwarding}"])
     for other in range(1, count + 1):
         if other != number:
             _route(["-n", own], subnets.node_pods(other), subnets.node(other))
@@ -62,7 +75,7 @@ def ensure_node_network(cluster: str, subnets: Subnets, number: int, count: int)
 def remove_node_network(cluster: str, subnets: Subnets, number: int) -> None:
     """Remove one node's namespace and the machine's route to its pods."""
     with contextlib.suppress(CommandError):
-        run(["ip", "route", "del", subnets.node_pods(number)])
+        run(["ip", *_family(subnets.pods), "route", "del", subnets.node_pods(number)])
     _remove_namespace(namespace(cluster, f"node{number}"))
 
 
@@ -116,8 +129,17 @@ def _overlaps(slot: int, network: ipaddress.IPv4Network) -> bool:
     return any(network.overlaps(ipaddress.IPv4Network(own)) for own in (subnets.nodes, subnets.services, subnets.pods))
 
 
+def _at_once(subnets: Subnets) -> list[str]:
+    """Words for an address that may be used at once: otherwise the kernel looks for a second whether another has it."""
+    return ["nodad"] if subnets.ipv6 else []
+
+
+def _family(address: str) -> list[str]:
+    return ["-6"] if ":" in address else []
+
+
 def _route(where: list[str], network: str, via: str) -> None:
-    run(["ip", *where, "route", "replace", network, "via", via])
+    run(["ip", *_family(via), *where, "route", "replace", network, "via", via])
 
 
 def _make_namespace(name: str) -> bool:

@@ -145,7 +145,7 @@ class RealNode:
         )
         user = kubeconfig.certificate_user(self.layout.pki, f"kubelet-{self.name}")
         authority = self.layout.pki / "ca.crt"
-        server = f"https://{self.state.subnets.host}:{self.state.ports['kube-apiserver']}"
+        server = self.state.inner_server
         for file, text in {
             "containerd.toml": containerd,
             "cni/10-scavenger.conflist": cni_config(self.state.subnets.node_pods(self.number)),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from scavenger_cluster.layout import Layout
-from scavenger_cluster.state import ClusterState
+from scavenger_cluster.state import ANY_ADDRESS, ClusterState
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "localhost/scavenger/pause:1"
@@ -136,7 +136,7 @@ def cni_config(pods: str) -> str:
                 "type": "host-local",
                 "dataDir": "/var/lib/cni/networks",
                 "ranges": [[{"subnet": pods}]],
-                "routes": [{"dst": "0.0.0.0/0"}],
+                "routes": [{"dst": "::/0" if ":" in pods else "0.0.0.0/0"}],
             },
         },
         {"type": "portmap", "capabilities": {"portMappings": True}},
@@ -150,7 +150,7 @@ def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
     config: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": "0.0.0.0",
+        "address": "::" if state.ipv6 else ANY_ADDRESS,
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},

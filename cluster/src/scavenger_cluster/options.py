@@ -39,6 +39,7 @@ class UpOptions:
     fake_taint: bool | None = None
     port_base: int | None = None
     bind_address: str | None = None
+    ipv6: bool | None = None
     scheduler: str | None = None
     scheduler_args: Mapping[str, Any] | None = None
     metrics: bool | None = None
@@ -78,6 +79,7 @@ def choose_nodes(options: UpOptions, before: ClusterState | None, report: Callab
 def decide(name: str, options: UpOptions, plan: NodePlan, layout: Layout, registry: Registry) -> ClusterState:
     """Return the state `up` has to bring about: what was decided before, with what the options change."""
     state = load_state(layout.state) or _new_state(name, options.port_base, registry)
+    _choose_family(state, options.ipv6, plan, new=not layout.state.exists())
     state.real, state.fake = plan.real, plan.fake
     if options.port_base is not None:
         state.ports = ports_from(options.port_base)
@@ -95,13 +97,23 @@ def decide(name: str, options: UpOptions, plan: NodePlan, layout: Layout, regist
     return state
 
 
+def _choose_family(state: ClusterState, asked: bool | None, plan: NodePlan, *, new: bool) -> None:
+    """Keep to IPv6, or to IPv4. Raises ClusterError where that cannot be."""
+    if asked is not None and asked != state.ipv6 and not new:
+        raise ClusterError("--ipv6: a cluster keeps its addresses; take it down first")
+    state.ipv6 = state.ipv6 if asked is None else asked
+    if state.ipv6 and (plan.fake or not plan.real):
+        raise ClusterError("--ipv6: real nodes only; fake ones have addresses of IPv4")
+
+
 def _bind_address(asked: str | None, state: ClusterState) -> str:
     """Choose where the API server listens: loopback, or where real nodes can reach it."""
     own = state.subnets.host if state.real else LOOPBACK
     if asked is None:
         return ANY_ADDRESS if state.bind_address == ANY_ADDRESS else own
-    if state.real and asked not in (own, ANY_ADDRESS):
-        raise ClusterError(f"--bind-address {asked}: with real nodes it has to be {ANY_ADDRESS} or {own}")
+    possible = (own,) if state.ipv6 else (ANY_ADDRESS, own)
+    if state.real and asked not in possible:
+        raise ClusterError(f"--bind-address {asked}: with real nodes it has to be {' or '.join(possible)}")
     return asked
 
 

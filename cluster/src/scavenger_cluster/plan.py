@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import ipaddress
 import re
 
 from scavenger_cluster.errors import ClusterError
@@ -28,52 +29,73 @@ NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,29}")
 
 @dataclasses.dataclass(frozen=True)
 class Subnets:
-    """The address ranges of the cluster in one slot; no two slots overlap."""
+    """The address ranges of the cluster in one slot; no two slots overlap.
+
+    Attributes:
+        slot: of the cluster.
+        ipv6: whether all addresses of nodes, Services and pods are of IPv6; unique local ones (RFC 4193).
+    """
 
     slot: int
+    ipv6: bool = False
 
     @property
     def host(self) -> str:
         """The machine's own address in the node network; real nodes reach the API server there."""
-        return f"10.89.{self.slot}.1"
+        return self._v6(0, "1") if self.ipv6 else f"10.89.{self.slot}.1"
 
     @property
     def nodes(self) -> str:
         """The network that joins the machine and the real nodes."""
-        return f"10.89.{self.slot}.0/24"
+        return self._v6(0, "/64") if self.ipv6 else f"10.89.{self.slot}.0/24"
+
+    @property
+    def prefix(self) -> str:
+        """The length of that network's prefix, as it follows an address."""
+        return self.nodes[self.nodes.index("/") :]
 
     def node(self, number: int) -> str:
         """Return the address of real node `number` (from 1)."""
-        return f"10.89.{self.slot}.{10 + number}"
+        return self._v6(0, f"{10 + number:x}") if self.ipv6 else f"10.89.{self.slot}.{10 + number}"
 
     @property
     def services(self) -> str:
-        """The range of ClusterIPs."""
-        return f"10.{96 + self.slot}.0.0/16"
+        """The range of ClusterIPs. API servers take no larger one than a /108."""
+        return self._v6(1, "/112") if self.ipv6 else f"10.{96 + self.slot}.0.0/16"
 
     @property
     def api_service(self) -> str:
         """The ClusterIP of the API server: the first address of the service range."""
-        return f"10.{96 + self.slot}.0.1"
+        return self._v6(1, "1") if self.ipv6 else f"10.{96 + self.slot}.0.1"
 
     @property
     def dns_service(self) -> str:
         """The ClusterIP of the name server."""
-        return f"10.{96 + self.slot}.0.10"
+        return self._v6(1, "a") if self.ipv6 else f"10.{96 + self.slot}.0.10"
 
     @property
     def pods(self) -> str:
         """The range all real pods are in."""
-        return f"10.{112 + self.slot}.0.0/16"
+        return self._v6(2, "/64") if self.ipv6 else f"10.{112 + self.slot}.0.0/16"
 
     def node_pods(self, number: int) -> str:
         """Return the part of the pod range that belongs to real node `number`."""
-        return f"10.{112 + self.slot}.{number}.0/24"
+        return self._v6(f"2:{number:x}", "/80") if self.ipv6 else f"10.{112 + self.slot}.{number}.0/24"
 
     @property
     def fake_pods(self) -> str:
         """The range fake pods get their (unreachable) addresses from."""
         return f"10.{128 + self.slot}.0.0/16"
+
+    def _v6(self, network: int | str, rest: str) -> str:
+        """An address, or a range, of one of the networks of the slot, as the API server writes it."""
+        written = f"fd5c:a7e0:{self.slot:x}:{network}::{rest}"
+        return str(ipaddress.IPv6Network(written) if "/" in rest else ipaddress.IPv6Address(written))
+
+
+def in_url(address: str) -> str:
+    """Return an address as it stands in a URL, or before a port."""
+    return f"[{address}]" if ":" in address else address
 
 
 def ports_from(base: int) -> dict[str, int]:

@@ -43,7 +43,7 @@ def publish(
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
             "metadata": {**metadata, "labels": labels},
-            "addressType": "IPv4",
+            "addressType": "IPv6" if ":" in address else "IPv4",
             "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
             "ports": [{"name": each.name, "port": each.target, "protocol": each.protocol} for each in ports],
         },

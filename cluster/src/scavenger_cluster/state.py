@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scavenger_cluster.plan import SLOTS, NodePlan, Subnets, ports_from
+from scavenger_cluster.plan import SLOTS, NodePlan, Subnets, in_url, ports_from
 from scavenger_cluster.scheduler import DEFAULT
 
 LOOPBACK = "127.0.0.1"
@@ -23,6 +23,7 @@ class ClusterState:
     slot: int
     ports: dict[str, int]
     bind_address: str
+    ipv6: bool = False
     real: int = 0
     fake: int = 0
     fake_cpu: str = "32"
@@ -39,7 +40,7 @@ class ClusterState:
     @property
     def subnets(self) -> Subnets:
         """The address ranges of the cluster."""
-        return Subnets(self.slot)
+        return Subnets(self.slot, self.ipv6)
 
     @property
     def nodes(self) -> NodePlan:
@@ -54,12 +55,17 @@ class ClusterState:
     @property
     def server(self) -> str:
         """The URL of the API server, as seen from the machine."""
-        return f"https://{self.server_address}:{self.ports['kube-apiserver']}"
+        return f"https://{in_url(self.server_address)}:{self.ports['kube-apiserver']}"
 
     @property
     def server_address(self) -> str:
         """The address of the API server, as seen from the machine."""
         return LOOPBACK if self.bind_address == ANY_ADDRESS else self.bind_address
+
+    @property
+    def inner_server(self) -> str:
+        """The URL of the API server, as seen from real nodes."""
+        return f"https://{in_url(self.subnets.host)}:{self.ports['kube-apiserver']}"
 
     def save(self, path: Path) -> None:
         """Write the state atomically."""

@@ -613,7 +613,7 @@ async def test_a_volume_that_cannot_be_attached_is_found_in_the_events_of_the_po
         assert "Multi-Attach error for volume pv-1" in c.status("a")["message"]
 
 
-@pytest.mark.parametrize("reason", ["FailedMount", "FailedAttachVolume"])
+@pytest.mark.parametrize("reason", ["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])
 async def test_a_start_that_hangs_says_why_within_half_a_minute_of_the_second_time(reason: str) -> None:
     async with harness() as c:
         pod = await mounting(c)

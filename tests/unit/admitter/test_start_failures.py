@@ -384,13 +384,13 @@ AGAIN = (
     Row("an image that takes longer", (PULLING,), WAITING, "StartTimeout", "image on node node-1; it goes on", now=601),
     Row("gated", (GATED,), WAITING, "StartTimeout", "has schedulingGates", now=601),
     Row(
-        "an attachment that fails",
+        "a sandbox that fails",
         (CREATING,),
         WAITING,
         "StartTimeout",
-        "FailedAttachVolume: in use",
+        "FailedCreatePodSandBox: no addresses left",
         now=601,
-        diagnosis=Diagnosis(held="FailedAttachVolume: in use"),
+        diagnosis=Diagnosis(held="FailedCreatePodSandBox: no addresses left"),
     ),
     Row("nobody says why", (CREATING,), WAITING, "StartTimeout", "no reason given", now=601),
     Row("no pods, nobody says why", (), WAITING, "StartTimeout", "no reason given", now=601),
@@ -560,7 +560,7 @@ def test_diagnose_reads_the_newest_refusal_and_all_mounts() -> None:
     assert diagnose([]) == Diagnosis()
 
 
-MOUNT, ATTACH = "FailedMount", "FailedAttachVolume"
+MOUNT, SANDBOX = "FailedMount", "FailedCreatePodSandBox"
 
 
 @pytest.mark.parametrize(
@@ -568,10 +568,10 @@ MOUNT, ATTACH = "FailedMount", "FailedAttachVolume"
     [
         ([event(MOUNT, "x", 5)], ""),
         ([event(MOUNT, "x", 5, count=2)], "FailedMount: x"),
-        ([event(MOUNT, "volume 1", 5), event(MOUNT, "volume 2", 6)], "FailedMount: volume 1"),
-        ([event(MOUNT, "x", 5, uid="u1"), event(MOUNT, "x", 5, uid="u2")], ""),
-        ([event(ATTACH, "x", 5, count=9), event(MOUNT, "y", 4, count=2)], "FailedMount: y"),
-        ([event(ATTACH, "x", 5, count=9), event(MOUNT, "y", 6)], "FailedAttachVolume: x"),
+        ([event(SANDBOX, "sandbox 1", 5), event(SANDBOX, "sandbox 2", 6)], "FailedCreatePodSandBox: sandbox 1"),
+        ([event(SANDBOX, "x", 5, uid="u1"), event(SANDBOX, "x", 5, uid="u2")], ""),
+        ([event(MOUNT, "x", 5, count=9), event(SANDBOX, "y", 4, count=2)], "FailedCreatePodSandBox: y"),
+        ([event(MOUNT, "x", 5, count=9), event(SANDBOX, "y", 6)], "FailedMount: x"),
         ([event("FailedCreate", "x", 5, count=9)], ""),
         ([event(MOUNT, "b", 9, count=2), event(MOUNT, "a", 8, count=2)], "FailedMount: a"),
     ],

@@ -161,6 +161,48 @@ def test_what_is_wrong_with_a_part(
     assert words in found[0].text
 
 
+IPV4 = msgspec.convert([deployment_dict(names.ADMITTER, SCAVENGER_HEALTH_ADDRESS="0.0.0.0")], list[Deployment])
+IPV6 = [msgspec.convert({"addressType": "IPv6", "endpoints": [{}]}, EndpointSlice)]
+
+
+@pytest.mark.parametrize(
+    ("deployed", "slices", "state", "words"),
+    [
+        (IPV4, IPV6, State.MEND, "scavenger-admitter listens on 0.0.0.0 alone"),
+        (IPV4, endpoints(True), State.NOTE, "scavenger-admitter listens on 0.0.0.0 alone"),
+        (deployments(), IPV6, State.OK, "IPv6 and IPv4"),
+        (None, IPV6, State.UNKNOWN, "Deployments"),
+    ],
+)
+def test_addresses_that_a_kubelet_of_an_ipv6_cluster_cannot_ask(
+    deployed: list[Deployment] | None, slices: list[EndpointSlice], state: State, words: str
+) -> None:
+    (found,) = (row for row in rows({"deployments": deployed}, endpoints=slices) if row.check == "addresses")
+    assert (found.state, words in found.text) == (state, True)
+    assert bool(found.remedy) is (state is not State.OK)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "words"),
+    [
+        ([], "no namespace has non-preemptible jobs"),
+        (["lab"], "1 namespace with non-preemptible jobs has one"),
+        (["lab", "shop"], "2 namespaces with non-preemptible jobs have one"),
+    ],
+)
+def test_budgets_are_counted(budgets: list[str], words: str) -> None:
+    (found,) = (row for row in rows({"budgets": budgets}) if row.check == "budgets")
+    assert words in found.text
+    assert ("docs/alerts.md" in found.text) is bool(budgets)
+
+
+def test_one_node_is_told_as_one() -> None:
+    found = {row.check: row.text for row in rows({"nodes": [NODES[0]]}, measured=["n1"])}
+    assert found["nodes"] == "1 of 1 nodes are in the load"
+    found = {row.check: row.text for row in rows({"nodes": [*NODES, GPU]})}
+    assert found["nodes"].startswith("1 node with the taint pool is in no load")
+
+
 def test_nodes_that_somebody_counts_are_not_named() -> None:
     control = builders.node("c", taints=taint("node-role.kubernetes.io/control-plane"))
     cordoned = builders.node("d", unschedulable=True, taints=taint("pool"))
@@ -175,7 +217,9 @@ def test_nodes_that_somebody_counts_are_not_named() -> None:
 def test_deployments_that_may_not_be_read_are_not_missed() -> None:
     pods = [builders.pod("p", scheduler=names.SCHEDULER)]
     found = rows({"pods": pods, "deployments": None})
-    assert [(row.check, row.state) for row in found if row.state is not State.OK] == [("components", State.UNKNOWN)]
+    assert [(row.check, row.state) for row in found if row.state is not State.OK] == [
+        (check, State.UNKNOWN) for check in ("components", "addresses")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from cryptography import x509
 from scavenger_cluster import (
     build,
     cgroups,
+    dns,
     images,
     kubeconfig,
     kwok,
@@ -33,7 +34,7 @@ from scavenger_cluster import (
 )
 from scavenger_cluster.build import TOOLS, go_dir, go_numbers, module_dir, needed_go
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates, node_certificate
-from scavenger_cluster.control_plane import COMPONENTS, full_name, program, tool_of
+from scavenger_cluster.control_plane import COMPONENTS, full_name, probe, program, tool_of
 from scavenger_cluster.errors import ClusterError, WaitTimeoutError
 from scavenger_cluster.images import archive_names, context_key, normalized, oci_archive
 from scavenger_cluster.layout import Layout
@@ -66,6 +67,27 @@ def test_the_api_server_with_and_without_real_nodes() -> None:
     assert real["authorization-mode"] == "Node,RBAC"
     assert real["requestheader-client-ca-file"] != real["client-ca-file"]
     assert real["service-cluster-ip-range"] == "10.97.0.0/16"
+
+
+def test_a_cluster_of_ipv6_has_no_address_of_ipv4_but_loopback() -> None:
+    state = state_of(real=1)
+    state.ipv6 = True
+    state.bind_address = state.subnets.host
+    found = arguments("kube-apiserver", state)
+    assert state.server == state.inner_server == "https://[fd5c:a7e0:1::1]:21020"
+    assert (found["bind-address"], found["advertise-address"]) == ("fd5c:a7e0:1::1", "fd5c:a7e0:1::1")
+    assert found["service-cluster-ip-range"] == "fd5c:a7e0:1:1::/112"
+    assert probe("metrics-server", state, LAYOUT).url == "https://[fd5c:a7e0:1::1]:21026/readyz"
+    assert yaml.safe_load(node_config.kubelet_config(state, LAYOUT, "node1"))["address"] == "::"
+    assert yaml.safe_load(node_config.kube_proxy_config(state, LAYOUT, "node1"))["clusterCIDR"] == "fd5c:a7e0:1:2::/64"
+    pods = json.loads(node_config.cni_config(state.subnets.node_pods(1)))["plugins"][0]["ipam"]
+    assert pods["ranges"] == [[{"subnet": "fd5c:a7e0:1:2:1::/80"}]]
+    assert pods["routes"] == [{"dst": "::/0"}]
+    assert dns.corefile(state, Path("/k")).count("ip6.arpa") == 2
+    own = next(spec for spec in control_plane_certificates(state) if spec.name == "kube-apiserver")
+    assert {"fd5c:a7e0:1::1", "fd5c:a7e0:1:1::1"} <= set(own.addresses)
+    written = [*found.values(), dns.corefile(state, Path("/k")), json.dumps(pods)]
+    assert set(re.findall(r"\d+\.\d+\.\d+\.\d+", "\n".join(written))) <= {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])

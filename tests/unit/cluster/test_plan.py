@@ -72,6 +72,24 @@ def test_addresses_of_a_slot() -> None:
     assert Subnets(0).api_service == "10.96.0.1"
 
 
+def test_addresses_of_ipv6_are_written_as_the_api_server_writes_them() -> None:
+    ranges = []
+    for subnets in (Subnets(slot, ipv6=True) for slot in range(SLOTS)):
+        nodes, services, pods = map(ipaddress.IPv6Network, (subnets.nodes, subnets.services, subnets.pods))
+        node_pods = [ipaddress.IPv6Network(subnets.node_pods(number)) for number in (1, 16, 200)]
+        ranges += [nodes, services, *node_pods]
+        written = (subnets.host, subnets.node(1), subnets.node(200), subnets.api_service, subnets.dns_service)
+        assert [str(ipaddress.IPv6Address(each)) for each in written] == list(written)
+        assert {ipaddress.ip_address(each) in nodes for each in written[:3]} == {True}
+        assert ipaddress.ip_address(subnets.api_service) == services[1], "the first address that is given away"
+        assert ipaddress.ip_address(subnets.dns_service) in services
+        assert services.prefixlen >= 108, "an API server refuses a larger range"
+        assert all(each.subnet_of(pods) for each in node_pods)
+    assert all(network.is_private for network in ranges)
+    for index, network in enumerate(ranges):
+        assert not any(network.overlaps(other) for other in ranges[index + 1 :])
+
+
 def test_ports_of_one_cluster_fit_its_share() -> None:
     ports = ports_from(21000)
     assert ports["kube-apiserver"] == 21000

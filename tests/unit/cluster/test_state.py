@@ -114,6 +114,22 @@ def test_fake_nodes_are_tainted_only_beside_real_ones(registry: Registry, tmp_pa
     assert not decide("c", UpOptions(fake_taint=False), NodePlan(real=1, fake=1), layout, registry).fake_taint
 
 
+def test_a_cluster_keeps_to_ipv6_and_has_real_nodes_then(registry: Registry, tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    decide("c", UpOptions(ipv6=True), NodePlan(real=1), layout, registry).save(layout.state)
+    again = decide("c", UpOptions(), NodePlan(real=2), layout, registry)
+    assert again.bind_address == again.subnets.host == "fd5c:a7e0::1"
+    for wrong, plan in (
+        (UpOptions(ipv6=False), NodePlan(real=1)),
+        (UpOptions(), NodePlan(real=1, fake=1)),
+        (UpOptions(), NodePlan()),
+    ):
+        with pytest.raises(ClusterError, match="--ipv6"):
+            decide("c", wrong, plan, layout, registry)
+    with pytest.raises(ClusterError, match="it has to be fd5c:a7e0::1"):
+        decide("c", UpOptions(bind_address="0.0.0.0"), NodePlan(real=1), layout, registry)
+
+
 def test_metrics_of_fake_nodes_are_refused(registry: Registry, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="--metrics"):
         decide("c", UpOptions(metrics=True), NodePlan(fake=1), Layout(tmp_path), registry)

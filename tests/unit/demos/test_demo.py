@@ -171,7 +171,8 @@ def test_what_will_happen_and_what_it_takes_is_said(
         assert words in said
     for name in ("admitter:0.1.0", "board:0.1.0", "counter:demo", "snapshot:demo"):
         assert f"{registry or 'localhost'}/scavenger/{name}\n" in said
-    assert ("kind load docker-image" in said) == (not registry)
+    assert ("make load-images" in said) == (not registry)
+    assert (f"build --tag {registry}/scavenger/counter:demo" in said) == bool(registry)
     assert ("localhost/scavenger/admitter:0.1.0," in said) is False, "the node has this one"
     assert ("not reported by any node" in said) == (not registry)
     assert "the scheduler's chart is left out" in said

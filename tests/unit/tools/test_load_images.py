@@ -11,20 +11,39 @@ from typing import Any
 import pytest
 import yaml
 
-from tools import load_images, release, version
-from tools.load_images import COMPONENTS, COUNTER, MACHINES, CannotLoadError, Nodes, builds, check, image_of, loads
+from tools import load_images, release, sbom, version
+from tools.load_images import (
+    COMPONENTS,
+    COUNTER,
+    GO,
+    MACHINES,
+    NAMES,
+    SCHEDULER,
+    CannotLoadError,
+    Nodes,
+    builds,
+    check,
+    choose,
+    image_of,
+    loads,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = MACHINES.get(platform.machine(), platform.machine())
 
 
-def node(provider: str = "", address: str = "10.0.0.1", machine: str = HERE, **labels: str) -> dict[str, Any]:
+NEWEST = f"v1.{load_images.scheduler_minor()}.2"
+
+
+def node(
+    provider: str = "", address: str = "10.0.0.1", machine: str = HERE, version: str = NEWEST, **labels: str
+) -> dict[str, Any]:
     return {
         "metadata": {"labels": labels},
         "spec": {"providerID": provider},
         "status": {
             "addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": address}],
-            "nodeInfo": {"architecture": machine},
+            "nodeInfo": {"architecture": machine, "kubeletVersion": version},
         },
     }
 
@@ -56,8 +75,9 @@ def test_each_kind_of_nodes_takes_an_archive_in_its_own_way() -> None:
 
 @pytest.mark.parametrize("builder", load_images.BUILDERS)
 def test_every_builder_writes_the_archive_that_is_loaded(builder: str) -> None:
-    for name in (*COMPONENTS, COUNTER):
-        build, save = builds(name, builder)
+    for name in NAMES:
+        *compile, build, save = builds(name, builder)
+        assert [words[:2] for words in compile] == ([("env", "GOOS=linux")] if name in GO else [])
         assert image_of(name) in build
         assert any(str(load_images.archive_of(name)) in word for word in save)
         assert any(image_of(name) in word for word in save)
@@ -74,6 +94,35 @@ def test_the_images_are_all_that_the_chart_runs_by_default() -> None:
     about = yaml.safe_load((ROOT / "charts" / "scavenger" / "values.yaml").read_text())["components"]
     assert set(COMPONENTS) == {name for name, on in about.items() if on} - {"base", "crds"}
     assert image_of("board") == f"localhost/scavenger/board:{version.current()}"
+
+
+def test_everything_that_a_release_has_is_loaded_but_the_tuner() -> None:
+    images = {
+        name.removeprefix("images/")
+        for name in release.parts_of(release.Release(version.current(), 0))
+        if name.startswith("images/")
+    }
+    assert set(NAMES) == images - {"tuner"}
+    assert {name: ROOT / folder for name, folder in GO.items()} == sbom.IN_GO
+    for folder in GO.values():
+        assert (ROOT / folder / "build.sh").stat().st_mode & 0o111
+
+
+def test_what_go_compiles_is_left_out_where_it_cannot_be_built_or_would_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    newest, older = Nodes.of([node()]), Nodes.of([node(), node(version="v1.33.13-gke.1")])
+    assert choose([], newest) == list(NAMES)
+    assert choose([], older) == [name for name in NAMES if name != SCHEDULER]
+    assert "left out: scheduler. it needs Kubernetes" in capsys.readouterr().out
+    with pytest.raises(CannotLoadError, match="scheduler: it needs Kubernetes"):
+        choose([SCHEDULER], older)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert choose([], newest) == [*COMPONENTS, COUNTER]
+    assert choose(["board"], newest) == ["board"], "nothing is said of images that nobody asked for"
+    with pytest.raises(CannotLoadError, match="snapshot: Go is not installed"):
+        choose(["snapshot"], newest)
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ class Informers:
         self.pods.add_handler(self._on_pod)
         self.nodes.add_handler(self._on_node)
         self.waits = OrdinaryWaits()
-        # Why a start does not come off is said in Events alone: those of three reasons are followed, so that nobody has
+        # Why a start does not come off is said in Events alone: those of four reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [
             add(
@@ -85,6 +85,7 @@ class Informers:
             for name, fields in (
                 ("failed-mounts", "involvedObject.kind=Pod,reason=FailedMount"),
                 ("failed-attaches", "involvedObject.kind=Pod,reason=FailedAttachVolume"),
+                ("failed-sandboxes", "involvedObject.kind=Pod,reason=FailedCreatePodSandBox"),
                 ("failed-creates", "involvedObject.kind=Job,reason=FailedCreate"),
             )
         ]

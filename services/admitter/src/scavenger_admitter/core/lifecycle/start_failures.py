@@ -164,7 +164,7 @@ def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
     return Diagnosis(mounts=mounts, creation=creation[-1] if creation else None, held=_held(mine))
 
 
-_STAGES: Final = ("FailedMount", "FailedAttachVolume")
+_STAGES: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
 """Reasons of Events about a pod that does not come up. One stage follows another, the last one first here."""
 
 
