@@ -131,10 +131,11 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             f"{_ADMITTER}/test_starts.py::test_creates_that_hang_in_one_namespace_keep_no_other_waiting",
         ),
         "pods": Bound(
-            f"`parallelism`, at most {MAX_PARALLELISM:,}, until the job is deleted",
+            f"`parallelism`, at most {MAX_PARALLELISM:,}, and {size(names.MAX_PODS_BYTES)} of their specs as JSON,"
+            " until the job is deleted",
             _PODS,
-            "CRD; API server",
-            "tests/integration/api/test_crd.py::test_bad_job_is_refused_naming_the_field",
+            "CRD; API server; webhook and admitter for the bytes",
+            "tests/unit/api/test_rules_size.py::test_the_pods_of_a_gang_have_so_many_bytes_together",
         ),
         "etcd": Bound(
             f"{size(names.MAX_SPEC_BYTES)} of spec, {names.MAX_RECENT_TIMESTAMPS} times of each kind in the status",
@@ -180,10 +181,11 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             f"{_ADMITTER}/test_array.py::test_five_hundred_are_counted_in_one_write",
         ),
         "pods": Bound(
-            f"{MAX_TASKS:,} tasks, `maxRunning` at a time; of those that ended, {array_plan.KEPT_PODS:,} are kept",
+            f"{MAX_TASKS:,} tasks, `maxRunning` and {size(names.MAX_PODS_BYTES)} of pods as JSON at a time; of those"
+            f" that ended, {array_plan.KEPT_PODS:,} are kept",
             _PODS,
             "CRD; admitter",
-            f"{_ADMITTER}/test_array.py::test_the_last_thousand_pods_are_kept_for_their_logs",
+            f"{_ADMITTER}/test_array.py::test_as_many_large_pods_run_as_have_256_mib_together",
         ),
         "etcd": Bound(
             f"{size(array_plan.KEPT_BYTES)} of pods that are kept, as JSON at their creation, which is at"

@@ -1,7 +1,8 @@
 """`kubectl_complete-sj`: what kubectl's shell completion asks of a plugin (`kubectl completion --help`).
 
 kubectl calls it with the words typed so far, the last one unfinished, and expects a candidate per line, with its
-description behind a tab, and in the end a directive of cobra: 4, no file names, or 0, file names if you like.
+description behind a tab, and in the end a directive of cobra: 4, no file names; 6, no space behind it either;
+or 0, file names if you like.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from scavenger_cli.exits import CliError
 from scavenger_cli.forms import Format
 from scavenger_cli.waiting import Goal
 
+NO_SPACE: Final = 2 + 4
+"""No space behind the candidate, and no file names."""
 NO_FILES: Final = 4
 FILES: Final = 0
 PATIENCE: Final = 3.0
@@ -36,6 +39,8 @@ OPTIONS_OF_NAMES: Final = {
     "cluster": "cluster",
 }
 """Options whose values are names in the cluster: parameter, and where to look."""
+ASSIGNED_NAMES: Final = {"namespace_weight": "namespace"}
+"""Options that give such names a value, as in `--namespace-weight chemistry=3`."""
 CHOICES: Final[Mapping[str, Iterable[str]]] = {
     "output": tuple(Format),
     "goal": tuple(Goal),
@@ -125,6 +130,8 @@ def _values(option: Any, find: Lookup) -> tuple[list[str], int]:
         return [], FILES
     if option.name in CHOICES:
         return list(CHOICES[option.name]), NO_FILES
+    if option.name in ASSIGNED_NAMES:
+        return [f"{name}=" for name in find(ASSIGNED_NAMES[option.name])], NO_SPACE
     if option.name in OPTIONS_OF_NAMES:
         return list(find(OPTIONS_OF_NAMES[option.name])), NO_FILES
     return [], NO_FILES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -240,7 +241,13 @@ def next_name(name: str, taken: Collection[str], longest: int) -> str:
             return found
 
 
-def scavenger_queue(name: str, weight: int, quota: Sequence[str], selector: Sequence[str] = ()) -> Manifest:
+def scavenger_queue(
+    name: str,
+    weight: int,
+    quota: Sequence[str],
+    selector: Sequence[str] = (),
+    turns: Manifest | None = None,
+) -> Manifest:
     """The ScavengerQueue of `queue create`. Raises CliError.
 
     Args:
@@ -248,13 +255,27 @@ def scavenger_queue(name: str, weight: int, quota: Sequence[str], selector: Sequ
         weight: of its share.
         quota: as `cpu=100,memory=1Ti`.
         selector: labels of the namespaces that may use it, as `team=blue,stage=test`.
+        turns: `spec.perNamespace`; None where its namespaces take no turns.
     """
     limits = dict(assignments("--quota", _parts(quota)))
     labels = dict(assignments("--namespace-selector", _parts(selector)))
     spec: Manifest = {"weight": weight, **({"quota": limits} if limits else {})}
     if labels:
         spec["namespaceSelector"] = {"matchLabels": labels}
+    if turns is not None:
+        spec["perNamespace"] = turns
     return {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def namespace_weights(texts: Iterable[str]) -> dict[str, int | None]:
+    """Weights of namespaces out of `chemistry=3,physics=2`; None for the quantity `-`. Raises CliError."""
+    option = "--namespace-weight"
+    found: dict[str, int | None] = {}
+    for namespace, text in assignments(option, _parts(texts)):
+        if text != "-" and not re.fullmatch(r"[1-9][0-9]{0,6}", text):
+            raise CliError(f"{option} {namespace}={text} is not a weight", "write 1 or more", ExitCode.USAGE)
+        found[namespace] = None if text == "-" else int(text)
+    return found
 
 
 def _parts(texts: Iterable[str]) -> list[str]:

@@ -497,6 +497,35 @@ def test_large_pods_are_kept_by_their_bytes(each: int, kept: int) -> None:
     assert deleted == [f"job-{index}" for index in range(min(500, count - kept))]
 
 
+@pytest.mark.parametrize(
+    ("pod", "spec", "runs"),
+    [
+        (0, None, 2000),
+        (5000, None, 2000),
+        (MIB, None, 256),
+        (0, MIB // 4, 1024),
+        (MIB, MIB // 4, 256),
+        (2**40, None, 1),
+    ],
+)
+def test_as_many_large_pods_run_as_have_256_mib_together(pod: int, spec: int | None, runs: int) -> None:
+    """Before there is a pod, the spec says how large one is."""
+    outcome = decide(see(array(Phase.WAITING, tasks=2000), pod_bytes=pod, spec_bytes=spec))
+    assert outcome.startable == runs
+
+
+def test_the_next_task_of_large_pods_starts_when_one_has_ended_and_none_is_stopped() -> None:
+    job = array(tasks=9)
+    full = decide(see(job, *(task(index) for index in range(4)), pod_bytes=64 * MIB))
+    assert (full.startable, actions(full, DeletePod)) == (0, [])
+    assert full.status.message == "0 of 9 tasks completed, 4 running, no more than 4 at once as their pods are large"
+    assert decide(see(job, *(task(index) for index in range(3)), pod_bytes=64 * MIB)).startable == 1
+    beyond = decide(see(job, *(task(index) for index in range(6)), pod_bytes=64 * MIB))
+    assert (beyond.startable, actions(beyond, DeletePod)) == (0, [])
+    fewer = decide(see(array(tasks=9, spec={"maxRunning": 2}), task(1), pod_bytes=64 * MIB))
+    assert (fewer.startable, "large" in str(fewer.status.message)) == (1, False)
+
+
 def test_tasks_that_fail_at_once_wait_longer_and_longer() -> None:
     job = array(spec={"backoffLimit": 15}, short_runs=1)
     outcome = decide(see(job, task(5, ended=20, code=1), now=21))

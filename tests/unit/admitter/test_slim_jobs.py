@@ -16,8 +16,8 @@ from scavenger_admitter.core.manifest import pod_labels
 from scavenger_admitter.facts import candidate, shape_of
 from scavenger_admitter.slim_jobs import DECODED_BYTES, KEPT_BYTES, size_of, slim
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_api.job import ScavengerJob, ScavengerJobSpec
-from scavenger_api.names import LABEL_QUEUE, MAX_SPEC_BYTES
+from scavenger_api.job import MAX_PARALLELISM, ScavengerJob, ScavengerJobSpec
+from scavenger_api.names import LABEL_QUEUE, MAX_PODS_BYTES, MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
 from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import MAX_PLACING_BYTES, start_problems
@@ -243,17 +243,24 @@ async def test_a_job_starts_in_the_queue_whose_capacity_it_was_granted() -> None
         assert {pod["metadata"]["labels"][LABEL_QUEUE] for pod in c.pods("large")} == {"b"}
 
 
-async def test_a_spec_that_is_too_large_is_told_and_not_started() -> None:
+@pytest.mark.parametrize(
+    "fields", [{"env": variables(MAX_SPEC_BYTES + 1)}, {"env": variables(30_000), "parallelism": 9999}]
+)
+async def test_a_spec_that_is_too_large_is_told_and_not_started(fields: dict[str, Any]) -> None:
     async with empty_harness() as c:
         c.node()
         c.admitter()
-        c.submit("large", env=variables(MAX_SPEC_BYTES + 1))
+        c.submit("large", **fields)
         c.submit("small")
         await runs(c, "small")
         await c.until(lambda: "bytes as JSON are more than" in c.status("large").get("message", ""))
         admitted = next(one for one in c.status("large")["conditions"] if one["type"] == "Admitted")
         assert admitted["reason"] == "SpecTooLarge"
         assert c.jobs_ever("large") == 0
+
+
+def test_the_most_pods_of_a_spec_whose_size_is_not_noted_are_not_too_large() -> None:
+    assert KEPT_BYTES * MAX_PARALLELISM <= MAX_PODS_BYTES
 
 
 # --- what rules read is the same ----------------------------------------------------------------

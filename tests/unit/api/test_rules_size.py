@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_api.job import ScavengerJobSpec
-from scavenger_api.names import MAX_SPEC_BYTES
+from scavenger_api.job import MAX_PARALLELISM, ScavengerJobSpec
+from scavenger_api.names import MAX_PODS_BYTES, MAX_SPEC_BYTES
 from scavenger_api.rules.job import problems_of_its_own
 from scavenger_api.rules.size import spec_bytes
 
@@ -23,6 +23,16 @@ def test_bytes_are_counted_and_not_characters(more: int, problems: int) -> None:
     found = list(problems_of_its_own(one))
     assert len(found) == problems
     assert all(problem.field == "spec" and str(MAX_SPEC_BYTES) in problem.message for problem in found)
+
+
+@pytest.mark.parametrize(("more", "problems"), [(0, 0), (1, 1)])
+def test_the_pods_of_a_gang_have_so_many_bytes_together(more: int, problems: int) -> None:
+    rest = spec_bytes(spec(args=[""], parallelism=MAX_PARALLELISM))
+    words = "x" * (MAX_PODS_BYTES // MAX_PARALLELISM - rest + more)
+    found = list(problems_of_its_own(spec(args=[words], parallelism=MAX_PARALLELISM)))
+    assert len(found) == problems
+    assert all(f"{MAX_PARALLELISM} pods of " in problem.message for problem in found)
+    assert not list(problems_of_its_own(spec(args=[words], parallelism=MAX_PARALLELISM - 1)))
 
 
 @pytest.mark.parametrize(("more", "problems"), [(0, 0), (1, 1)])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import typer
-from scavenger_cli.complete import FILES, NO_FILES, Lookup, candidates, cluster_names
+from scavenger_cli.complete import FILES, NO_FILES, NO_SPACE, Lookup, candidates, cluster_names
 from scavenger_cli.main import application, main
 
 from .conftest import Run, Server, listed
@@ -74,6 +74,10 @@ def complete(*words: str) -> tuple[list[str], int, Mapping[str, Any]]:
 def test_candidates(words: tuple[str, ...], expected: list[str]) -> None:
     found, directive, _ = complete(*words)
     assert (found, directive) == (expected, NO_FILES)
+
+
+def test_names_that_get_a_value_are_followed_by_no_space() -> None:
+    assert complete("queue", "create", "night", "--namespace-weight", "l")[:2] == (["lab="], NO_SPACE)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,12 @@ def test_a_namespace_that_cannot_be_read_hides_no_queue(cluster: Server, sj: Run
             ("night", "--namespace-selector", "team=blue,stage=test", "--namespace-selector", "site=north"),
             {"weight": 1, "namespaceSelector": {"matchLabels": {"team": "blue", "stage": "test", "site": "north"}}},
         ),
+        (("night", "--per-namespace"), {"weight": 1, "perNamespace": {}}),
+        (
+            ("night", "--namespace-weight", "a=3,b=1", "--namespace-weight", "c=2"),
+            {"weight": 1, "perNamespace": {"weights": {"a": 3, "b": 1, "c": 2}}},
+        ),
+        (("night", "--namespace-weight", "a=-"), {"weight": 1}),
     ],
 )
 def test_create(server: Server, sj: Run, words: tuple[str, ...], spec: dict[str, Any]) -> None:
@@ -100,6 +106,53 @@ def test_set_leaves_the_given_labels_alone(server: Server, sj: Run, wanted: str,
 
     assert sj("queue", "set", "night", "--namespace-selector", wanted)[0] == 0
     assert server.requests[-1].body["spec"] == {"namespaceSelector": patch}
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "patch"),
+    [
+        ({}, ("--per-namespace",), {"perNamespace": {}}),
+        ({}, ("--namespace-weight", "a=3"), {"perNamespace": {"weights": {"a": 3}}}),
+        ({"perNamespace": {"weights": {"a": 3, "b": 2}}}, ("--per-namespace",), {"perNamespace": {}}),
+        (
+            {"perNamespace": {"weights": {"a": 3, "b": 2}}},
+            ("--namespace-weight", "a=-,b=4"),
+            {"perNamespace": {"weights": {"a": None, "b": 4}}},
+        ),
+        ({"perNamespace": {}}, ("--namespace-weight", "a=-"), {"perNamespace": {"weights": {"a": None}}}),
+        ({"perNamespace": {"weights": {"a": 3}}}, ("--no-per-namespace",), {"perNamespace": None}),
+        ({}, ("--weight", "2", "--namespace-weight", "a=-"), {"weight": 2}),
+    ],
+)
+def test_set_changes_the_turns_of_namespaces(
+    server: Server, sj: Run, before: dict[str, Any], words: tuple[str, ...], patch: dict[str, Any]
+) -> None:
+    """A weight that is taken away does not make namespaces take turns where they do not."""
+    server.on(f"{QUEUES}/night", Answer(body=queue("night", **before)))
+    server.on(f"{QUEUES}/night", Answer(body={}), method="PATCH")
+
+    assert sj("queue", "set", "night", *words)[0] == 0
+    assert server.requests[-1].body["spec"] == patch
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("create", "night", "--namespace-weight", "a=0"), "--namespace-weight a=0 is not a weight"),
+        (("create", "night", "--namespace-weight", "a=1.5"), "--namespace-weight a=1.5 is not a weight"),
+        (("create", "night", "--namespace-weight", "a=" + "9" * 5000), "is not a weight"),
+        (("set", "night", "--namespace-weight", "a"), "--namespace-weight a is not an assignment"),
+        (("set", "night", "--namespace-weight", "a=-"), "say what to change"),
+        (("set", "night", "--no-per-namespace", "--namespace-weight", "a=1"), "--no-per-namespace has no weights"),
+    ],
+)
+def test_weights_of_namespaces_that_are_refused(server: Server, sj: Run, words: tuple[str, ...], said: str) -> None:
+    server.on(f"{QUEUES}/night", Answer(body=queue("night")))
+    code, _, found = sj("queue", *words)
+
+    assert code == 2
+    assert said in " ".join(found.split())
+    assert all(one.method == "GET" for one in server.requests)
 
 
 def test_view_is_get(server: Server, sj: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from scavenger_api import names
@@ -19,7 +19,7 @@ from scavenger_cli.commands.submitting import create as create_object
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import Format, output_of, print_objects
 from scavenger_cli.lists import QUEUE_HEADER, queue_row
-from scavenger_cli.manifests import scavenger_queue
+from scavenger_cli.manifests import namespace_weights, scavenger_queue
 from scavenger_cli.objects import Named, Queue, plain
 from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, SelectorOption, WatchOption
 from scavenger_cli.output import note, say
@@ -36,6 +36,15 @@ NamespaceSelector = Annotated[
         "--namespace-selector", metavar="LABEL=VALUE", help="Labels of namespaces that may use it; repeatable."
     ),
 ]
+NamespaceWeight = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace-weight",
+        metavar="NAMESPACE=N",
+        help="The weight of a namespace in these turns, 1 for all others; repeatable. Means --per-namespace.",
+    ),
+]
+_CHANGES: Final = "give --weight, --quota, --namespace-selector, --per-namespace or --namespace-weight"
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the queue.")]
 NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The same as the argument.")]
 
@@ -48,6 +57,10 @@ def create(
     weight: Weight = 1,
     quota: Quota = None,
     namespace_selector: NamespaceSelector = None,
+    per_namespace: Annotated[
+        bool, typer.Option("--per-namespace", help="Its namespaces take turns, by what each has for its weight.")
+    ] = False,
+    namespace_weight: NamespaceWeight = None,
 ) -> None:
     """Create a queue.
 
@@ -55,11 +68,14 @@ def create(
     Examples:
       kubectl sj queue create night --weight 3 --quota cpu=200,memory=1Ti
       kubectl sj queue create --name blue --weight 1 --namespace-selector team=blue
+      kubectl sj queue create shared --namespace-weight chemistry=3
     """
     if (name is None) == (name_ is None):
         raise CliError("say the name of the queue once", "write kubectl sj queue create NAME", ExitCode.USAGE)
     chosen = name or name_ or ""
-    create_object(access, scavenger_queue(chosen, weight, quota or (), namespace_selector or ()))
+    weights = {one: given for one, given in namespace_weights(namespace_weight or ()).items() if given}
+    turns = {"weights": weights} if weights else {} if per_namespace else None
+    create_object(access, scavenger_queue(chosen, weight, quota or (), namespace_selector or (), turns))
     _done(chosen, "created")
 
 
@@ -187,17 +203,22 @@ def change(
     weight: Annotated[int | None, typer.Option("--weight", "-w", metavar="N", min=1, help="Its new weight.")] = None,
     quota: Quota = None,
     namespace_selector: NamespaceSelector = None,
+    per_namespace: Annotated[
+        bool | None, typer.Option("--per-namespace/--no-per-namespace", help="Whether its namespaces take turns.")
+    ] = None,
+    namespace_weight: NamespaceWeight = None,
 ) -> None:
     """Change what a queue may use, and who.
 
-    A quantity of - takes the limit away. The labels given are all that a namespace must have; one - lets all namespaces
-    use the queue.
+    A quantity of - takes the limit away, and so it does with the weight of a namespace. The labels given are all that a
+    namespace must have; one - lets all namespaces use the queue.
 
     \b
     Examples:
       kubectl sj queue set night --weight 5
       kubectl sj queue set night --quota cpu=100,memory=-
       kubectl sj queue set night --namespace-selector team=blue
+      kubectl sj queue set night --namespace-weight chemistry=3,physics=-
     """
     spec: dict[str, Any] = {"weight": weight} if weight is not None else {}
     if quota:
@@ -205,8 +226,11 @@ def change(
         spec["quota"] = {resource: None if value == "-" else value for resource, value in limits.items()}
     if namespace_selector:
         spec["namespaceSelector"] = _selector(access.queue(name), namespace_selector)
+    weights = namespace_weights(namespace_weight or ())
+    if per_namespace is not None or any(weights.values()) or (weights and access.queue(name).spec.per_namespace):
+        spec["perNamespace"] = _turns(per_namespace, weights)
     if not spec:
-        raise CliError("say what to change", "give --weight, --quota or --namespace-selector", ExitCode.USAGE)
+        raise CliError("say what to change", _CHANGES, ExitCode.USAGE)
     _change(access, name, spec)
     _done(name, "changed")
 
@@ -242,6 +266,15 @@ def _selector(queue: Queue, wanted: list[str]) -> dict[str, Any] | None:
     old = queue.spec.namespace_selector
     gone = dict.fromkeys(old.match_labels if old is not None else (), None)
     return {"matchLabels": {**gone, **labels}, "matchExpressions": None}
+
+
+def _turns(wanted: bool | None, weights: dict[str, int | None]) -> dict[str, Any] | None:
+    """The patch of `spec.perNamespace`; None takes it away. Raises CliError."""
+    if wanted is not False:
+        return {"weights": weights} if weights else {}
+    if weights:
+        raise CliError("--no-per-namespace has no weights", "leave out --namespace-weight", ExitCode.USAGE)
+    return None
 
 
 def _change(access: Access, name: str, spec: dict[str, Any]) -> None:

@@ -123,6 +123,8 @@ REASON_RUNNING: Final = "Running"
 DEFAULT_QUEUE: Final = "default"
 MAX_SPEC_BYTES: Final = 256 * 1024
 """Bytes of the spec of a ScavengerJob as JSON."""
+MAX_PODS_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of all pods of a ScavengerJob that may run at once, as JSON. By default etcd takes 2 GiB of all objects."""
 
 EVERY_TAINT: Final = "*"
 """In settings, in the place of the key of a taint: all of them."""

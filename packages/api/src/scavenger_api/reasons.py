@@ -87,7 +87,7 @@ class WaitReason(Reason):
         "Its last start failed: the PriorityClasses of scavenger jobs are not installed.",
     )
     # it will not start before the job or the cluster is changed
-    SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON."
+    SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON, or its pods together than 256 MiB."
     BEYOND_MAXIMA = "BeyondMaxima", "It asks for more than an administrator allows any job."
     POD_SECURITY = "PodSecurity", "It asks for what scavenger jobs of its namespace may not have."
     NO_NODE = "NoNode", "The cluster has no node."

@@ -109,12 +109,17 @@ def why_never(seen: Observation) -> str:
     """What is wrong with the spec, so that the job never starts; empty when nothing is. Of a spec that is too large too
     little is known: its job waits, and says so."""
     spec = seen.job.spec
-    if seen.spec_bytes is not None and size_problem(seen.spec_bytes) is not None:
+    if too_large(seen):
         return ""
     problems = [f"{one.field}: {one.message}" for one in _problems(spec)]
     if spec.snapshot is not None and not seen.settings.snapshots:
         problems.append("spec.snapshot: there are no snapshots on this cluster; leave it out, or ask an administrator")
     return "; ".join(problems)
+
+
+def too_large(seen: Observation) -> str | None:
+    """What is wrong with the size of the spec; None when nothing is. Small specs of the most pods are not too large."""
+    return size_problem(seen.spec_bytes, seen.job.spec.parallelism) if seen.spec_bytes is not None else None
 
 
 def line_up(draft: Draft) -> None:
@@ -203,7 +208,7 @@ def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
         return Wait(WaitReason.HELD_BACK, _foreign(batch))
     if overdue := next((pod.message for pod in left if pod.overdue), ""):
         return Wait(WaitReason.HELD_BACK, overdue)
-    if draft.seen.spec_bytes is not None and (problem := size_problem(draft.seen.spec_bytes)) is not None:
+    if problem := too_large(draft.seen):
         return Wait(WaitReason.SPEC_TOO_LARGE, f"it may not start: spec: {problem}")
     return None if draft.seen.assumed_started else _forbidden(draft.seen)
 

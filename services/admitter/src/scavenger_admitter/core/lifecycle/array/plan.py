@@ -172,6 +172,11 @@ def kept_pods(each: int) -> int:
     return max(1, min(KEPT_PODS, KEPT_BYTES // each)) if each else KEPT_PODS
 
 
+def pods_at_once(each: int) -> int:
+    """How many pods of one array may run. each: bytes of one; 0 where that is not known."""
+    return max(1, names.MAX_PODS_BYTES // each) if each else MAX_TASKS
+
+
 def plan_array(seen: Observation) -> Outcome:
     """The next status of the array and what follows from it. Pure; raises nothing for what the schema lets in.
 
@@ -320,7 +325,7 @@ class _Plan:
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append((task, pod))
-        excess = len(stay) + runs.bit_count() - (self.spec.max_running or self.spec.tasks)
+        excess = len(stay) + runs.bit_count() - self.wanted
         if excess > 0:
             stay += _chosen(quiet.running, runs)
         for task, pod in sorted(stay, key=lambda one: self._at_risk(one[1]))[: max(0, excess)]:
@@ -469,6 +474,17 @@ class _Plan:
         return Phase.INTERRUPTED if waits & self.tasks.interrupted else Phase.WAITING
 
     @property
+    def wanted(self) -> int:
+        """How many tasks may run at once, as its user says."""
+        return self.spec.max_running or self.spec.tasks
+
+    @property
+    def bearable(self) -> int:
+        """The same for the size of their pods in etcd. A large spec is about as large as the pods made from it."""
+        seen = self.draft.seen
+        return pods_at_once(max(seen.pod_bytes, seen.spec_bytes or 0))
+
+    @property
     def summary(self) -> str:
         """How far the array is, in words."""
         tasks, running = self.tasks, self.running_tasks.bit_count()
@@ -476,7 +492,8 @@ class _Plan:
         runs = f", {running} running" if running else ""
         silent = [pod.metadata.name for _, pod in sorted(self.abandoned.items())]
         lost = f", {len(silent)} on nodes that do not answer ({silent[0]})" if silent else ""
-        return f"{tasks.completed.bit_count()} of {tasks.size} tasks completed{failed}{runs}{lost}"
+        most = f", no more than {self.bearable} at once as their pods are large" if self.bearable < self.wanted else ""
+        return f"{tasks.completed.bit_count()} of {tasks.size} tasks completed{failed}{runs}{lost}{most}"
 
     def _end(self) -> None:
         draft, tasks = self.draft, self.tasks
@@ -532,7 +549,7 @@ class _Plan:
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
         busy |= self.pods.untouched.runs | seen.posted_tasks
-        room = (self.spec.max_running or self.spec.tasks) - busy.bit_count()
+        room = min(self.wanted, self.bearable) - busy.bit_count()
         waits = self.tasks.waiting(taken)
         most = max(0, min(room, waits.bit_count()))
         free = usable and stuck is None and most > 0 and not draft.start_failed and self._rest() <= 0
