@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from scavenger_api.names import FINALIZER
 from scavenger_cluster import Cluster
 from scavenger_testing.world import IMAGE, World, scavenger_job
 
@@ -93,6 +94,21 @@ def test_a_job_ends_with_its_program_beside_a_container_that_admission_adds(worl
 
 
 @pytest.mark.long
+def test_a_gang_whose_member_fails_beside_containers_that_run_on_is_failed_once(world: World, sidecar: None) -> None:
+    """The admitter deletes both pods itself, as the containers beside the programs would keep them. These deletions
+    interrupt nothing, whatever generation the kubelet has observed."""
+    fails = ("import os, sys, time", "time.sleep(3)", "sys.exit(1) if os.environ['SCAVENGER_INDEX'] == '1' else None")
+    world.apply(scavenger_job("gang", parallelism=2, backoffLimit=0, **_program(*fails, "time.sleep(3600)")))
+    status = world.wait_phase("gang", "Failed")
+    assert "exited with code 1" in status["message"]
+    assert (status["interruptedCount"], len(status["runningTimestamps"])) == (0, 1)
+    world.wait("both are stopped", lambda: not world.staying("gang") and not _with_finalizer(world, "gang"))
+    ended = world.status("gang")
+    assert (ended["phase"], ended["interruptedCount"]) == ("Failed", 0)
+    assert "removing" not in ended
+
+
+@pytest.mark.long
 def test_jobs_of_a_node_that_is_switched_off_run_again_elsewhere(
     world: World, cluster: Cluster, quick_verdicts: None
 ) -> None:
@@ -150,3 +166,8 @@ def _ended_by(world: World, job: str, code: int) -> bool:
 def _runs_on(world: World, job: str, node: str) -> bool:
     nodes = [pod["spec"].get("nodeName") for pod in world.staying(job) if pod["status"].get("phase") == "Running"]
     return world.status(job).get("phase") == "Running" and nodes == [node]
+
+
+def _with_finalizer(world: World, job: str) -> list[str]:
+    """Its pods whose endings are still to be recorded."""
+    return [pod["metadata"]["name"] for pod in world.pods(job) if FINALIZER in pod["metadata"].get("finalizers", ())]

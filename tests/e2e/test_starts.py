@@ -73,12 +73,28 @@ def test_what_is_missing_fails_the_job(world: World, spec: dict[str, Any], words
     ],
     ids=["configmap", "secret", "serviceaccount"],
 )
-def test_what_only_an_event_reports_missing_is_tried_again(world: World, kind: str, spec: dict[str, Any]) -> None:
+def test_what_is_created_later_is_waited_for(world: World, kind: str, spec: dict[str, Any]) -> None:
+    """The pod of a Secret waits for it; the others are looked for again by the next start."""
     world.apply(scavenger_job("lacking", *FOREVER, **spec))
     status = told(world, "lacking", f'{kind.lower()} "late" not found')
-    assert (status["phase"], status["interruptedCount"]) == ("Waiting", 0)
+    phase = "Starting" if kind == "Secret" else "Waiting"
+    assert (status["phase"], status["interruptedCount"]) == (phase, 0)
     world.apply({"apiVersion": "v1", "kind": kind, "metadata": {"name": "late"}})
     world.wait_phase("lacking", "Running")
+
+
+@pytest.mark.real
+@pytest.mark.long
+def test_a_secret_that_does_not_exist_fails_the_job_after_two_starts(world: World, impatient_admitter: None) -> None:
+    """No status of a pod names what is mounted: it shows that the pod has no sandbox, and Events for what it waits."""
+    world.apply(scavenger_job("lacking", *FOREVER, secrets=[{"name": "absent", "mountPath": "/x"}]))
+    waits = world.wait("a pod", lambda: [pod for pod in world.pods("lacking") if pod["status"].get("startTime")])[0]
+    status = world.wait_phase("lacking", "Failed")
+    assert status["message"] == 'secret "absent" not found: the pods of two starts in a row waited for it'
+    assert status["interruptedCount"] == 0
+    ready = [one for one in waits["status"]["conditions"] if one["type"] == "PodReadyToStartContainers"]
+    assert [one["status"] for one in ready] == ["False"]
+    world.wait("nothing hanging", lambda: not [p for p in world.pods("lacking") if p["status"]["phase"] == "Pending"])
 
 
 @pytest.mark.real

@@ -149,12 +149,13 @@ def pod(
     generations: tuple[int, int] = (0, 0),
     uid: str | None = None,
     beside: kinds.ContainerState | None = None,
+    taken: float | None = None,
 ) -> kinds.Pod:
     """A pod of the run from `queued`; running since 10 s unless told otherwise.
 
     `deleted`: when its deletion was requested. `final`: when the kubelet's final DELETE with grace period 0 came, which
     overwrites that. `generations`: metadata.generation and the one the kubelet observed. `beside`: the state of a
-    container that a mesh added.
+    container that a mesh added. `taken`: when its kubelet had it.
     """
     state = kinds.ContainerState()
     if ended is not None:
@@ -201,6 +202,7 @@ def pod(
             conditions=tuple(conditions),
             container_statuses=() if bare else (*proxy, kinds.ContainerStatus("main", state)),
             observed_generation=generations[1],
+            start_time=None if taken is None else stamp(taken),
         ),
     )
 

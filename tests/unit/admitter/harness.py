@@ -247,7 +247,7 @@ class Harness:
         ended = terminated(code, finished=self.stamp())
         ended["state"]["terminated"]["message"] = self.last_words.format(now=self.stamp())
         begun = next(iter(pod["status"].get("containerStatuses", ())), None)
-        if begun is not None:
+        if begun is not None and "running" in begun["state"]:
             ended["state"]["terminated"]["startedAt"] = begun["state"]["running"]["startedAt"]
         self._status(pod, phase="Failed" if code else "Succeeded", containerStatuses=[ended])
 

@@ -8,7 +8,8 @@ import pytest
 from prometheus_client import REGISTRY
 from scavenger_admitter.lookups import KEPT, Lookups
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_kube.resources import CONFIGMAPS, JOBS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
+from scavenger_api.times import parse_time
+from scavenger_kube.resources import CONFIGMAPS, JOBS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, Resource
 from scavenger_runtime.write_budget import WriteBudget
 from scavenger_testing import VirtualClock, scavengerjob_dict
 
@@ -312,3 +313,168 @@ def test_what_may_be_absent_is_no_reference(resource: Resource[Any]) -> None:
     assert of() == [{"a", "b"}, {"a", "b", "c"}]
     assert of(optional=False) == of()
     assert of(optional=True) == [set(), set()]
+
+
+# --- what is mounted and may not be read ------------------------------------------------------------------------------
+
+NOT_MOUNTED = 'MountVolume.SetUp failed for volume "v" : secret "how" not found'
+
+
+def mounts(c: Harness, name: str, *, there: bool = False, says: str = NOT_MOUNTED) -> set[str]:
+    """Play kubelets for the pods of a job that wait. Returns the UIDs of those.
+
+    Args:
+        c: the harness.
+        name: of the job.
+        there: whether volumes and sandbox are.
+        says: the message of FailedMount; empty for none.
+    """
+    waiting = [pod for pod in c.pods(name) if pod["status"].get("phase") == "Pending"]
+    for pod in [pod for pod in waiting if "deletionTimestamp" in pod["metadata"]]:
+        c.api.edit(PODS, NS, pod["metadata"]["name"], lambda obj: obj.update(status={"phase": "Failed"}))
+        waiting.remove(pod)
+    for pod in waiting:
+
+        def taken(obj: dict[str, Any]) -> None:
+            obj["spec"]["nodeName"] = "n1"
+            obj["status"] = {
+                "phase": "Pending",
+                "startTime": obj["status"].get("startTime") or c.stamp(),
+                "conditions": [{"type": "PodReadyToStartContainers", "status": str(there)}],
+                "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}],
+            }
+
+        c.api.edit(PODS, NS, pod["metadata"]["name"], taken)
+        if says:
+            c.event(pod, "FailedMount", says, uid=pod["metadata"]["uid"])
+    return {pod["metadata"]["uid"] for pod in waiting}
+
+
+async def wait_in_vain(c: Harness, name: str, seconds: float, **said: Any) -> set[str]:
+    """Let time pass in which pods of a job wait for their Secret; returns the UIDs of those that did."""
+    pods: set[str] = set()
+    for _ in range(int(seconds / 5)):
+        pods |= mounts(c, name, **said)
+        await c.pass_time(5, step=5)
+    return pods
+
+
+async def test_a_job_whose_secret_does_not_exist_is_failed_after_two_starts() -> None:
+    async with harness() as c:
+        c.kubelet = False
+        c.submit("a", **SECRET)
+        spent = await wait_in_vain(c, "a", 900)
+        assert c.phase("a") == "Failed"
+        assert c.status("a")["message"].startswith('secret "how" not found')
+        assert len(spent) == 2
+        assert c.jobs_ever("a") == 2
+        assert len(c.events("Failed")) == 1
+        finished = parse_time(c.status("a")["finishedTimestamp"])
+        assert finished is not None
+        assert (c.clock.now() - finished).total_seconds() > 900 - 300, "within five minutes"
+
+
+async def test_a_start_that_waits_for_a_secret_says_so_and_goes_on_when_it_is_there() -> None:
+    async with harness() as c:
+        c.kubelet = False
+        c.submit("a", **SECRET)
+        spent = await wait_in_vain(c, "a", 100)
+        assert c.phase("a") == "Starting"
+        assert 'secret "how" not found' in c.status("a")["message"]
+        c.kubelet = True
+        await runs(c, "a")
+        assert {pod["metadata"]["uid"] for pod in c.pods("a")} == spent
+
+
+async def test_a_secret_that_comes_between_two_starts_has_the_job_run_and_is_two_starts_later_missing_again() -> None:
+    async with harness() as c:
+        c.kubelet = False
+        c.submit("a", **SECRET)
+        await wait_in_vain(c, "a", 120)
+        await c.until(lambda: c.phase("a") == "Waiting", limit=30)
+        assert c.status("a")["message"] == 'the start failed: secret "how" not found'
+        c.kubelet = True
+        await runs(c, "a")
+        await c.pass_time(120)
+        c.delete_pod(c.pods("a")[0])
+        c.tick()
+        c.kubelet = False
+        spent = await wait_in_vain(c, "a", 180)
+        assert len(spent) == 2
+        assert c.phase("a") in ("Waiting", "Starting", "Interrupted")
+        spent |= await wait_in_vain(c, "a", 300)
+        assert c.phase("a") == "Failed"
+        assert len(spent) == 2
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [(True, NOT_MOUNTED), (False, ""), (False, NOT_MOUNTED.replace('"how"', '"of-others"'))],
+    ids=["sandbox", "silent", "another"],
+)
+async def test_events_alone_do_not_end_a_job_nor_a_start(there: bool, says: str) -> None:
+    """A pod that pulls its image has its volumes, whatever somebody writes about it."""
+    async with harness() as c:
+        c.kubelet = False
+        c.submit("a", **SECRET)
+        spent = await wait_in_vain(c, "a", 500, there=there, says=says)
+        assert len(spent) == 1
+        await wait_in_vain(c, "a", 900, there=there, says=says)
+        assert c.phase("a") in ("Waiting", "Starting")
+
+
+async def test_an_event_about_a_pod_that_no_kubelet_has_says_nothing() -> None:
+    async with harness() as c:
+        c.kubelet = False
+        c.submit("a", **SECRET)
+        await c.until(lambda: c.pods("a"))
+        for _ in range(60):
+            c.event(c.pods("a")[0], "FailedMount", NOT_MOUNTED)
+            await c.pass_time(5, step=5)
+        assert c.phase("a") == "Starting"
+        assert c.jobs_ever("a") == 1
+
+
+async def test_a_gang_one_of_whose_pods_lacks_a_secret_is_failed() -> None:
+    async with harness() as c:
+        c.kubelet = False
+        c.submit("a", parallelism=3, **SECRET)
+        await wait_in_vain(c, "a", 600)
+        assert c.phase("a") == "Failed"
+        assert c.jobs_ever("a") == 2
+
+
+async def an_array_without_its_secret(c: Harness) -> tuple[dict[str, Any], set[str]]:
+    """An array one of whose tasks runs, and whose Secret is gone since; returns its pod, and the UIDs of others."""
+    c.submit("a", array={"tasks": 9, "maxRunning": 4}, **SECRET)
+    await c.until(lambda: len([pod for pod in c.pods("a") if pod["status"].get("phase") == "Running"]) == 4)
+    c.kubelet = False
+    runs_on, *ended = c.pods("a")
+    for pod in ended:
+        c.end(pod)
+    return runs_on, await wait_in_vain(c, "a", 600)
+
+
+async def test_tasks_whose_secret_is_deleted_later_spend_two_starts_and_those_that_run_go_on() -> None:
+    async with harness() as c:
+        runs_on, spent = await an_array_without_its_secret(c)
+        assert len(spent) == 6, "three at once, twice"
+        assert c.phase("a") == "Running"
+        assert 'secret "how" not found' in c.status("a")["message"]
+        assert len(c.events("StartFailed")) <= 2
+        assert runs_on["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in c.pods("a")}
+        c.end(next(pod for pod in c.pods("a") if pod["metadata"]["uid"] == runs_on["metadata"]["uid"]))
+        await c.pass_time(60, step=2)
+        assert c.phase("a") == "Failed"
+        assert 'secret "how" not found' in c.status("a")["message"]
+        assert c.status("a")["array"]["completed"] == 4
+
+
+async def test_an_array_that_is_suspended_and_resumed_looks_for_its_secret_again() -> None:
+    async with harness() as c:
+        await an_array_without_its_secret(c)
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        c.kubelet = True
+        await c.until(lambda: c.phase("a") == "Suspended")
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await c.until(lambda: len([pod for pod in c.pods("a") if pod["status"].get("phase") == "Running"]) == 4)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, EventNote
-from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal, diagnose
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, Refusal, diagnose
 from scavenger_api.job import Phase
 from scavenger_api.model import Condition
 from scavenger_kube import kinds
@@ -42,6 +42,7 @@ class Row:
     diagnosis: Diagnosis | None = None
     batch: kinds.Job | None = field(default_factory=b.batch)
     parallelism: int = 1
+    lack: Lack | None = None
 
 
 def pending(**more: Any) -> kinds.Pod:
@@ -61,7 +62,8 @@ def refused(reason: str, message: str = "no room") -> kinds.Pod:
 
 
 def mount(message: str) -> Diagnosis:
-    return Diagnosis(mounts=(f'MountVolume.SetUp failed for volume "v" : {message}',))
+    said = (f'MountVolume.SetUp failed for volume "v" : {message}',)
+    return Diagnosis(mounts=said, unmounted={f"{b.BATCH}-pod-0": said})
 
 
 def creation(message: str) -> Diagnosis:
@@ -69,8 +71,13 @@ def creation(message: str) -> Diagnosis:
 
 
 CREATING = stuck("ContainerCreating")
+TAKEN = pending(waiting=("ContainerCreating", ""), taken=5)
+"""Its kubelet has it, and has made no sandbox."""
+FOR_LONG = 126
+"""Seconds; two minutes after that."""
+NO_SECRET = 'secret "key" not found'
 PULLING = pending(
-    waiting=("ContainerCreating", ""), conditions=[b.condition("PodReadyToStartContainers", "True", 5, "")]
+    taken=5, waiting=("ContainerCreating", ""), conditions=[b.condition("PodReadyToStartContainers", "True", 5, "")]
 )
 GATED = pending(node="", conditions=[b.condition("PodScheduled", "False", 2, "SchedulingGated")])
 FINAL = (
@@ -167,6 +174,16 @@ FINAL = (
         "bad",
         parallelism=2,
     ),
+    Row(
+        "a Secret that two starts have waited for",
+        (TAKEN,),
+        FAILED,
+        "NotFound",
+        f"{NO_SECRET}: the pods of two starts in a row waited for it",
+        now=FOR_LONG,
+        diagnosis=mount(NO_SECRET),
+        lack=Lack(NO_SECRET, b.stamp(1)),
+    ),
     # --- it ran into its own mistake before all pods ran
     Row(
         "no such command",
@@ -194,30 +211,45 @@ FINAL = (
     ),
 )
 AGAIN = (
-    # --- what Events alone say is missing: whoever may write Events may say so
+    # --- what the kubelet waits for, by Events; the second such start is the last
     Row(
         "mounted ConfigMap",
-        (CREATING,),
+        (TAKEN,),
         WAITING,
         "ReferenceMissing",
         'configmap "conf" not found',
+        now=FOR_LONG,
         diagnosis=mount('configmap "conf" not found'),
     ),
-    Row(
-        "mounted Secret",
-        (CREATING,),
-        WAITING,
-        "ReferenceMissing",
-        'secret "key" not found',
-        diagnosis=mount('secret "key" not found'),
-    ),
+    Row("mounted Secret", (TAKEN,), WAITING, "ReferenceMissing", NO_SECRET, now=FOR_LONG, diagnosis=mount(NO_SECRET)),
     Row(
         "mounted Secret, no container status yet",
-        (pending(),),
+        (pending(taken=5),),
         WAITING,
         "ReferenceMissing",
-        'secret "key" not found',
-        diagnosis=mount('secret "key" not found'),
+        NO_SECRET,
+        now=FOR_LONG,
+        diagnosis=mount(NO_SECRET),
+    ),
+    Row(
+        "mounted Secret, of the same start",
+        (TAKEN,),
+        WAITING,
+        "ReferenceMissing",
+        NO_SECRET,
+        now=FOR_LONG,
+        diagnosis=mount(NO_SECRET),
+        lack=Lack(NO_SECRET, b.stamp(2)),
+    ),
+    Row(
+        "another Secret than the last time",
+        (TAKEN,),
+        WAITING,
+        "ReferenceMissing",
+        NO_SECRET,
+        now=FOR_LONG,
+        diagnosis=mount(NO_SECRET),
+        lack=Lack('secret "from-key" not found', b.stamp(1)),
     ),
     Row(
         "service account",
@@ -231,10 +263,11 @@ AGAIN = (
     ),
     Row(
         "key of a mounted Secret",
-        (CREATING,),
+        (TAKEN,),
         WAITING,
         "ReferenceMissing",
         "couldn't find key b",
+        now=FOR_LONG,
         diagnosis=mount("couldn't find key b in Secret ns/key"),
     ),
     Row(
@@ -430,6 +463,24 @@ STILL = (
         (stuck("CreateContainerConfigError", "failed to sync configmap cache: timed out"),),
         STARTING,
     ),
+    Row("a Secret for a short while", (TAKEN,), STARTING, now=FOR_LONG - 2, diagnosis=mount(NO_SECRET)),
+    Row("a Secret, and no kubelet has the pod", (CREATING,), STARTING, now=599, diagnosis=mount(NO_SECRET)),
+    Row(
+        "a Secret, said once",
+        (TAKEN,),
+        STARTING,
+        now=FOR_LONG,
+        diagnosis=Diagnosis(mounts=(NO_SECRET,)),
+        lack=Lack(NO_SECRET, b.stamp(1)),
+    ),
+    Row(
+        "a Secret, and the volumes are there",
+        (PULLING,),
+        STARTING,
+        now=599,
+        diagnosis=mount(NO_SECRET),
+        lack=Lack(NO_SECRET, b.stamp(1)),
+    ),
     Row("root CA not there yet", (CREATING,), STARTING, diagnosis=mount('configmap "kube-root-ca.crt" not found')),
     Row("object not registered", (CREATING,), STARTING, diagnosis=mount('object "ns"/"conf" not registered')),
     Row("pods not created yet", (), STARTING),
@@ -457,7 +508,7 @@ def starting(row: Row, **more: Any) -> Any:
 
 @pytest.mark.parametrize("row", FINAL, ids=row_id)
 def test_no_later_try_would_help(row: Row) -> None:
-    outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
+    outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis, lack=row.lack))
     assert outcome.status.phase is FAILED
     assert row.says in (outcome.status.message or "")
     assert outcome.figures.finished is FAILED
@@ -474,7 +525,7 @@ def test_no_later_try_would_help(row: Row) -> None:
 def test_start_did_not_come_off(row: Row, count: int) -> None:
     again = Condition(type="Interrupted", status="True", last_transition_time=b.at(0), reason="Preempted")
     job = starting(row, interrupted_count=count, conditions=(again,) if count else ())
-    outcome = b.decide(b.seen(job, row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
+    outcome = b.decide(b.seen(job, row.now, row.batch, *row.pods, diagnosis=row.diagnosis, lack=row.lack))
     assert outcome.status.phase is (INTERRUPTED if count else WAITING)
     assert outcome.start_failed
     assert row.says in (outcome.status.message or "")
@@ -497,7 +548,7 @@ def test_interrupted_once_and_waiting_since() -> None:
 
 @pytest.mark.parametrize("row", STILL, ids=row_id)
 def test_may_still_come_off(row: Row) -> None:
-    outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
+    outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis, lack=row.lack))
     assert outcome.status.phase is row.phase
     assert row.says in (outcome.status.message or "")
     assert not outcome.start_failed
@@ -612,3 +663,28 @@ def test_the_next_start_goes_back_to_the_node_that_pulls() -> None:
     assert b.decide(b.seen(before, 601, b.batch(), CREATING)).pulls_on == ""
     early = Diagnosis(mounts=("x",), held="FailedMount: x")  # and the volume is there since
     assert b.decide(b.seen(before, 601, b.batch(), PULLING, diagnosis=early)).pulls_on == "node-1"
+
+
+def test_what_is_missing_is_what_a_pod_was_said_to_lack_twice() -> None:
+    one, other = event(MOUNT, "x", 5, uid="u1", count=2), event(MOUNT, "y", 6, uid="u2")
+    assert diagnose([one, other]).unmounted == {"u1": ("x",)}
+    assert diagnose([one, other, event(MOUNT, "y", 7, uid="u2")]).unmounted == {"u1": ("x",), "u2": ("y",)}
+    assert diagnose([event(ATTACH, "x", 5, count=9)]).unmounted == {}
+
+
+def test_a_start_that_failed_for_another_reason_forgets_nothing() -> None:
+    known = Lack(NO_SECRET, b.stamp(1))
+    failed = b.decide(b.seen(b.job(STARTING, spec=SPEC), 30, b.batch(), refused("OutOfcpu"), lack=known))
+    assert failed.lack == known
+
+
+@pytest.mark.parametrize(("pod", "kept"), [(PULLING, False), (b.pod(), False), (TAKEN, True)])
+def test_a_younger_pod_with_its_volumes_lacks_nothing(pod: kinds.Pod, kept: bool) -> None:
+    job = b.job(STARTING, spec=SPEC)
+    assert (b.decide(b.seen(job, 30, b.batch(), pod, lack=Lack(NO_SECRET, b.stamp(1)))).lack is not None) == kept
+    assert b.decide(b.seen(job, 30, b.batch(), pod, lack=Lack(NO_SECRET, b.stamp(2)))).lack is not None
+
+
+def test_a_job_is_looked_at_again_when_its_pod_has_waited_for_long() -> None:
+    found = b.decide(b.seen(b.job(STARTING, spec=SPEC), 100, b.batch(), TAKEN, diagnosis=mount(NO_SECRET)))
+    assert found.requeue_after == 25

@@ -128,6 +128,7 @@ class AdmissionFeed:
     def _update_array(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         record, now = self._records[key], self._clock.monotonic()
         attempt = record.attempt
+        attempt.lack = outcome.lack
         if outcome.unfit_node:
             attempt.avoid(outcome.unfit_node)
         if outcome.start_failed and attempt.starts_from(now) == 0:
@@ -193,6 +194,7 @@ class AdmissionFeed:
     def judge(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """A status is written that says how a start has ended."""
         attempt = self._records[key].attempt
+        attempt.lack = outcome.lack
         if outcome.start_failed:
             self._start_failed(key, job, outcome)
             attempt.pulls_on = outcome.pulls_on

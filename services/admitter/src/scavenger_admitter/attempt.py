@@ -17,7 +17,7 @@ from scavenger_kube.kinds import Job
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.core.admission.cycle.plan import Start
-from scavenger_admitter.core.lifecycle.start_failures import ABSENT, Refusal
+from scavenger_admitter.core.lifecycle.start_failures import ABSENT, Lack, Refusal
 
 UNSEEN_START_SECONDS: Final = 10.0
 """A Job that was created, or may have been, and that the informer has not shown for this long is looked for again."""
@@ -80,6 +80,8 @@ class Attempt:
     """The same as the wall clock had it, microseconds since the epoch."""
     absent_since: float | None = None
     """Since when starts have found that something is missing which the job refers to, on the monotonic clock."""
+    lack: Lack | None = None
+    """What the pods of the last starts have shown to be missing, where the API server is not asked."""
     most: int | None = None
     """The next start of an array is of no more tasks than this: capacity that is granted and not used is for nobody."""
 

@@ -516,6 +516,7 @@ class Reconciler:
             pods_created=gang.complete,
             pods_wait=gang.not_before - self._clock.monotonic(),
             failed_starts=attempt.failures,
+            lack=attempt.lack,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
             last_queue_position=self._records.last_queue_position,

@@ -15,6 +15,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.start_failures import Lack
 from scavenger_admitter.core.lifecycle.termination import Run
 
 
@@ -44,6 +45,8 @@ class Draft:
     """The node that was pulling the image when the start was taken back."""
     unfit_node: str = ""
     """The node on which the program could not be continued from its snapshot."""
+    lack: Lack | None = None
+    """What the last starts have shown to be missing."""
     cause: InterruptionReason | None = None
     stalled: str | None = None
     """Since when the run has reported no checkpoint, in words; None while nothing is wrong with it."""

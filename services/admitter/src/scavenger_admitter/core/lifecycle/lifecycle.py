@@ -82,7 +82,8 @@ def plan_lifecycle(seen: Observation) -> Outcome:
 
 def draft_of(seen: Observation) -> Draft:
     """The status as observed, to be changed."""
-    return Draft(seen, seen.job.status, _reason(seen.job.status), _interrupted(seen.job.status))
+    lack = start_failures.still_lacks(seen.lack, seen.every_pod)
+    return Draft(seen, seen.job.status, _reason(seen.job.status), _interrupted(seen.job.status), lack=lack)
 
 
 def delete(draft: Draft) -> None:
@@ -263,6 +264,7 @@ def outcome_of(
         retry_late=draft.retry_late,
         pulls_on=draft.pulls_on,
         unfit_node=draft.unfit_node,
+        lack=None if draft.phase.finished or draft.phase is Phase.SUSPENDED else draft.lack,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         unsettled=draft.unsettled,
         counted=counted,

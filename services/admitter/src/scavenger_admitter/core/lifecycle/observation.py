@@ -17,7 +17,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
-from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal, StartLimits
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, Refusal, StartLimits
 from scavenger_admitter.core.waits import Wait
 
 
@@ -134,6 +134,8 @@ class Observation:
     """Seconds until the pods of this run that could not be created are to be sent again."""
     failed_starts: int = 0
     """Starts in a row that failed."""
+    lack: Lack | None = None
+    """What the last of them have shown to be missing."""
     last_queue_position: datetime | None = None
     """The last place in line that is known to have been given."""
     settings: LifecycleSettings = LifecycleSettings()
@@ -193,6 +195,8 @@ class Outcome:
     """The node that was pulling the image when the start was taken back."""
     unfit_node: str = ""
     """The node on which the program could not be continued from its snapshot."""
+    lack: Lack | None = None
+    """What the last starts have shown to be missing."""
     requeue_after: float | None = None
     """Seconds until time alone changes the outcome; None when only an event can."""
     unsettled: bool = False

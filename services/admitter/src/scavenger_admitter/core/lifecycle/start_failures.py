@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
@@ -64,6 +65,21 @@ writes one again may delete it for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
+class Lack:
+    """What a start has waited for and did not get, where pods show it and the API server cannot be asked.
+
+    Attributes:
+        what: is missing, in the words of Kubernetes.
+        youngest: the creationTimestamp of the youngest pod that may have shown it. Those of the next start are younger.
+        final: two starts in a row have shown it.
+    """
+
+    what: str
+    youngest: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Why a start cannot come off."""
 
@@ -80,6 +96,8 @@ class Problem:
     """The node that has a part of the image by now."""
     exit: Exit | None = None
     """A container of the job's own failed: backoffLimit and podFailurePolicy say whether that is final."""
+    lack: Lack | None = None
+    """What is missing, where only the kubelet of a pod knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +151,8 @@ class Diagnosis:
     held: str = ""
     """What the kubelet has failed to do for a pod more than once, and why; empty where nothing failed twice. What fails
     once passes often: a new pod is there before the caches of its node know its ConfigMaps."""
+    unmounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Messages of FailedMount that were written more than once about a pod, by its UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,10 @@ CREATION_GRACE: Final = timedelta(seconds=3)
 _NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
 """What the kubelet says while a container is on its way, for whatever reason it takes long."""
 
+MOUNT_PATIENCE: Final = timedelta(minutes=2)
+"""A pod whose volumes are not there by then waits for what its kubelet says is missing. The kubelet tries eight times
+until then, and gives up on volumes after as long (volumemanager podAttachAndMountTimeout)."""
+
 SAID_AFTER: Final = timedelta(minutes=1)
 """A pull, or a scheduling gate, that takes longer is worth a write that says so."""
 
@@ -161,7 +185,20 @@ def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
     mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
     mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
     creation = [e.message for e in mine if e.reason == "FailedCreate"]
-    return Diagnosis(mounts=mounts, creation=creation[-1] if creation else None, held=_held(mine))
+    return Diagnosis(mounts, creation[-1] if creation else None, _held(mine), _unmounted(mine))
+
+
+def _unmounted(events: Iterable[kinds.Event]) -> dict[str, tuple[str, ...]]:
+    """See `Diagnosis.unmounted`. The kubelet counts one message, or writes another Event for it after a while."""
+    said: Counter[tuple[str, str]] = Counter()
+    for event in events:
+        if event.reason == "FailedMount":
+            said[event.involved_object.uid, event.message] += event.count or 1
+    of_pods: dict[str, tuple[str, ...]] = {}
+    for (uid, message), times in said.items():
+        if times > 1:
+            of_pods[uid] = (*of_pods.get(uid, ()), message)
+    return of_pods
 
 
 _STAGES: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
@@ -184,13 +221,28 @@ def _held(events: Sequence[kinds.Event]) -> str:
 
 
 def problem(
-    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
+    run: Run,
+    spec: ScavengerJobSpec,
+    diagnosis: Diagnosis | None,
+    now: datetime,
+    limits: StartLimits,
+    lack: Lack | None = None,
 ) -> Problem | None:
-    """What is wrong with this start; None while it may still come off. What no later try can help comes first."""
+    """What is wrong with this start; None while it may still come off. What no later try can help comes first.
+
+    Args:
+        run: that has not begun.
+        spec: of its job.
+        diagnosis: what Events say; None where nobody has looked.
+        now: the time.
+        limits: of starts.
+        lack: what the start before this one has shown to be missing.
+    """
     candidates = [
         *_suspended(run, now, limits),
         *_pod_problems(run.pods, spec, now, limits),
-        *_event_problems(run, spec, diagnosis, now, limits),
+        *_unmounted_problems(run, spec, diagnosis, now, limits, lack),
+        *_event_problems(run, spec, diagnosis, now),
         *_timeout(run, spec, diagnosis, now, limits),
     ]
     return min(candidates, key=lambda p: not p.final, default=None)
@@ -207,6 +259,7 @@ def next_check(
     if created is not None and run.batch is not None and run.batch.spec.suspend:
         times.append(created + limits.unschedulable_after)
     times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
+    times += [since + mount_patience(limits) for pod, _ in _lacking(run, spec, diagnosis) if (since := _taken(pod))]
     return max(0.0, min((t - now).total_seconds() for t in times)) if times else None
 
 
@@ -409,21 +462,96 @@ def _refused(pod: kinds.Pod) -> Iterator[Problem]:
         yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, WaitReason.REFUSED)
 
 
-def _event_problems(
-    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
-) -> Iterator[Problem]:
-    """What Events say. They never end a job: any account that may write Events can write these, and the admitter has no
-    right to read Secrets, so it cannot confirm that one is absent."""
+def _event_problems(run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime) -> Iterator[Problem]:
+    """What Events alone say. They never end a job, as any account that may write Events can write these."""
     if diagnosis is None:
         return
-    if any(started_at(pod) is None for pod in run.pods):
-        for message in diagnosis.mounts:
-            if found := missing(message, spec):
-                yield replace(found, final=False, reason=WaitReason.REFERENCE_MISSING)
     created = _created(run)
     tried = created is not None and now - created >= CREATION_GRACE
     if diagnosis.creation is not None and tried and len(run.pods) < run.parallelism:
         yield creation_problem(diagnosis.creation, spec)
+
+
+def _unmounted_problems(
+    run: Run,
+    spec: ScavengerJobSpec,
+    diagnosis: Diagnosis | None,
+    now: datetime,
+    limits: StartLimits,
+    before: Lack | None,
+) -> Iterator[Problem]:
+    """A pod that its kubelet has had for long and for which it has made no sandbox, while Events say of what the job
+    refers to that it does not exist. The status of a pod never names what is mounted, and the admitter has no right to
+    read Secrets.
+
+    The Events only say for what the pod waits: any account that may write Events can write these. That it waits, twice
+    in a row, is in the status of two pods, which kubelets write.
+    """
+    for pod, found in _lacking(run, spec, diagnosis):
+        since = _taken(pod)
+        if since is None or now - since < mount_patience(limits):
+            continue
+        known = before if before is not None and before.what == found.message else Lack(found.message, _youngest(run))
+        if known.final or known.youngest < _made(pod):
+            yield replace(lasting(replace(known, final=True)), reason=found.reason)
+        else:
+            yield replace(found, final=False, reason=WaitReason.REFERENCE_MISSING, lack=known)
+
+
+def _lacking(run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None) -> Iterator[tuple[kinds.Pod, Problem]]:
+    """The pods that still wait for their volumes, with what is said to be missing."""
+    said = diagnosis.unmounted if diagnosis is not None else {}
+    for pod in run.pods if said else ():
+        if deleting(pod) or over(pod) or _is_up(pod) or started_at(pod) is not None:
+            continue
+        for message in said.get(pod.metadata.uid, ()):
+            if found := missing(message, spec):
+                yield pod, found
+
+
+def mount_patience(limits: StartLimits) -> timedelta:
+    """How long a pod waits for what is said to be missing: two such starts take no longer than one may."""
+    return min(MOUNT_PATIENCE, limits.start_timeout / 2)
+
+
+def lasting(lack: Lack) -> Problem:
+    """What it means that two starts in a row lacked this."""
+    said = f"{lack.what}: the pods of two starts in a row waited for it"
+    return Problem(said, True, FailureReason.NOT_FOUND, lack=lack)
+
+
+def still_lacks(lack: Lack | None, pods: Iterable[kinds.Pod]) -> Lack | None:
+    """What is missing, unless a pod that is younger has its volumes."""
+    if lack is None or any(_made(pod) > lack.youngest and (_is_up(pod) or started_at(pod)) for pod in pods):
+        return None
+    return lack
+
+
+def noted(before: Lack | None, lack: Lack | None, youngest: str) -> Lack | None:
+    """What is known to be missing after a start has failed.
+
+    Args:
+        before: what was known before.
+        lack: what the start has shown; None where it failed for another reason.
+        youngest: the creationTimestamp of the youngest pod of the job.
+    """
+    if lack is None or (before is not None and before.what == lack.what):
+        return lack or before
+    return replace(lack, youngest=max(lack.youngest, youngest))
+
+
+def _taken(pod: kinds.Pod) -> datetime | None:
+    """Since when the kubelet has a pod, as it says itself; not before the pod was created, if its clock is slow."""
+    taken, made = moment(pod.status.start_time), moment(pod.metadata.creation_timestamp)
+    return max(taken, made) if taken is not None and made is not None else taken
+
+
+def _made(pod: kinds.Pod) -> str:
+    return pod.metadata.creation_timestamp or ""
+
+
+def _youngest(run: Run) -> str:
+    return max((_made(pod) for pod in run.pods), default="")
 
 
 def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:

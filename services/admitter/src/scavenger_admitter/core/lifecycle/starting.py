@@ -45,7 +45,7 @@ def began(draft: Draft, run: Run) -> bool:
 def go_on(draft: Draft, run: Run) -> None:
     """The start goes on, has come to its end already, or does not come off."""
     seen = draft.seen
-    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
+    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings, draft.lack)
     found = find_termination(run, seen.nodes, seen.now, seen.reboots)
     if isinstance(found, Checkpointed):
         words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
@@ -113,7 +113,8 @@ def fail_start(draft: Draft, problem: Problem) -> None:
     record_failure(draft, problem)
 
 
-def record_failure(draft: Draft, problem: Problem) -> None:
-    """A start failed: say so in an Event, and how long the next one waits."""
+def record_failure(draft: Draft, problem: Problem, youngest: str = "") -> None:
+    """A start failed: say so in an Event, and how long the next one waits. youngest: as in `start_failures.noted`."""
     draft.start_failed, draft.retry_late, draft.pulls_on = True, problem.lasting, problem.pulls_on
+    draft.lack = start_failures.noted(draft.lack, problem.lack, youngest)
     draft.note("StartFailed", problem.message, warning=True)

@@ -313,10 +313,11 @@ class _Plan:
             run = run_of_task(draft, pod)
             problem = None
             if started_at(pod) is None and self.may_write:
-                problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
+                spec, said = seen.job.spec, seen.diagnosis
+                problem = start_failures.problem(run, spec, said, seen.now, seen.settings, draft.lack)
                 self.problem = self.problem or problem
                 if problem is None:
-                    wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
+                    wait = start_failures.next_check(run, spec, said, seen.now, seen.settings)
                     draft.wakeups += [wait] if wait is not None else []
             reason = RemovalReason.START_FAILED if problem else self._unwanted(task, pod, run)
             if reason is not None:
@@ -400,7 +401,7 @@ class _Plan:
         self._record_start()
         failures = self.endings.failures
         refused = start_failures.refusal_problem(seen.refused, seen.job.spec) if seen.refused is not None else None
-        problem = refused or self.problem or self.endings.problem
+        problem = refused or self.problem or self.endings.problem or self._lacks()
         if draft.phase.finished:
             pass
         elif failures and self.spec.fail_fast:
@@ -450,8 +451,10 @@ class _Plan:
         phase = self._phase()
         same = self.before == (self.tasks.over, self.tasks.interrupted)
         told = phase.queued and draft.phase is phase and same  # why it waits stands there already
-        if problem is not None:
-            starting.record_failure(draft, problem)
+        if problem is not None and problem.lack is not None and problem.lack == draft.lack:
+            pass  # it was said when it was found
+        elif problem is not None:
+            starting.record_failure(draft, problem, self._youngest)
         if problem is not None and (phase.queued or problem.final):
             reason = problem.reason if phase.queued else StateReason.STARTED
             draft.enter(phase, reason, f"{self.summary}; the start failed: {problem.message}")
@@ -460,6 +463,12 @@ class _Plan:
             draft.enter(phase, StateReason.STARTED if phase.active else reason, self.summary)
         if phase in (Phase.RUNNING, Phase.SUSPENDED):
             draft.interrupted = None
+
+    def _lacks(self) -> Problem | None:
+        """What no task can start without, and two starts in a row did not get."""
+        lack = self.draft.lack
+        waits = not self.draft.seen.job.spec.suspend and self.tasks.waiting(0)
+        return start_failures.lasting(lack) if lack is not None and lack.final and waits else None
 
     def _phase(self) -> Phase:
         suspended = self.draft.phase is Phase.SUSPENDED
@@ -553,6 +562,7 @@ class _Plan:
         waits = self.tasks.waiting(taken)
         most = max(0, min(room, waits.bit_count()))
         free = usable and stuck is None and most > 0 and not draft.start_failed and self._rest() <= 0
+        free = free and self._lacks() is None
         queued = draft.status.queued_timestamp
         # Interrupted tasks stand before other jobs. While one of them waits, no other task starts by its place.
         first = (waits & self.tasks.interrupted).bit_count() or most
@@ -621,11 +631,15 @@ class _Plan:
         """Its place in the queue, as the API has it: pods are seen before the status names their start, and the status
         when they are gone. A pod is younger than the place its task had, and says so in whole seconds."""
         status, now = self.draft.status, self.draft.seen.end_of_line
-        pods = (*self.pods.alive.values(), *self.pods.ended.values(), *self.pods.counted.values())
-        made = (self.pods.untouched.last_created, *(pod.metadata.creation_timestamp or "" for pod in pods))
-        created = moment(max(made))
+        created = moment(self._youngest)
         starts = [at for at in (created, *status.running_timestamps[-1:]) if at is not None]
         return place_in_queue(status.queued_timestamp, min(max(starts), now) if starts else None, array=True)
+
+    @property
+    def _youngest(self) -> str:
+        """The creationTimestamp of the youngest pod; empty where there is none."""
+        pods = (*self.pods.alive.values(), *self.pods.ended.values(), *self.pods.counted.values())
+        return max((self.pods.untouched.last_created, *(pod.metadata.creation_timestamp or "" for pod in pods)))
 
     def _hold_back(self, before: ScavengerJobStatus) -> None:
         """What only says which tasks run is written once in a while."""
