@@ -370,3 +370,21 @@ def test_pods_on_reclaimed_capacity_are_burstable_as_they_are() -> None:
         for burstable in (False, True)
     )
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("sides", "requests", "limits"),
+    [
+        ({"requests": ONE}, ONE, ONE),
+        ({"limits": ONE}, ONE, ONE),
+        ({"requests": ONE, "limits": {"memory": "1.2Gi"}}, ONE, {"cpu": "1", "memory": "1.2Gi"}),
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "1Gi"}}, ONE, {"cpu": "4", "memory": "1Gi"}),
+    ],
+)
+def test_one_side_fills_in_the_other_and_both_stay_as_they_are(
+    sides: dict[str, Any], requests: dict[str, str], limits: dict[str, str]
+) -> None:
+    made = b.job(spec={"resources": sides})
+    pod = job_manifest(made, restarts=0, run=RUN, max_grace_seconds=300)["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"] == {"requests": requests, "limits": limits}
+    assert dict(made.spec.requests) == {"cpu": 1000, "memory": 1 << 30}, "which capacity, shares and ranks go by"

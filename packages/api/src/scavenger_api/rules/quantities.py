@@ -11,12 +11,13 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
+from scavenger_api.main_container import unequal
 from scavenger_api.quantity import MAX_UNITS, QuantityError, parse_quantity, units
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.requirements import ResourceRequirements
-from scavenger_api.rules.problem import Problem, shown
+from scavenger_api.rules.problem import Problem, shown, warning
 from scavenger_api.rules.references import resource_name_problem
-from scavenger_api.template import TemplateResources, containers_of
+from scavenger_api.template import TemplateResources, containers_of, main_container
 
 FIELD: Final = "spec.resources"
 HUGEPAGES: Final = "hugepages-"
@@ -40,6 +41,21 @@ def quantity_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
                 problem = resource_name_problem(resource) or _quantity_problem(resource, text)
                 if problem:
                     yield Problem(f"{where}.{side}[{resource}]", problem)
+
+
+def size_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
+    """What a job has to suffer whose program may use more than it requests."""
+    if spec.capacity is not Capacity.GUARANTEED:
+        return
+    if spec.template is not None:
+        main = main_container(spec.template.spec, spec.main_container)
+        where, text = f"container {main.name}", unequal(main.resources.requests, main.resources.limits)
+    elif spec.resources is not None:
+        where, text = FIELD, unequal(spec.resources.effective(), spec.resources.most())
+    else:
+        return
+    if text:
+        yield warning(f"{where}: {text}")
 
 
 Resources: TypeAlias = ResourceRequirements | TemplateResources

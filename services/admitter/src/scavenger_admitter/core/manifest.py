@@ -302,9 +302,8 @@ def _written_pod(spec: ScavengerJobSpec) -> dict[str, Any]:
 
 
 def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
-    """Requests are limits in the short form."""
-    asked = resources.effective()
-    return {"requests": dict(asked), "limits": dict(asked)}
+    """In the short form one side fills in the other."""
+    return {"requests": resources.effective(), "limits": resources.most()}
 
 
 def _ending_once(kind: str, written: dict[str, Any]) -> dict[str, Any]:
