@@ -8,12 +8,14 @@ from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.main_container import GOES_FIRST
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.rules.image import registry_of
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
 from scavenger_domain.pulls import NO_IMAGE
+from scavenger_domain.requests import above_request
 from scavenger_kube.kinds import Pod, Waiting
 
 from scavenger_cli import objects
@@ -310,7 +312,18 @@ def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:
         findings.append(Finding("interrupted", f"{plural(status.interrupted_count, 'time')}, last {last} ago"))
     if facts.levels is not None and facts.levels.levels is not None:
         findings.append(Finding("cluster", f"{facts.levels.levels.state}; kubectl sj levels shows the load"))
-    return [*findings, *_warnings(facts)]
+    return [*findings, *_above_request(facts), *_warnings(facts)]
+
+
+def _above_request(facts: Facts) -> list[Finding]:
+    """The first pod that uses more than it requests, which the regulator evicts first among equals."""
+    asked = facts.job.spec.requests
+    for pod, used in sorted(facts.pod_use.items()):
+        above = [name for name in ("cpu", "memory") if above_request(used.get(name, 0), asked.get(name, 0))]
+        if above:
+            parts = [f"{short_amount(n, used[n])} of {short_amount(n, asked[n])} {n} that it requests" for n in above]
+            return [Finding("above its request", f"pod {pod} uses {' and '.join(parts)}: {GOES_FIRST}")]
+    return []
 
 
 def _suspended(facts: Facts) -> Explanation:

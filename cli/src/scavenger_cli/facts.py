@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -49,8 +49,9 @@ class Facts:
     their number. room: what the nodes have for it. pods: the job's own. pull_secrets: names of the
     Secrets that these pull images with, those of their service account included. weights: of resources, in what it
     has at risk. admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
-    be read". snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. unreadable:
-    what could not be read, in words.
+    be read". snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. pod_use: what
+    its pods use, by name and resource, where they may use more than they request. unreadable: what could not be
+    read, in words.
     """
 
     job: Job
@@ -65,6 +66,7 @@ class Facts:
     admitter_seen: datetime | None = None
     admitter_known: bool = False
     snapshot_warning: str = ""
+    pod_use: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
     @property

@@ -10,9 +10,13 @@ import msgspec
 from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import LABEL_JOB, LABEL_TASK
+from scavenger_api.pod_sums import running_total
+from scavenger_api.quantity import readable_amounts
+from scavenger_api.states import Phase
 from scavenger_api.times import parse_time
 from scavenger_kube.errors import Forbidden, NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Event, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.metrics_api import decode_pod_metrics
 from scavenger_kube.resources import LIVING, Lease
 
 from scavenger_cli import objects, paths
@@ -177,6 +181,16 @@ class Reader:
             return None
         return {use.metadata.name: dict(use.usage) for use in decode_items(body, NodeUse)}
 
+    def pod_use(self, job: Job) -> dict[str, dict[str, int]]:
+        """Real use of the pods of a job, by name and resource; empty where nobody measures it."""
+        params = {"labelSelector": f"{LABEL_JOB}={job.name}"}
+        try:
+            found = decode_pod_metrics(self.access.client.get(paths.pod_metrics(job.namespace), params))
+        except (NotFound, Forbidden, Unavailable, ValueError):
+            return {}
+        uses = {pod.metadata.name: [readable_amounts(one.usage) for one in pod.containers] for pod in found}
+        return {name: running_total(containers, ()) for name, containers in uses.items()}
+
 
 def gather(access: Access, name: str, task: int | None = None) -> Facts:
     """Everything that is to be known about a job, or a task of an array. Raises CliError for one that does not exist,
@@ -203,6 +217,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
             queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
             room=_room(reader, job, levels) if job.spec.array is not None else None,  # its other tasks may wait
             snapshot_warning=warning,
+            pod_use=reader.pod_use(job) if job.phase == Phase.RUNNING and job.spec.suffers else {},
             unreadable=tuple(reader.unreadable),
         )
     queues = reader.optional("queues", access.queues)

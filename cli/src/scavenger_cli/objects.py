@@ -14,7 +14,7 @@ from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.main_container import main_index, unequal
 from scavenger_api.pod_sums import sides, template_requests
-from scavenger_api.reclaimed import placed_by
+from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
@@ -64,11 +64,14 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     @property
     def suffers(self) -> str:
         """What may happen to the program, as its requests differ from its limits; empty where they do not."""
-        main = self._main
-        if main is None or self.reclaimed:
+        if self.reclaimed:
             return ""
-        found = unequal(*sides(main.resources))
-        return f"container {main.name}: {found}" if found else ""
+        main, own = self._main, self.resources
+        if main is not None:
+            found = unequal(*sides(main.resources))
+            return f"container {main.name}: {found}" if found else ""
+        asked = asked_for(own.requests, own.limits)
+        return unequal(asked, {**asked, **own.limits})
 
     @property
     def _main(self) -> TemplateContainer | None:

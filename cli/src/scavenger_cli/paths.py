@@ -30,6 +30,11 @@ def job(namespace: str, name: str) -> str:
     return _JOBS.path(quote(namespace), quote(name, safe=""))
 
 
+def pod_metrics(namespace: str) -> str:
+    """What the pods of a namespace use."""
+    return metrics_api.POD_METRICS.replace("/pods", f"/namespaces/{quote(namespace)}/pods")
+
+
 def queue(name: str) -> str:
     """One ScavengerQueue."""
     return _QUEUES.path(name=quote(name, safe=""))

@@ -66,7 +66,7 @@ FULL_JOB: Manifest = {
         ],
         "resources": {
             "requests": {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "1e9", "nvidia.com/gpu": 1},
-            "limits": {"cpu": "1000m", "memory": "1024Mi", "hugepages-2Mi": "4Mi"},
+            "limits": {"cpu": "1000m", "memory": "2.1Gi", "hugepages-2Mi": "4Mi"},
         },
         "priority": -10,
         "parallelism": 4,
@@ -347,9 +347,14 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         "spec.resources: Invalid value: memory is mandatory",
     ),
     (
-        "unequal",
-        {"spec.resources.limits": {"cpu": "501m"}},
-        "spec.resources: Invalid value: requests and limits must be",
+        "above-its-limit",
+        {"spec.resources.limits": {"cpu": "499m"}},
+        "spec.resources: Invalid value: a request is more than 0 and at most its limit",
+    ),
+    (
+        "unequal-devices",
+        {"spec|resources": {"requests": {"cpu": 1, "memory": "1Gi", "a.b/c": 1}, "limits": {"a.b/c": 2}}},
+        "spec.resources: Invalid value: a request is more than 0 and at most its limit",
     ),
     (
         "reclaimed-unequal",
@@ -359,7 +364,7 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
     (
         "nothing-set-aside-guaranteed",
         {"spec.resources": {"requests": {"cpu": 0}, "limits": {"cpu": 1, "memory": "1Gi"}}},
-        "spec.resources: Invalid value: requests and limits must be",
+        "spec.resources: Invalid value: a request is more than 0 and at most its limit",
     ),
     (
         "negative-reclaimed",

@@ -125,14 +125,9 @@ JOBS = [
         "memory in thousandths",
         "is a fraction of a byte (m means thousandths)",
         fields=f"{REQUESTS}[memory]",
-        resources=resources(memory="67108864500m"),
+        resources=resources(memory="512m"),
     ),
-    j(
-        "cpu finer than a millicore",
-        "0.5m is finer than a thousandth of a core",
-        fields=f"{REQUESTS}[cpu]",
-        resources=resources(cpu="0.5m"),
-    ),
+    j("sizes that the API server rounds up", resources=resources(cpu="0.5m", memory="1.2Gi")),
     j("cpu in millions", "is more than a million cores", fields=f"{REQUESTS}[cpu]", resources=resources(cpu="2M")),
     j(
         "page size",

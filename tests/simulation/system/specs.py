@@ -73,13 +73,19 @@ def mounts(name: str, path: str) -> Generator:
     return lambda chance: [whole(chance)]
 
 
+_MORE: Final = {"500m": "1", "1": "2", "2": "4"}
+
+
 def amounts(**other: str) -> Generator:
-    """Requests and limits of a container, or one side of them."""
+    """Requests of a container and limits above them, or one side."""
 
     def drawn(chance: random.Random) -> Object:
         asked = {"cpu": chance.choice(("500m", "1", "1", "2")), "memory": "1Gi", **other}
         sides = chance.choice((("requests",), ("limits",), ("requests", "limits")))
-        return {side: dict(asked) for side in sides}
+        found = {side: dict(asked) for side in sides}
+        if len(found) == 2:
+            found["limits"] |= {"cpu": _MORE[asked["cpu"]], "memory": "2Gi"}
+        return found
 
     return drawn
 
@@ -292,16 +298,17 @@ def consistent(spec: Object, chance: random.Random) -> Object:
         spec = _without(spec, *IN_TEMPLATE, "snapshot")
         if "terminationGracePeriodSeconds" in spec["template"]["spec"]:
             spec.pop("terminationGracePeriodSeconds", None)
-        if "resources" in spec["template"]["spec"]:
+        if "resources" in spec["template"]["spec"]:  # above which no container may have a limit
             spec.pop("capacity", None)
+            _with_equal_sides(spec["template"]["spec"])
         if spec.get("capacity") == "Reclaimed":  # nothing is filled in within a template
-            parts = spec["template"]["spec"]
-            for one in (*parts.get("initContainers", ()), *parts["containers"]):
-                one["resources"] = {"limits": dict(next(iter(one["resources"].values())))}
+            _with_equal_sides(spec["template"]["spec"], only="limits")
         if spec["template"]["spec"]["containers"][0]["name"] != PROGRAM:
             spec["mainContainer"] = PROGRAM
     else:
         spec = {**{name: FIELDS[name](chance) for name in _NEEDED}, **spec}
+        if spec.get("capacity") == "Reclaimed":
+            spec["resources"] = _equal(spec["resources"])
     if "snapshot" in spec:
         claim = {"name": CLAIM, "mountPath": "/data"}
         spec |= {"command": ["/app"], "persistentVolumeClaims": [claim], "interruptionAfter": "30m"}
@@ -310,6 +317,17 @@ def consistent(spec: Object, chance: random.Random) -> Object:
     if "array" in spec:
         spec = _without(spec, "parallelism", "capacity", *NOT_WITH_ARRAY)
     return spec
+
+
+def _equal(sides: Object, only: str = "") -> Object:
+    """Requests and limits that are the same, or one side."""
+    asked = next(iter(sides.values()))
+    return {side: dict(asked) for side in ([only] if only else sides)}
+
+
+def _with_equal_sides(pod: Object, only: str = "") -> None:
+    for one in (*pod.get("initContainers", ()), *pod["containers"]):
+        one["resources"] = _equal(one["resources"], only)
 
 
 def _of_a_size_that_fits(spec: Object) -> Object:

@@ -325,6 +325,7 @@ ONE = {"cpu": "1", "memory": "1Gi"}
 MORE = {"requests": ONE, "limits": {"cpu": "1001m", "memory": "1Gi"}}
 LARGE = {"limits": {"cpu": "2200m", "memory": "4Gi"}}
 HALF_LARGE = {"limits": {"cpu": "1", "memory": "4Gi"}}
+UNEQUAL_WHOLE = {**HALF_LARGE, "requests": {"memory": "1Gi"}}
 CPU, CPU_MORE = {"cpu": "1"}, {"cpu": "1001m", "memory": "4Gi"}
 SOME = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
@@ -343,6 +344,7 @@ def of_template(**pod: Any) -> dict[str, Any]:
         (of_template(resources=SOME), {"limits": ONE}, SOME),
         (of_template(resources=LARGE), {"limits": ONE}, LARGE),
         (of_template(resources=HALF_LARGE), {"limits": ONE}, {**HALF_LARGE, "requests": CPU, "limits": CPU_MORE}),
+        (of_template(resources=UNEQUAL_WHOLE), {"limits": ONE}, UNEQUAL_WHOLE),
     ],
     ids=[
         "fields",
@@ -351,6 +353,7 @@ def of_template(**pod: Any) -> dict[str, Any]:
         "Burstable as a whole",
         "a limit as a whole above what its containers request",
         "a memory limit as a whole above what its containers request",
+        "as a whole a memory limit above its request",
     ],
 )
 def test_a_burstable_pod_has_one_cpu_limit_a_millicore_above_the_request(
@@ -370,3 +373,21 @@ def test_pods_on_reclaimed_capacity_are_burstable_as_they_are() -> None:
         for burstable in (False, True)
     )
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("sides", "requests", "limits"),
+    [
+        ({"requests": ONE}, ONE, ONE),
+        ({"limits": ONE}, ONE, ONE),
+        ({"requests": ONE, "limits": {"memory": "1.2Gi"}}, ONE, {"cpu": "1", "memory": "1.2Gi"}),
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "1Gi"}}, ONE, {"cpu": "4", "memory": "1Gi"}),
+    ],
+)
+def test_one_side_fills_in_the_other_and_both_stay_as_they_are(
+    sides: dict[str, Any], requests: dict[str, str], limits: dict[str, str]
+) -> None:
+    made = b.job(spec={"resources": sides})
+    pod = job_manifest(made, restarts=0, run=RUN, max_grace_seconds=300)["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"] == {"requests": requests, "limits": limits}
+    assert dict(made.spec.requests) == {"cpu": 1000, "memory": 1 << 30}, "which capacity, shares and ranks go by"

@@ -45,6 +45,11 @@ from scavenger_api.quantity import (
         ("1e+2", "100"),
         (2, "2"),
         (0.25, "0.25"),
+        (" 2Gi ", str(2**31)),
+        ("1.2Gi", "1288490188.8"),
+        ("0.1n", "1e-9"),
+        ("-0.1n", "-1e-9"),
+        ("123456789012345678901234567890.5", "123456789012345678901234567890.5"),
     ],
 )
 def test_value(text: str | float, value: str) -> None:
@@ -107,6 +112,10 @@ def test_whatever_is_sent_is_refused_as_a_quantity_and_in_few_words(text: str) -
         ("memory", "1500m", 2),
         ("memory", "0.5", 1),
         ("memory", "1e3", 1000),
+        ("memory", "1.2Gi", 1288490189),
+        ("memory", "1." + "0" * 30 + "1", 2),
+        ("memory", "8007199254740993." + "0" * 20 + "1Ki", 8007199254740993 * 1024 + 1),
+        ("cpu", "1." + "0" * 30 + "1", 1001),
         ("nvidia.com/gpu", "2", 2),
         ("memory", "16Ei", MAX_UNITS),
         ("memory", "-16Ei", -MAX_UNITS),

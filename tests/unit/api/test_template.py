@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.rules.job import problems_of_its_own
+from scavenger_api.rules.quantities import size_warnings
 from scavenger_api.rules.template import template_warnings
 
 SOME = {"cpu": "1", "memory": "1Gi"}
@@ -174,7 +175,7 @@ def test_a_template_that_is_good_is_not_refused() -> None:
     ],
 )
 def test_who_writes_what_becomes_something_else_is_warned(pod: dict[str, Any], words: list[str]) -> None:
-    warnings = list(template_warnings(spec(pod)))
+    warnings = [*template_warnings(spec(pod)), *size_warnings(spec(pod))]
 
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))

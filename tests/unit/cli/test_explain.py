@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from scavenger_api.main_container import GOES_FIRST
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_cli.explain import EXIT_CODES, explain, interruption
 from scavenger_cli.facts import Cause, Explanation, Facts
@@ -593,4 +594,49 @@ def test_requests_below_limits_are_warned_of_once(phase: str) -> None:
     template = {"spec": {"containers": [{"name": "sim", "resources": sides}]}}
     found = explain(facts(job(phase=phase, status=status, template=template)))
     words = [one.text for one in found.findings if one.label == "warning"]
-    assert words == ["container sim: cpu requests differ from limits: it may be throttled to its request"]
+    assert words == [
+        "container sim: cpu requests differ from limits: it may be throttled to its request, and " + GOES_FIRST
+    ]
+
+
+SIDES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("used", "says"),
+    [
+        ({"cpu": 1900, "memory": 1 << 29}, ["pod sim-0-x uses 1.9 of 1 cpu that it requests: " + GOES_FIRST]),
+        ({"cpu": 1040, "memory": 1 << 30}, []),
+        ({}, []),
+    ],
+)
+def test_who_uses_more_than_it_requests_is_told(used: dict[str, int], says: list[str]) -> None:
+    subject = job(phase="Running", status={"runningTimestamps": [ago(60)]}, resources=SIDES)
+    found = explain(facts(subject, pod_use={"sim-0-x": used, "sim-1-x": used}))
+    assert [one.text for one in found.findings if one.label == "above its request"] == says
+
+
+@pytest.mark.parametrize("sides", [SIDES, {"requests": SIDES["requests"]}], ids=["unequal", "equal"])
+def test_the_use_of_pods_is_asked_for_where_it_may_be_more_than_requested(
+    sides: dict[str, Any], server: Server, sj: Run
+) -> None:
+    body = builders.scavengerjob_dict(
+        "sim", namespace="lab", phase="Running", status={"runningTimestamps": [ago(60)]}, resources=sides
+    )
+    server.on("/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs/sim", Answer(body=body))
+    asked = []
+
+    def use(request: Request) -> Answer:
+        asked.append(request.query["labelSelector"])
+        containers = [
+            {"name": "main", "usage": {"cpu": "1500m", "memory": "1Gi"}},
+            {"name": "log", "usage": {"cpu": "1"}},
+        ]
+        return listed({"metadata": {"name": "sim-0-x", "namespace": "lab"}, "containers": containers})
+
+    server.on("/apis/metrics.k8s.io/v1beta1/namespaces/lab/pods", use)
+    server.on("/api/v1/namespaces/lab/pods", listed())
+    code, out, _ = sj("why", "sim")
+    assert code == 0
+    assert asked == ["scavenger.dev/job=sim"] * (sides is SIDES)
+    assert ("sim-0-x uses 2.5 of 1 cpu" in " ".join(out.split())) is (sides is SIDES)

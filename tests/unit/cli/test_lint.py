@@ -100,7 +100,7 @@ def test_good_jobs(spec: dict[str, Any]) -> None:
         ({"resources": requests(cpu="0")}, "spec.resources", "greater than zero"),
         ({"resources": requests(memory="16")}, "spec.resources.requests[memory]", "write Mi or Gi"),
         ({"resources": requests(gpu=1)}, "spec.resources", "a device with its domain"),
-        ({"resources": {**requests(), "limits": {"cpu": "2"}}}, "spec.resources", "requests and limits must be equal"),
+        ({"resources": {**requests(), "limits": {"cpu": "0.5"}}}, "spec.resources", "at most its limit"),
         ({"env": [{"name": "A"}, {"name": "A"}]}, "spec.env[1]", "name A already"),
         ({"env": [None, None]}, "spec.env[1]", "is not a mapping"),
         ({"env": [{"name": "SCAVENGER_INDEX", "value": "1"}]}, "spec.env[0].name", "set by the admitter"),

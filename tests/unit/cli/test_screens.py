@@ -192,7 +192,7 @@ UNEQUAL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "me
             (
                 "Warning",
                 "container sim: memory requests differ from limits: it may be killed first when its node is "
-                "short of memory",
+                "short of memory, and above its request it is evicted before jobs that lose as much",
             ),
         ),
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from scavenger_regulator.core.eviction.candidates import candidates
-from scavenger_regulator.core.eviction.choice import within
+from scavenger_regulator.core.eviction.choice import least_lossy, within
 from scavenger_regulator.core.eviction.plan import (
     EvictionRules,
     Outcome,
@@ -240,3 +240,44 @@ def test_on_reclaimed_capacity_those_that_use_most_of_their_limit_go_first() -> 
     found = candidates(gangs, reading, taken, Trust(), risk=RiskRules(), taken=())
     assert [one.used_of_limit for one in found] == pytest.approx([0.0, 0.2, 0.9, 0.0])
     assert names(sorted(found, key=sorter_for(["use-of-limit"], "cpu")))[:2] == ["busy", "idle"]
+
+
+# --- above the request ---
+
+
+def test_who_is_above_its_request_is_measured_on_guaranteed_capacity_beyond_a_twentieth() -> None:
+    gangs = (gang("over"), gang("at", pods=2), gang("reclaimed", pod_reclaimed=True), gang("dark"))
+    pods = {
+        "over-0": figures(1.2, GIB),
+        "at-0": figures(1.08, 4 * GIB),
+        "at-1": figures(1.0, 0.5 * GIB),
+        "reclaimed-0": figures(9, 9 * GIB),
+    }
+    measurement = Measurement({"node-1": figures(5, GIB)}, {f"lab/{name}": one for name, one in pods.items()})
+    taken = snapshot(gangs, measurement=measurement)
+    reading = read_load(CLUSTER, taken.nodes.values(), gangs, measurement, NOW, Trust())
+    assert isinstance(reading, Reading)
+    found = candidates(gangs, reading, taken, Trust(), risk=RiskRules(), taken=())
+    assert [one.over_request for one in found] == [{"cpu"}, {"memory"}, set(), set()]
+
+
+def test_among_equals_those_go_first_that_use_more_than_they_request() -> None:
+    over = frozenset({"cpu"})
+    jobs = [candidate("a", 100, 5), candidate("b", 104, 5, over_request=over), candidate("c", 90, 5)]
+    assert names(evict(jobs, cpu=75).victims) == ["c"], "who loses much less goes in any case"
+    assert names(evict(jobs[:2], cpu=75).victims) == ["b"], "100 and 104 core-seconds are equal"
+    assert names(evict([jobs[0], candidate("b", 104, 5, over_request=frozenset({"memory"}))], cpu=75).victims) == ["a"]
+    free = [candidate("a", 0, 5), candidate("b", 0, 5, over_request=over)]
+    assert names(evict(free, cpu=75).victims) == ["b"]
+
+
+def test_for_the_memory_of_a_node_as_well() -> None:
+    jobs = [candidate("a", 100, 5), candidate("b", 104, 5, over_request=frozenset({"memory"}))]
+    assert names(least_lossy(jobs, {"memory": 1.0}, 9)) == ["b"]
+    assert names(least_lossy(jobs, {"cpu": 5.0}, 9)) == ["a"]
+
+
+def test_in_an_order_that_is_not_by_loss() -> None:
+    rules = replace(NO_WAITING, order=("class", "over-request", "interruptions"))
+    jobs = [candidate("a", 0, 5), candidate("b", 900, 5, over_request=frozenset({"cpu"}))]
+    assert names(evict(jobs, cpu=75, rules=rules).victims) == ["b"]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from scavenger_api.times import format_time, parse_time
 from scavenger_kube import kinds
+from scavenger_kube.kinds import PodSpec
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_regulator.core.eviction.candidates import leaving
 from scavenger_regulator.facts import ended_at, gangs, node_facts, pod_facts, pod_requests
@@ -466,3 +467,15 @@ def test_what_a_node_offers(
     made["status"]["allocatable"].update(allocatable)
     facts = node_facts(msgspec.convert(made, kinds.Node), ())
     assert (facts.offered, facts.copied) == (offered, copied)
+
+
+@pytest.mark.parametrize(("limit", "resized"), [("1", True), ("1001m", True), ("1002m", False), ("4", False)])
+def test_a_pod_that_may_use_more_cpu_than_it_requests_is_not_throttled(limit: str, resized: bool) -> None:
+    """Its use follows its limit: a smaller request would slow nobody down."""
+    sides = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": limit, "memory": "1Gi"}}
+    facts = pod_facts(msgspec.structs.replace(pod("p", node="n"), spec=_with(sides)))
+    assert facts.resizable == ({"main": 1.0} if resized else {})
+
+
+def _with(resources: dict[str, Any]) -> PodSpec:
+    return msgspec.convert({"nodeName": "n", "containers": [{"name": "main", "resources": resources}]}, PodSpec)

@@ -77,10 +77,14 @@ def _no_shared_mount_path() -> str:
     )
 
 
-_SAME: Final = "quantity(string(self.resources.requests[k])).compareTo(quantity(string(self.resources.limits[k]))) == 0"
-_NOTHING_SET_ASIDE: Final = (
-    "(k in ['cpu', 'memory'] && quantity(string(self.resources.requests[k])).compareTo(quantity('0')) == 0)"
+_TO_LIMIT: Final = "quantity(string(self.resources.requests[k])).compareTo(quantity(string(self.resources.limits[k])))"
+_TO_ZERO: Final = "quantity(string(self.resources.requests[k])).compareTo(quantity('0'))"
+_AT_MOST_ITS_LIMIT: Final = (
+    f"((k in ['cpu', 'memory', 'ephemeral-storage'] && {_TO_ZERO} > 0 && {_TO_LIMIT} <= 0) || {_TO_LIMIT} == 0)"
 )
+"""CEL: what the API server wants of a container, and more than nothing: a job is planned by its requests."""
+_NOTHING_SET_ASIDE: Final = f"((k in ['cpu', 'memory'] && {_TO_ZERO} == 0) || {_TO_LIMIT} == 0)"
+"""CEL: requests of jobs on reclaimed capacity."""
 
 
 def _bounded(field: str, texts: str) -> dict[str, str]:
@@ -94,14 +98,12 @@ def _bounded(field: str, texts: str) -> dict[str, str]:
     )
 
 
-def _same_on_both_sides(whose: str) -> str:
-    """CEL: requests equal limits, for jobs of one capacity; those on reclaimed capacity may request 0."""
+def _on_both_sides(whose: str, holds: str) -> str:
+    """CEL: a condition on each resource `k` that has a request and a limit, for jobs of one capacity."""
     return (
         f"self.capacity != '{whose}' || !has(self.resources) || !has(self.resources.requests) || "
         "!has(self.resources.limits) || "
-        "self.resources.requests.all(k, !(k in self.resources.limits) || "
-        + (f"{_NOTHING_SET_ASIDE} || " if whose == "Reclaimed" else "")
-        + f"{_SAME})"
+        f"self.resources.requests.all(k, !(k in self.resources.limits) || {holds})"
     )
 
 
@@ -296,12 +298,13 @@ class ScavengerJobSpec(Model):
                 "secrets a mountPath of its own",
             ),
             cel(
-                _same_on_both_sides("Guaranteed"),
-                "requests and limits must be equal; give one side only, the other is filled in",
+                _on_both_sides("Guaranteed", _AT_MOST_ITS_LIMIT),
+                "a request is more than 0 and at most its limit; requests and limits of devices and huge pages must be "
+                "equal: give one side only, the other is filled in",
                 field_path=".resources",
             ),
             cel(
-                _same_on_both_sides("Reclaimed"),
+                _on_both_sides("Reclaimed", _NOTHING_SET_ASIDE),
                 "capacity: Reclaimed sets nothing aside: leave cpu and memory out of requests, write 0, or the same "
                 "as in limits",
                 field_path=".resources",

@@ -10,6 +10,8 @@ from scavenger_api.quantity import QuantityError, amounts
 
 _SUFFERS: Final = {"cpu": "throttled to its request", "memory": "killed first when its node is short of memory"}
 
+GOES_FIRST: Final = "above its request it is evicted before jobs that lose as much"
+
 
 def main_index(containers: Sequence[str], wanted: str | None) -> int:
     """The place of the container that is the program: the one of this name, or the first.
@@ -31,4 +33,6 @@ def unequal(requests: Mapping[str, str | int | float], limits: Mapping[str, str 
         return ""
     more = [name for name in _SUFFERS if planned.get(name) != most.get(name)]
     suffers = ", and ".join(f"be {_SUFFERS[name]}" for name in more)
-    return f"{' and '.join(more)} requests differ from limits: it may {suffers}" if more else ""
+    if not more:
+        return ""
+    return f"{' and '.join(more)} requests differ from limits: it may {suffers}, and {GOES_FIRST}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from functools import lru_cache
 from typing import Final
 
@@ -37,6 +37,15 @@ _SCALE: Final = {
 MAX_UNITS: Final = 2**63 - 1
 """Kubernetes caps what it cannot hold in an int64; so do we."""
 
+_FINEST: Final = Decimal("1e-9")
+"""Kubernetes keeps nothing finer: a quantity is rounded to it, away from zero (ParseQuantity)."""
+
+_EXACT: Final = Context(prec=512)
+"""More digits than any quantity has that is computed with: the usual 28 would round some down."""
+
+_SPACE: Final = " "
+"""Around a quantity, which Quantity.UnmarshalJSON leaves out. It sees JSON as it is written: a line break is none."""
+
 
 MAX_DIGITS: Final = 128
 """Kubernetes reads numbers of any length; none that is meant has more than two dozen."""
@@ -53,12 +62,12 @@ class QuantityError(ValueError):
 
 
 def parse_quantity(text: str | int | float) -> Decimal:
-    """The exact value of a quantity.
+    """The value of a quantity, to the billionth.
 
     Raises:
         QuantityError: when the text is not a quantity; the message shows it and what would be right.
     """
-    whole = str(text)
+    whole = str(text).strip(_SPACE)
     match = _PATTERN.fullmatch(whole[:_LOOKED_AT])
     if match is None:
         raise QuantityError(
@@ -68,11 +77,16 @@ def parse_quantity(text: str | int | float) -> Decimal:
     if len(number) > MAX_DIGITS:
         raise QuantityError(f"{whole[:20]!r}… has more than {MAX_DIGITS} digits")
     if suffix in _SCALE:
-        return Decimal(number) * _SCALE[suffix]
+        return _kept(_EXACT.multiply(Decimal(number), _SCALE[suffix]))
     exponent = int(suffix[1:])
     if abs(exponent) > 64 or len(whole) > _LOOKED_AT:
         raise QuantityError(f"{_quoted(whole)} has an exponent outside -64..64")
-    return Decimal(number).scaleb(exponent)
+    return _kept(_EXACT.scaleb(Decimal(number), exponent))
+
+
+def _kept(value: Decimal) -> Decimal:
+    """What Kubernetes keeps of it."""
+    return value if value == value.to_integral_value() else value.quantize(_FINEST, ROUND_UP, _EXACT)
 
 
 def _quoted(text: str) -> str:
@@ -81,13 +95,13 @@ def _quoted(text: str) -> str:
 
 
 def _ceil(value: Decimal) -> int:
-    return max(-MAX_UNITS, min(MAX_UNITS, int(value.to_integral_value(rounding=ROUND_CEILING))))
+    return max(-MAX_UNITS, min(MAX_UNITS, int(value.to_integral_value(ROUND_CEILING, _EXACT))))
 
 
 @lru_cache(maxsize=8192)
 def millis(text: str | int | float) -> int:
     """Thousandths, rounded up: millicores of a CPU quantity. Raises QuantityError."""
-    return _ceil(parse_quantity(text) * 1000)
+    return _ceil(_EXACT.scaleb(parse_quantity(text), 3))
 
 
 @lru_cache(maxsize=8192)

@@ -24,8 +24,8 @@ _COUNTED: Final = {extended: (resource, unit) for resource, (extended, unit) in 
 def asked_for(
     requests: Mapping[str, str | int | float] | None, limits: Mapping[str, str | int | float] | None
 ) -> dict[str, str | int | float]:
-    """What the two sides of `resources` ask for, as quantities: they are equal where both are given, or the request
-    says 0 (capacity: Reclaimed). Never raises: what is not a quantity is left as it is where there is no limit.
+    """What the two sides of `resources` ask for, as quantities: the request, or the limit where there is no request or
+    it says 0 (capacity: Reclaimed). Never raises: what is not a quantity is left as it is where there is no limit.
     """
     asked = dict(limits or {})
     for name, text in (requests or {}).items():

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field
 
 from scavenger_api.model import Model, Quantity, cel, validations
+from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import asked_for
 
 ResourceMap = Annotated[dict[str, Quantity], Field(max_length=16)]
@@ -35,12 +36,14 @@ def _every_resource(condition: str) -> str:
 
 
 class ResourceRequirements(Model):
-    """What each pod gets. Requests equal limits: one side given fills in the other."""
+    """What each pod gets. One side given fills in the other."""
 
     requests: ResourceMap | None = None
-    """What is set aside for each pod: cpu and memory, and other resources such as GPUs."""
+    """What is set aside for each pod: cpu and memory, and other resources such as GPUs. Jobs are planned, ranked and
+    counted by it."""
     limits: ResourceMap | None = None
-    """The most each pod may use. Equal to requests; with `capacity: Reclaimed` requests of cpu and memory may be 0."""
+    """The most each pod may use; by default its request. With `capacity: Reclaimed` requests of cpu and memory may be
+    0."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -68,3 +71,9 @@ class ResourceRequirements(Model):
     def effective(self) -> dict[str, str]:
         """What each pod asks for, see `asked_for`."""
         return {name: str(text) for name, text in asked_for(self.requests, self.limits).items()}
+
+    def most(self) -> dict[str, str]:
+        """What each pod may use at most."""
+        asked = self.effective()
+        other = {n: t for n, t in (self.limits or {}).items() if amount(n, t) != amount(n, asked[n])}
+        return asked | other

@@ -15,6 +15,14 @@ from scavenger_api.reclaimed import RECLAIMED, counted_as
 RECLAIMED_RESOURCES: Final = frozenset(extended for extended, _ in RECLAIMED.values())
 """The extended resources that pods on reclaimed capacity are placed by."""
 
+ABOVE: Final = 1.05
+"""Times its request from which a pod uses more than that: a figure is a little above a limit that is equal at times."""
+
+
+def above_request(used: float, requested: float) -> bool:
+    """Whether a use is more than was requested of a resource; both in the same unit."""
+    return used > ABOVE * requested > 0
+
 
 _Quantities: TypeAlias = Mapping[str, str | int | float]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
@@ -12,11 +13,11 @@ import msgspec
 from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.indexes import parse_indexes
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
-from scavenger_api.names import MANAGED_BY
+from scavenger_api.names import LABEL_JOB, MANAGED_BY
 from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from scavenger_kube.kinds import ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, PODS, SERVICES, Item, Resource, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
@@ -40,7 +41,7 @@ from scavenger_admitter.core.lifecycle.actions import (
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed
 from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN, UNMANAGED
-from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity
+from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity, with_equal_limits
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
 from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
@@ -56,6 +57,10 @@ OWN_FIELDS: Final = tuple(
 """What the admitter writes of a status: all of these each time, null where there is nothing to say, which removes."""
 TRIES: Final = 3
 """How often a Job or a pod is sent where the answer is Conflict."""
+OF_A_LIMIT_RANGE: Final = re.compile(r"maximum cpu usage per|cpu max limit to request ratio")
+"""What its admission plugin says of a limit (plugin/pkg/admission/limitranger). A quota says something else."""
+MAX_BOUNDED: Final = 1024
+"""Jobs that are known to be bounded so; of one more, and of all before, one pod is refused again."""
 PODS_AT_ONCE: Final = 16
 """Pods of one gang being created. The first is alone, and then twice as many each time: the rest of a gang is not sent
 where its first pods are refused."""
@@ -169,6 +174,7 @@ class Writer:
         self._max_grace_seconds = max_grace_seconds
         self._managed_jobs = managed_jobs
         self._burstable = burstable
+        self._bounded = set[tuple[str, str]]()
         self._snapshot_image = snapshot_image
         self._allowed_annotations = frozenset(allowed_annotations)
         self._references = references or References(client)
@@ -266,7 +272,7 @@ class Writer:
             pod, *_ = pods_of_job(batch)
         else:
             pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
-        return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
+        return msgspec.json.decode(await self._post_pod(job.metadata.namespace, pod, dry_run=True), type=Pod)
 
     def look(self, job: ScavengerJob) -> Look:
         """What a job that waits is to ask for now."""
@@ -301,15 +307,35 @@ class Writer:
 
     async def _create_pod(self, namespace: str, pod: dict[str, Any], made: set[str]) -> None:
         with contextlib.suppress(AlreadyExists):  # another process, or an answer that was lost
-            await self._create(PODS, namespace, pod)
+            await self._post_pod(namespace, pod)
         made.add(pod["metadata"]["name"])
 
-    async def _create(self, resource: Resource[Any], namespace: str, body: dict[str, Any]) -> bytes:
+    async def _post_pod(self, namespace: str, pod: dict[str, Any], *, dry_run: bool = False) -> bytes:
+        """Create a pod, with a CPU limit that equals its request where a LimitRange of the namespace wants that. Other
+        pods of its job are sent that way at once."""
+        equal = with_equal_limits(pod) if self._burstable else None
+        job = (namespace, pod["metadata"]["labels"][LABEL_JOB])
+        if equal is None or job in self._bounded:
+            return await self._create(PODS, namespace, equal or pod, dry_run=dry_run)
+        try:
+            return await self._create(PODS, namespace, pod, dry_run=dry_run)
+        except Forbidden as error:
+            if not OF_A_LIMIT_RANGE.search(str(error)):
+                raise
+            created = await self._create(PODS, namespace, equal, dry_run=dry_run)
+        if len(self._bounded) >= MAX_BOUNDED:
+            self._bounded.clear()
+        self._bounded.add(job)
+        return created
+
+    async def _create(
+        self, resource: Resource[Any], namespace: str, body: dict[str, Any], *, dry_run: bool = False
+    ) -> bytes:
         for _ in range(TRIES - 1):
             # Others used up a quota of the namespace at the same moment, and it is counted again.
             with contextlib.suppress(Conflict):
-                return await self._client.create(resource, namespace, body)
-        return await self._client.create(resource, namespace, body)
+                return await self._client.create(resource, namespace, body, dry_run=dry_run)
+        return await self._client.create(resource, namespace, body, dry_run=dry_run)
 
     async def start_tasks(
         self,
@@ -373,7 +399,7 @@ class Writer:
         meta, taken, size = batch["metadata"], False, 0
         for _ in range(TRIES):
             try:
-                size = len(await self._create(PODS, meta["namespace"], pod))
+                size = len(await self._post_pod(meta["namespace"], pod))
             except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
                 found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
                 if found is None:  # it has gone meanwhile

@@ -27,6 +27,9 @@ from scavenger_regulator.core.snapshot import Gang, NodeFacts, PodFacts
 
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
 DEFAULT_GRACE: Final = 30.0
+NEARLY_EQUAL: Final = 0.0015
+"""Cores by which a CPU limit may be above its request and a throttled pod still use what it requests: the admitter
+makes it a millicore."""
 
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
@@ -101,6 +104,7 @@ def pod_facts(pod: Pod, seen: PodReading | None = None) -> PodFacts:
     reclaimed = on_reclaimed_capacity(pod)
     program = next((c for c in pod.spec.containers if c.name == names.MAIN_CONTAINER and not reclaimed), Container())
     cpu = program.resources.requests.get("cpu")
+    above = max(0.0, quantity(program.resources.limits.get("cpu")) - quantity(cpu))
     own, asked = pod.spec.termination_grace_period_seconds, meta.deletion_grace_period_seconds
     grace = DEFAULT_GRACE if own is None else float(own)
     given = grace if asked is None else float(asked)
@@ -121,8 +125,8 @@ def pod_facts(pod: Pod, seen: PodReading | None = None) -> PodFacts:
         checkpoint=_at(seen.checkpoint),
         index=seen.index,
         grace=min(grace, given),
-        resizable={program.name: quantity(cpu)} if cpu is not None else {},
-        limit_above=max(0.0, quantity(program.resources.limits.get("cpu")) - quantity(cpu)),
+        resizable={program.name: quantity(cpu)} if cpu is not None and above <= NEARLY_EQUAL else {},
+        limit_above=above,
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
         computes_with=seen.requests,

@@ -8,7 +8,7 @@ from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.rules.image import image_problem
 from scavenger_api.rules.mounts import mount_problems, mount_warnings
 from scavenger_api.rules.problem import Problem, shown
-from scavenger_api.rules.quantities import quantity_problems
+from scavenger_api.rules.quantities import quantity_problems, size_warnings
 from scavenger_api.rules.references import reference_problems
 from scavenger_api.rules.size import size_problems
 from scavenger_api.rules.snapshot import snapshot_problems, snapshot_warnings
@@ -30,6 +30,7 @@ def warnings_of_its_own(spec: ScavengerJobSpec) -> Iterator[str]:
     """What is not wrong with the fields of a job without problems, and will surprise."""
     yield from mount_warnings(spec)
     yield from template_warnings(spec)
+    yield from size_warnings(spec)
     yield from snapshot_warnings(spec)
 
 

@@ -1,4 +1,7 @@
-"""Quantities and names of resources: those that the API server would refuse in the pod, or nobody can have meant."""
+"""Quantities and names of resources: those that the API server would refuse in the pod, or nobody can have meant.
+
+A fraction of a byte or of a millicore is none of these: the API server rounds it up, as in 1.2Gi.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
-from scavenger_api.quantity import MAX_UNITS, QuantityError, parse_quantity
+from scavenger_api.main_container import unequal
+from scavenger_api.quantity import MAX_UNITS, QuantityError, parse_quantity, units
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.requirements import ResourceRequirements
-from scavenger_api.rules.problem import Problem, shown
+from scavenger_api.rules.problem import Problem, shown, warning
 from scavenger_api.rules.references import resource_name_problem
-from scavenger_api.template import TemplateResources, containers_of
+from scavenger_api.template import TemplateResources, containers_of, main_container
 
 FIELD: Final = "spec.resources"
 HUGEPAGES: Final = "hugepages-"
@@ -37,6 +41,21 @@ def quantity_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
                 problem = resource_name_problem(resource) or _quantity_problem(resource, text)
                 if problem:
                     yield Problem(f"{where}.{side}[{resource}]", problem)
+
+
+def size_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
+    """What a job has to suffer whose program may use more than it requests."""
+    if spec.capacity is not Capacity.GUARANTEED:
+        return
+    if spec.template is not None:
+        main = main_container(spec.template.spec, spec.main_container)
+        where, text = f"container {main.name}", unequal(main.resources.requests, main.resources.limits)
+    elif spec.resources is not None:
+        where, text = FIELD, unequal(spec.resources.effective(), spec.resources.most())
+    else:
+        return
+    if text:
+        yield warning(f"{where}: {text}")
 
 
 Resources: TypeAlias = ResourceRequirements | TemplateResources
@@ -68,29 +87,22 @@ def _quantity_problem(resource: str, text: str) -> str | None:
         return str(error)
     if value > MAX_UNITS:
         return f"{text} is more than Kubernetes can count; check the suffix"
-    if resource == "cpu":
-        return _cpu_problem(text, value)
+    if resource == "cpu" and value * 1000 > MOST_MILLICORES:
+        return f"{text} is more than a million cores; cpu counts cores, without a suffix or in thousandths, as 500m"
     if resource in _BYTES:
         return _bytes_problem(resource, text, value)
     if resource.startswith(HUGEPAGES):
         return _hugepages_problem(resource, text, value)
-    return None
-
-
-def _cpu_problem(text: str, value: Decimal) -> str | None:
-    millicores = value * 1000
-    if millicores != millicores.to_integral_value():
-        return f"{text} is finer than a thousandth of a core; write whole millicores, as 1m"
-    if millicores > MOST_MILLICORES:
-        return f"{text} is more than a million cores; cpu counts cores, without a suffix or in thousandths, as 500m"
+    if "/" in resource and value != value.to_integral_value():
+        return f"{text} is no whole number; devices come in whole units, as 1"
     return None
 
 
 def _bytes_problem(resource: str, text: str, value: Decimal) -> str | None:
-    if value != value.to_integral_value():
+    if 0 < value < 1:
         return f"{text} is a fraction of a byte (m means thousandths); write Mi or Gi, as 512Mi"
     if resource == "memory" and value < LEAST_MEMORY:
-        return f"{text} is {int(value)} bytes, with which no container starts; write Mi or Gi, as 512Mi"
+        return f"{text} is {units(text)} bytes, with which no container starts; write Mi or Gi, as 512Mi"
     return None
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import IN_TEMPLATE, MIXED, Capacity, ScavengerJobSpec
-from scavenger_api.main_container import unequal
 from scavenger_api.quantity import QuantityError, amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.rules.problem import FORBIDDEN, Problem, shown, warning
@@ -17,7 +16,6 @@ from scavenger_api.template import (
     TemplateResources,
     containers_of,
     has_token,
-    main_container,
 )
 
 WHERE: Final = "spec.template"
@@ -169,10 +167,6 @@ def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
                 yield warning(
                     f"{field}: the admitter leaves it out; spec.backoffLimit says how often a job starts again"
                 )
-    if spec.capacity is Capacity.GUARANTEED:
-        main = main_container(spec.template.spec, spec.main_container)
-        if text := unequal(main.resources.requests, main.resources.limits):
-            yield warning(f"container {main.name}: {text}")
 
 
 def images_of(spec: ScavengerJobSpec) -> Iterator[tuple[str, str]]:

@@ -302,9 +302,8 @@ def _written_pod(spec: ScavengerJobSpec) -> dict[str, Any]:
 
 
 def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
-    """Requests are limits in the short form."""
-    asked = resources.effective()
-    return {"requests": dict(asked), "limits": dict(asked)}
+    """In the short form one side fills in the other."""
+    return {"requests": resources.effective(), "limits": resources.most()}
 
 
 def _ending_once(kind: str, written: dict[str, Any]) -> dict[str, Any]:
@@ -382,8 +381,8 @@ def _of_qos_class(pod: dict[str, Any], requests: Mapping[str, int], burstable: b
         requests: what it requests, millicores of cpu and bytes of memory.
         burstable: whether it may be changed.
     """
-    if not burstable:
-        return pod
+    if not burstable or any(_unequal(one) for one in (pod, *pod.get("initContainers", ()), *pod["containers"])):
+        return pod  # is Burstable by itself
     if whole := pod.get("resources"):  # decides alone, and no container may have more
         # The API server fills in a request as a whole from what containers request, and only then from the limit.
         limits = whole.get("limits", {})
@@ -393,6 +392,40 @@ def _of_qos_class(pod: dict[str, Any], requests: Mapping[str, int], burstable: b
     own = first.get("resources", {})
     more = _a_millicore_more(own, own.get("limits", {}))
     return {**pod, "containers": [{**first, "resources": more}, *others]} if more else pod
+
+
+def _unequal(part: dict[str, Any]) -> bool:
+    """Whether a container, or the pod as a whole, requests less CPU or memory than its limit."""
+    sides = part.get("resources", {})
+    requests, limits = sides.get("requests", {}), sides.get("limits", {})
+    return any(n in requests and n in limits and amount(n, requests[n]) < amount(n, limits[n]) for n in RECLAIMED)
+
+
+def with_equal_limits(pod: dict[str, Any]) -> dict[str, Any] | None:
+    """The pod without the millicore that makes it Burstable; None where it has none.
+
+    A LimitRange that allows no more CPU than a job requests, or no ratio above 1, refuses the pod for that millicore.
+
+    Args:
+        pod: the pod.
+    """
+    spec = pod["spec"]
+    if whole := _a_millicore_less(spec.get("resources", {})):
+        return {**pod, "spec": {**spec, "resources": whole}}
+    first, *others = spec["containers"]
+    if own := _a_millicore_less(first.get("resources", {})):
+        return {**pod, "spec": {**spec, "containers": [{**first, "resources": own}, *others]}}
+    return None
+
+
+def _a_millicore_less(resources: dict[str, Any]) -> dict[str, Any]:
+    """Resources with a CPU limit as their request; nothing where it is not a millicore above."""
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    if "cpu" not in limits or "cpu" not in requests:
+        return {}
+    if amount("cpu", limits["cpu"]) != amount("cpu", requests["cpu"]) + 1:
+        return {}
+    return {**resources, "limits": {**limits, "cpu": requests["cpu"]}}
 
 
 def _a_millicore_more(resources: dict[str, Any], filled: Mapping[str, Any]) -> dict[str, Any]:

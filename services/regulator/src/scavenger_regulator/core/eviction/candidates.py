@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+
+from scavenger_domain.requests import above_request
 
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk, promised
@@ -60,7 +62,8 @@ def candidates(
             lost = Risk(0.0, lost.since, lost.started, lost.next_checkpoint)
         of_limit = _used_of_limit(here, snapshot.measurement, fresh)
         keeps = not gang.stopping and promised(gang, lost.started, now, risk)
-        found.append(Candidate(gang, lost, frees, gang.preemptible, of_limit, keeps))
+        over = _over_request(here, measured, reading.load, fresh)
+        found.append(Candidate(gang, lost, frees, gang.preemptible, of_limit, keeps, over))
     return found
 
 
@@ -84,6 +87,23 @@ def _use(pods: _Measured, resource: str, fresh: Fresh) -> float | None:
     if known:
         return sum(known)
     return 0.0 if all(reclaimed and resource in GIVES_WAY for reclaimed, _ in pods) else None
+
+
+def _over_request(
+    pods: Sequence[PodFacts], measured: _Measured, resources: Iterable[str], fresh: Fresh
+) -> frozenset[str]:
+    """Resources of which these pods use more than they request together. Those without a fresh figure, and those on
+    reclaimed capacity, which request none, do not count."""
+    found = set()
+    for resource in resources:
+        used = requested = 0.0
+        for pod, (reclaimed, figures) in zip(pods, measured, strict=True):
+            figure = None if reclaimed else figures.get(resource)
+            if figure is not None and resource in pod.requests and fresh.has(figure):
+                used, requested = used + figure.value, requested + pod.requests[resource]
+        if above_request(used, requested):
+            found.add(resource)
+    return frozenset(found)
 
 
 def _used_of_limit(pods: Iterable[PodFacts], measurement: Measurement, fresh: Fresh) -> float:

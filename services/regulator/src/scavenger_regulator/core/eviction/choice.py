@@ -18,7 +18,8 @@ def least_lossy(
     known = [c for c in candidates if all(name in c.frees for name in names)]
     if not names or not known:
         return ()
-    costs = costs_of(known, overshoot_cost)
+    known = sorted(known, key=lambda c: c.over_request.isdisjoint(names))  # the solver takes the first of equal ones
+    costs = costs_of(known, names, overshoot_cost)
     solution = solve_covering_knapsack(costs, [[c.frees[n] for n in names] for c in known], [gaps[n] for n in names])
     chosen = sorted((known[i] for i in solution.chosen), key=compose(by_at_risk))
     return tuple(chosen[:limit])

@@ -29,12 +29,17 @@ from scavenger_regulator.core.snapshot import Gang
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
 
+EQUAL: Final = 0.05
+"""Costs that differ by no more than this part of the larger one are equal: of these the job goes first that uses more
+than it requests of what is short."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A gang that could be evicted. frees: points of load by resource, at the least, where a pod of it has a figure.
     used_of_limit: the share of their CPU limits that its pods on reclaimed capacity use; 0 for others. promised: it
-    goes only where the others do not close the gap."""
+    goes only where the others do not close the gap. over_request: resources of which its pods use more than they
+    request; those on reclaimed capacity request none."""
 
     gang: Gang
     risk: Risk
@@ -42,6 +47,7 @@ class Candidate:
     preemptible: bool = True
     used_of_limit: float = 0.0
     promised: bool = False
+    over_request: frozenset[str] = frozenset()
 
     @property
     def loss(self) -> float:
@@ -55,18 +61,30 @@ class Candidate:
 
 
 def costs_of(
-    candidates: Sequence[Candidate], overshoot_cost: float, loss: Callable[[Candidate], float] | None = None
+    candidates: Sequence[Candidate],
+    resources: Sequence[str],
+    overshoot_cost: float,
+    loss: Callable[[Candidate], float] | None = None,
 ) -> list[float]:
-    """What each of them costs in a plan, in core-seconds: one to whom a run is promised more than all others together.
+    """What each of them costs in a plan, in core-seconds: one to whom a run is promised more than all others together,
+    one above its request a little less than an equal one.
 
     Args:
         candidates: of one plan.
+        resources: that are to come free.
         overshoot_cost: as in `EvictionSnapshot`.
         loss: of each; None: what it loses by going now.
     """
-    costs = [(c.loss if loss is None else loss(c)) + c.restart(overshoot_cost) for c in candidates]
+    costs = [
+        ((c.loss if loss is None else loss(c)) + c.restart(overshoot_cost)) * (1.0 - EQUAL * _over(c, resources))
+        for c in candidates
+    ]
     more = 1.0 + sum(cost for c, cost in zip(candidates, costs, strict=True) if not c.promised)
     return [cost + more if c.promised else cost for c, cost in zip(candidates, costs, strict=True)]
+
+
+def _over(candidate: Candidate, resources: Iterable[str]) -> bool:
+    return not candidate.over_request.isdisjoint(resources)
 
 
 # --- sorters ------------------------------------------------------------------------------------------------
@@ -112,6 +130,11 @@ def by_use(resource: str) -> Sorter:
     return key
 
 
+def by_over_request(resource: str) -> Sorter:
+    """Those that use more of a resource than they request first."""
+    return lambda candidate: not _over(candidate, (resource,))
+
+
 def by_use_of_limit(candidate: Candidate) -> Key:
     """Those on reclaimed capacity that use most of their CPU limit first; those with a guarantee last."""
     return -candidate.used_of_limit
@@ -130,6 +153,7 @@ def by_interruptions(candidate: Candidate) -> Key:
 SORTERS: Final[Mapping[str, Callable[[str], Sorter]]] = {
     "class": lambda _: by_class,
     "at-risk": lambda _: by_at_risk,
+    "over-request": by_over_request,
     "use": by_use,
     "use-of-limit": lambda _: by_use_of_limit,
     "running-time": lambda _: by_running_time,
@@ -137,7 +161,7 @@ SORTERS: Final[Mapping[str, Callable[[str], Sorter]]] = {
 }
 """By the name used in settings; each is given the resource that is being acted on."""
 
-DEFAULT_ORDER: Final = ("class", "at-risk", "use", "running-time")
+DEFAULT_ORDER: Final = ("class", "at-risk", "over-request", "use", "running-time")
 
 
 def sorter_for(order: Iterable[str], resource: str) -> Sorter:
@@ -367,11 +391,12 @@ def _solve(
     loss: Callable[[Candidate], float],
 ) -> _Choice:
     needed = [gaps[name] for name in resources]
+    candidates = sorted(candidates, key=lambda c: not _over(c, resources))  # the solver takes the first of equal ones
     frees = [[c.frees[name] for name in resources] for c in candidates]
     order = sorter_for(_sorters(snapshot, resources[0]), resources[0])
     solution: Solution
     if _by_loss(snapshot.rules.order):
-        costs = costs_of(candidates, snapshot.overshoot_cost, loss)
+        costs = costs_of(candidates, resources, snapshot.overshoot_cost, loss)
         solution = solve_covering_knapsack(costs, frees, needed)
         chosen = [candidates[i] for i in solution.chosen]
     else:
