@@ -55,6 +55,12 @@ CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for n
 REGISTRY: Final = "localhost"
 """Of the images in manifests/: what is loaded into the nodes. No node finds it anywhere else."""
 
+OPTIONS: Final = {
+    "settings.snapshotImage": ("scavenger-admitter", "settings.snapshotImage=snapshot:1"),
+    "reclaimed.enabled": ("scavenger-regulator", "reclaimed.enabled=true"),
+}
+"""Values that give a component more rights: the chart, and how they are set."""
+
 USERS: Final = ("scavenger-jobs-", "scavenger-queues-")
 """Roles that are for users, not for components."""
 NO_CA: Final = "bm9uZQ=="
@@ -104,6 +110,7 @@ The charts of the components have the same values, beside the `settings` of each
 
 Each service account has the rights of this table and no others. The second scheduler also has Kubernetes' own roles
 `system:kube-scheduler` and `system:volume-scheduler`. The table is that of `manifests/`, and of the charts by default.
+The last rows are rights that a value of a chart adds.
 
 The last column says what bounds the writes of a component: admission policies `scavenger-guard-NAME`
 ([security.md](security.md#admission-policies)), the name in the role, or why the right is accepted as it is.
@@ -295,8 +302,13 @@ def values_schema(component: str) -> Schema:
 # --- manifests ---
 
 
-def rendered(helm: Path, chart: str) -> Iterator[tuple[str, str]]:
+def rendered(helm: Path, chart: str, *values: str) -> Iterator[tuple[str, str]]:
     """Each document of a chart with default values, and a registry: the template it comes from, and its text.
+
+    Args:
+        helm: the program.
+        chart: its name.
+        values: others than the default ones, as `--set` takes them.
 
     Raises:
         subprocess.CalledProcessError: when helm refuses the chart.
@@ -312,6 +324,7 @@ def rendered(helm: Path, chart: str) -> Iterator[tuple[str, str]]:
         command.append(f"--set=image.registry={REGISTRY}")
     if chart == "scavenger-webhook":
         command.append(f"--set=admission.caBundle={NO_CA}")
+    command += [f"--set={value}" for value in values]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     text = re.sub(rf"^ *caBundle: {NO_CA}\n", "", text, flags=re.MULTILINE)
     for document in re.split(r"^---\n", text, flags=re.MULTILINE):
@@ -353,11 +366,18 @@ def without_hooks(body: str) -> str:
 # --- documentation ---
 
 
-def documentation(manifests: Files) -> Files:
-    """docs/charts.md."""
+def documentation(manifests: Files, options: Mapping[str, str]) -> Files:
+    """docs/charts.md. options: as `with_options` gives them."""
     header = HEADER.format(source="tools/values and the roles of the charts")
+    rights = rbac_table(manifests, options)
+    return {ROOT / "docs" / "charts.md": PAGE.format(header=header, values=values_table(), rights=rights)}
+
+
+def with_options(helm: Path) -> dict[str, str]:
+    """The text of a chart with each of the values that give its component more rights."""
     return {
-        ROOT / "docs" / "charts.md": PAGE.format(header=header, values=values_table(), rights=rbac_table(manifests))
+        option: "---\n".join(body for _, body in rendered(helm, chart, value))
+        for option, (chart, value) in OPTIONS.items()
     }
 
 
@@ -387,22 +407,34 @@ def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, st
             yield from _described(child, f"{prefix}{name}.")
 
 
-def rbac_table(manifests: Files) -> str:
-    """Who may do what: every rule of every role that the charts install."""
+def rbac_table(manifests: Files, options: Mapping[str, str]) -> str:
+    """Who may do what: every rule of every role that the charts install, and those that a value adds. Raises ValueError
+    for a write that nothing bounds."""
     policies = rights.policies_of(manifests.values())
     lines = ["| role | where | may | on | writes are bound by |", "|---|---|---|---|---|"]
     for path, text in sorted(manifests.items()):
-        for document in yaml.safe_load_all(text):
-            if document["kind"] not in ("ClusterRole", "Role"):
-                continue
-            where = "cluster" if document["kind"] == "ClusterRole" else "own namespace"
-            if path.parent.name == "uninstall":
-                where += ", during `helm uninstall`"
-            for rule in document["rules"]:
-                name = document["metadata"]["name"]
-                cells = (f"`{name}`", where, _verbs(rule), _objects(rule), _bounds(name, rule, policies))
-                lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+        during = ", during `helm uninstall`" if path.parent.name == "uninstall" else ""
+        lines += [_row(role, during, rule, policies) for role, rule in _rules(text)]
+    known = [found for text in manifests.values() for found in _rules(text)]
+    for option, text in options.items():
+        more = rights.policies_of([*manifests.values(), text])
+        added = (found for found in _rules(text) if found not in known)
+        lines += [_row(role, f", with `{option}`", rule, more) for role, rule in added]
     return "\n".join(lines) + "\n"
+
+
+def _rules(text: str) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+    """The rules of the roles in a manifest, each with the kind and the name of its role."""
+    for document in yaml.safe_load_all(text):
+        if document and document["kind"] in ("ClusterRole", "Role"):
+            yield from (((document["kind"], document["metadata"]["name"]), rule) for rule in document["rules"])
+
+
+def _row(role: tuple[str, str], when: str, rule: Mapping[str, Any], policies: Sequence[rights.Policy]) -> str:
+    kind, name = role
+    where = "cluster" if kind == "ClusterRole" else "own namespace"
+    cells = (f"`{name}`", where + when, _verbs(rule), _objects(rule), _bounds(name, rule, policies))
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
 def _verbs(rule: Mapping[str, Any]) -> str:
@@ -468,7 +500,7 @@ def main(words: list[str] | None = None) -> int:
         helm = ensure_tools(["helm"], lambda line: print(line, file=sys.stderr, flush=True))["helm"]  # noqa: T201
         wrong = act(chart_files())  # first: the manifests are rendered from them
         manifests = manifest_files(helm)
-        wrong += act(manifests | documentation(manifests))
+        wrong += act(manifests | documentation(manifests, with_options(helm)))
     except ClusterError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

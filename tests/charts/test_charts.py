@@ -657,6 +657,13 @@ def test_who_mounts_certificates_needs_no_cluster_to_render(helm: Path) -> None:
     assert "caBundle" not in json.dumps(hooks(objects))
 
 
+def test_the_admitter_may_create_secrets_only_where_there_are_snapshots(helm: Path) -> None:
+    """The policy scavenger-guard-keys says which ones."""
+    rules = Chart(helm, "admitter").objects({"settings": {"snapshotImage": "snapshot:1"}})["ClusterRole"]["rules"]
+    assert [rule["verbs"] for rule in rules if "secrets" in rule["resources"]] == [["create"]]
+    assert '"secrets"' not in json.dumps(Chart(helm, "admitter").objects())
+
+
 # --- definitions, classes, roles ---
 
 
@@ -818,7 +825,7 @@ def guard(helm: Path, values: Rules | None = None) -> dict[str, Rules]:
     return {o["metadata"]["name"].removeprefix("scavenger-guard-"): o["spec"] for o in found}
 
 
-ABOUT_SERVICES_ONLY = {"queues", "services", "budgets", "labelled-evictions", "evicted-pods"}
+ABOUT_SERVICES_ONLY = {"queues", "services", "keys", "budgets", "labelled-evictions", "evicted-pods"}
 """Policies that narrow what a service may do: nobody else is asked."""
 
 

@@ -43,6 +43,7 @@ def test_programs_without_checkpoints_go_on_where_they_were(world: World, shared
     """Each job is interrupted once, as a second short run would be followed by a pause. One is killed before it can
     save anything more, and goes on from its last periodic snapshot."""
     stack.build_snapshot_image(world.cluster)
+    stack.allow_snapshots(world.cluster)
     label(world, LABEL_POD_SECURITY_ENFORCE, "restricted")
     world.apply(
         _summing("drained-$(SCAVENGER_TASK)", shared, "drained", array={"tasks": 2}),
@@ -58,7 +59,9 @@ def test_programs_without_checkpoints_go_on_where_they_were(world: World, shared
     world.apply(_restricted(ordinary_pod("ordinary", "1500m", nodeSelector=node)))
     world.wait("it to be preempted", lambda: world.status("preempted").get("interruptedCount") == 1)
     world.kubectl("delete", "pod", "ordinary", "--wait=false")
-    world.wait("a periodic snapshot", lambda: (volume / ".snapshot" / "killed" / "gen-000001").is_dir())
+    (uid,) = (one["metadata"]["uid"] for one in world.objects("scavengerjobs") if one["metadata"]["name"] == "killed")
+    folder = volume / ".snapshot" / f"{world.namespace}_{uid}"
+    world.wait("a periodic snapshot", lambda: (folder / "gen-000001").is_dir())
     (pod,) = world.pods("killed")
     for process in processes(pod["metadata"]["uid"]):
         os.kill(process, signal.SIGSTOP)

@@ -51,7 +51,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
         "wait: it starts in its turn when Jobs of its namespace can be created again",
         "ask an administrator which admission webhook does not answer: kubectl get validatingwebhookconfigurations",
     ),
-    WaitReason.NAME_TAKEN: ("do what the message says of the Service", _RETRIED),
+    WaitReason.NAME_TAKEN: ("do what the message says of the Service or the Secret", _RETRIED),
     WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
     WaitReason.SPEC_TOO_LARGE: ("put large values into a ConfigMap or Secret, mount it, and submit the job again",),
     WaitReason.BEYOND_MAXIMA: (

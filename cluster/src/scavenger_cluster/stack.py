@@ -170,6 +170,13 @@ def reclaimed_rules(report: Callable[[str], None]) -> str:
     return rendered("scavenger-regulator", report, *options, templates=("rbac", "policies"))
 
 
+def allow_snapshots(cluster: Cluster) -> None:
+    """The admitter's roles as its chart has them with `settings.snapshotImage`; manifests/ have none."""
+    options = (NO_IMAGE, f"--set=settings.snapshotImage={SNAPSHOT_IMAGE}")
+    text = rendered("scavenger-admitter", cluster.report, *options, templates=("rbac",))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+
+
 def rank_by_policy(cluster: Cluster, *options: str) -> None:
     """Have the API server rank ordinary pods by a policy, as the webhook's chart has it with `pods.defaulting: policy`;
     manifests/ have them sent to the webhook. `options`: of helm. Undone by `rank_by_webhook`.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"scavenger.dev/snapshot/pkg/engine"
+	"scavenger.dev/snapshot/pkg/generation"
 	"scavenger.dev/snapshot/pkg/keeper"
 )
 
@@ -77,22 +78,37 @@ func (f *folders) Set(value string) error {
 	return err
 }
 
-func parse(arguments []string) (keeper.Options, error) {
-	var options keeper.Options
-	var dir, volumes folders
+// command is the command line of `snap run`.
+type command struct {
+	keeper.Options
+	// base is where the volume of the snapshots is mounted, dir their folder, and adopt that of an earlier version.
+	base, dir, adopt string
+	// key is the folder of the mounted Secret with the key of the job.
+	key string
+}
+
+func parse(arguments []string) (command, error) {
+	var options command
+	var base, dir, adopt, key, volumes folders
 	flags := flag.NewFlagSet("snap run", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage+"\noptions:\n")
 		flags.PrintDefaults()
 	}
 	flags.Var(&dir, "dir", "`folder` of the snapshots, on a volume that outlives the pod")
+	flags.Var(&base, "base", "`folder` above --dir where the volume is mounted: below it no symbolic link is followed, and its"+
+		" first folder is shared by jobs of all users")
+	flags.Var(&key, "key", "`folder` of the mounted Secret whose key signs the snapshots; needs --base, --owner and"+
+		" --image-id")
+	flags.Var(&adopt, "adopt", "`folder` of the snapshots of an earlier version of snap, to take over where the Secret says"+
+		" that the job has run before")
 	flags.Var(&volumes, "volume", "`folder` whose files are not in the snapshots; repeat it; without it, the volumes that"+
 		" are mounted here, but for emptyDirs")
 	flags.DurationVar(&options.Every, "every", 10*time.Minute, "time between two snapshots")
 	flags.DurationVar(&options.Grace, "grace", 30*time.Second, "terminationGracePeriodSeconds of the pod")
 	flags.DurationVar(&options.Stall, "stall", time.Minute, "end a dump that has made no progress for so long")
 	flags.StringVar(&options.Image, "image-id", "", "refuse snapshots that another image has made")
-	flags.StringVar(&options.Owner, "owner", "", "refuse snapshots of another owner, such as the UID of the job")
+	flags.StringVar(&options.Owner, "owner", "", "refuse snapshots of another owner, such as the UID of the job, or UID/INDEX of a task")
 	flags.BoolVar(&options.Verbose, "verbose", false, "tell of each snapshot")
 	flags.IntVar(&options.ExitCode, "exit-code", keeper.ExitSaved, "checkpointExitCode of the job")
 	if err := flags.Parse(arguments); err != nil {
@@ -110,10 +126,50 @@ func parse(arguments []string) (keeper.Options, error) {
 	case flags.NArg() == 0:
 		return options, errors.New("name the program after --")
 	}
-	options.Dir = dir[0]
+	options.dir, options.base, options.adopt, options.key = dir[0], last(base), last(adopt), last(key)
+	if err := options.checkKey(); err != nil {
+		return options, err
+	}
 	options.Program.Command = flags.Args()
 	options.Program.Volumes = volumes
 	return options, nil
+}
+
+// last is the last of some folders; empty where there is none.
+func last(some folders) string {
+	if len(some) == 0 {
+		return ""
+	}
+	return some[len(some)-1]
+}
+
+// checkKey says what a key needs: what it signs names the job and its image.
+func (c *command) checkKey() error {
+	switch {
+	case c.key == "" && c.adopt != "":
+		return errors.New("--adopt: name the folder of the key as well, by --key")
+	case c.key != "" && (c.base == "" || c.Owner == "" || c.Image == ""):
+		return errors.New("--key: it needs --base, --owner and --image-id")
+	}
+	return nil
+}
+
+// open opens the folder of the snapshots, waits until no other run has it, and reads the key.
+func (c *command) open() (err error) {
+	if c.key != "" {
+		secret, err := generation.ReadSecret(c.key, c.Owner)
+		if err != nil {
+			return err
+		}
+		c.Key, c.Program.Hidden = secret.Key, []string{c.key}
+		if !secret.Adopt {
+			c.adopt = ""
+		}
+	}
+	if c.Folder, err = generation.OpenFolder(c.base, c.dir); err == nil {
+		c.Program.Lock, err = c.Folder.Lock(lockLimit)
+	}
+	return err
 }
 
 func runProgram(arguments []string) int {
@@ -138,21 +194,27 @@ func runProgram(arguments []string) int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
 		syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 	options.Signals = signals
-	if err := complete(&options); err != nil {
+	if err := complete(&options.Options); err != nil {
 		options.Warn("%v", err)
 		return keeper.ExitUntouched
 	}
-	if options.Program.Lock, err = lock(options.Dir); err != nil {
-		options.Warn("cannot use --dir: %v", err)
+	if err := options.open(); err != nil {
+		options.Warn("cannot keep snapshots: %v", err)
 		return keeper.ExitUntouched
 	}
-	runs, err := keeper.New(engine.Engine{}, options)
+	runs, err := keeper.New(engine.Engine{}, options.Options)
 	if err != nil {
 		options.Warn("cannot use --dir: %v", err)
 		return keeper.ExitUntouched
 	}
 	if runs.Ended() {
 		return 0
+	}
+	if options.key != "" {
+		if err := runs.Adopt(options.base, options.adopt, lockLimit); err != nil {
+			options.Warn("cannot take over the snapshots of an earlier version: %v", err)
+			return keeper.ExitUntouched
+		}
 	}
 	if err := try(options.Program); err != nil {
 		if runs.HasSnapshot() {
@@ -163,26 +225,6 @@ func runProgram(arguments []string) int {
 		return runPlainly(options.Program.Command)
 	}
 	return runs.Run(context.Background())
-}
-
-// lock waits until no other run has the folder, which ends with all of its processes.
-func lock(folder string) (*os.File, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOLCK) {
-			return file, nil
-		}
-		if time.Since(began) > lockLimit {
-			return nil, fmt.Errorf("another run of the program has %s: %w", folder, err)
-		}
-	}
 }
 
 // complete finds out what the command line does not say.

@@ -257,6 +257,14 @@ func folderForAll(t *testing.T) string {
 	if err := copyItself(filepath.Join(folder, "snap")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(keyFolder(folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"key": strings.Repeat("k", 32), "owner": "uid"} {
+		if err := os.WriteFile(filepath.Join(keyFolder(folder), name), []byte(content), 0o444); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return folder
 }
 
@@ -287,9 +295,15 @@ func codeOf(t *testing.T, err error) int {
 	return 0
 }
 
+// keyFolder is where the Secret of the job is mounted.
+func keyFolder(tools string) string { return tools + "/job-snapshot-key" }
+
 // snapRun is the command that runs a program with snapshots, in a volume that has its folder.
 func snapRun(tools, volume string, program []string) *exec.Cmd {
-	arguments := []string{"run", "--dir", volume + "/.snapshot", "--volume", volume, "--every", "300ms", "--"}
+	arguments := []string{
+		"run", "--base", volume, "--dir", volume + "/.snapshot/lab_uid", "--key", keyFolder(tools), "--owner", "uid",
+		"--image-id", "image", "--volume", volume, "--every", "300ms", "--",
+	}
 	command := asUser(exec.Command(tools+"/snap", append(arguments, program...)...))
 	command.Dir = volume
 	return command
@@ -430,5 +444,40 @@ func TestTheCodeOfTheProgramStands(t *testing.T) {
 		if code := codeOf(t, running.Run()); code != c.want {
 			t.Errorf("%s ended with %d: %s", c.script, code, &said)
 		}
+	}
+}
+
+func TestTheProgramDoesNotFindTheKey(t *testing.T) {
+	tools := folderForAll(t)
+	volume := subfolder(t, tools, "volume")
+	running := snapRun(tools, volume, []string{"/bin/sh", "-c", "ls -A \"$0\" > found; exit 3", keyFolder(tools)})
+	var said bytes.Buffer
+	running.Stderr = &said
+	if code := codeOf(t, running.Run()); code != 3 {
+		t.Fatalf("it ended with %d: %s", code, &said)
+	}
+	if found, err := os.ReadFile(volume + "/found"); err != nil || len(found) > 0 {
+		t.Errorf("the program finds %q, %v", found, err)
+	}
+}
+
+func TestTheSecretOfAnotherJobStartsNothing(t *testing.T) {
+	tools := folderForAll(t)
+	volume := subfolder(t, tools, "volume")
+	if err := os.WriteFile(filepath.Join(keyFolder(tools), "owner"), []byte("another"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	running := snapRun(tools, volume, []string{"/bin/sh", "-c", "touch ran"})
+	var said bytes.Buffer
+	running.Stderr = &said
+	if code := codeOf(t, running.Run()); code != keeper.ExitUntouched {
+		t.Errorf("it ended with %d", code)
+	}
+	const words = "snap: cannot keep snapshots: the Secret job-snapshot-key does not belong to this job: delete it"
+	if !strings.Contains(said.String(), words) {
+		t.Errorf("said %s", &said)
+	}
+	if _, err := os.Stat(volume + "/ran"); err == nil {
+		t.Error("the program has run")
 	}
 }

@@ -411,6 +411,9 @@ func specOf(program keeper.Program) specs.Spec {
 	for _, volume := range program.Volumes {
 		mounts = append(mounts, specs.Mount{Type: "bind", Source: volume, Destination: volume, Options: []string{"rw"}})
 	}
+	for _, folder := range program.Hidden {
+		mounts = append(mounts, specs.Mount{Type: "tmpfs", Source: "tmpfs", Destination: folder, Options: []string{"ro"}})
+	}
 	return specs.Spec{
 		Version: specs.Version, Hostname: program.Hostname, Process: &process,
 		Root: &specs.Root{Path: "/"}, Mounts: mounts,

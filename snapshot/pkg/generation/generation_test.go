@@ -13,12 +13,13 @@ import (
 
 var host = generation.Host{
 	Owner: "job-1", Image: "sha256:1", Command: []string{"count"}, Engine: "gvisor 1", Features: []string{"avx", "sse"},
+	Volumes: []string{"/data", "/other"},
 }
 
 func manifest() *generation.Manifest {
 	return &generation.Manifest{
 		Moment: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Owner: host.Owner, Image: host.Image, Command: host.Command,
-		Engine: host.Engine, Features: []string{"sse"},
+		Engine: host.Engine, Features: []string{"sse"}, Volumes: []string{"/data"},
 	}
 }
 
@@ -26,7 +27,17 @@ func never() error { return nil }
 
 func open(t *testing.T) *generation.Store {
 	t.Helper()
-	store, err := generation.Open(t.TempDir())
+	return openAs(t, t.TempDir(), nil, host.Owner)
+}
+
+// openAs opens a folder as the job with this key and owner does.
+func openAs(t *testing.T, path string, key generation.Key, owner string) *generation.Store {
+	t.Helper()
+	folder, err := generation.OpenFolder("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := generation.Open(folder, key, owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,19 +108,13 @@ func TestATornFileIsNeverUsed(t *testing.T) {
 
 func TestWhatWasNotCommittedIsRemoved(t *testing.T) {
 	folder := t.TempDir()
-	store, err := generation.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := openAs(t, folder, nil, host.Owner)
 	draft, err := store.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(draft.Folder, "state"), "half")
-	again, err := generation.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := openAs(t, folder, nil, host.Owner)
 	entries, _ := os.ReadDir(folder)
 	if numbers, _ := again.Numbers(); len(numbers) > 0 || len(entries) > 0 {
 		t.Errorf("generations %v, entries %v", numbers, entries)
@@ -126,6 +131,7 @@ func TestAnotherHostIsRefusedWithTheReason(t *testing.T) {
 		{func(h *generation.Host) { h.Image = "sha256:2" }, "it was made with image sha256:1, and this is sha256:2"},
 		{func(h *generation.Host) { h.Image = "" }, ""},
 		{func(h *generation.Host) { h.Owner = "job-2" }, "it belongs to job-1, and this is job-2"},
+		{func(h *generation.Host) { h.Volumes = nil }, "it was made with a volume in /data, and there is none"},
 		{func(h *generation.Host) { h.Engine = "gvisor 2" }, "it was made by gvisor 1, and this is gvisor 2"},
 		{func(h *generation.Host) { h.Command = []string{"other"} }, `it is of the command ["count"]`},
 	} {
@@ -142,7 +148,8 @@ func TestAnotherHostIsRefusedWithTheReason(t *testing.T) {
 }
 
 func TestFilesAreCutBackOrRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
+	volumes := []string{t.TempDir()}
+	path := filepath.Join(volumes[0], "log")
 	write(t, path, "one\ntwo\n")
 	marks, err := generation.MarkFiles([]string{path, path + "-gone"}, nil)
 	if err != nil || len(marks) != 1 {
@@ -155,7 +162,7 @@ func TestFilesAreCutBackOrRefused(t *testing.T) {
 		{"ONE\ntwo\nthree\n", "changed in place"},
 	} {
 		write(t, path, c.content)
-		err := marks[0].Unchanged()
+		err := marks[0].Unchanged(volumes)
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%q: %v", c.content, err)
@@ -165,7 +172,7 @@ func TestFilesAreCutBackOrRefused(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", c.content, err)
 		}
-		if err := marks[0].CutBack(); err != nil {
+		if err := marks[0].CutBack(volumes); err != nil {
 			t.Error(err)
 		}
 		if found, _ := os.ReadFile(path); string(found) != "one\ntwo\n" {

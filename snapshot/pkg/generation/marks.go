@@ -44,7 +44,7 @@ func MarkFiles(paths []string, before []Mark) ([]Mark, error) {
 		mark := Mark{Path: path, Size: about.Size(), Modified: about.ModTime().UTC()}
 		if old, found := known[path]; found && old.Size == mark.Size && old.Modified.Equal(mark.Modified) {
 			mark.End = old.End
-		} else if mark.End, err = hashEnd(path, mark.Size); err != nil {
+		} else if mark.End, err = hashEndOf(path, mark.Size); err != nil {
 			return nil, err
 		}
 		marks = append(marks, mark)
@@ -52,16 +52,34 @@ func MarkFiles(paths []string, before []Mark) ([]Mark, error) {
 	return marks, nil
 }
 
-// Unchanged says why a file cannot be taken back to its mark; nil when it can.
-func (m Mark) Unchanged() error {
-	about, err := os.Lstat(m.Path)
+// open opens the file, which is in one of these volumes, and on whose way there is no symbolic link.
+func (m Mark) open(volumes []string, flags int) (*os.File, fs.FileInfo, error) {
+	file, err := openBeneath(volumes, m.Path, flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	about, err := file.Stat()
+	if err == nil && (!about.Mode().IsRegular() || m.Size < 0) {
+		err = fmt.Errorf("%s is no regular file", m.Path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, about, nil
+}
+
+// Unchanged says why a file of these volumes cannot be taken back to its mark; nil when it can.
+func (m Mark) Unchanged(volumes []string) error {
+	file, about, err := m.open(volumes, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
+	defer file.Close()
 	if about.Size() < m.Size {
 		return fmt.Errorf("%s has %d bytes, and had %d", m.Path, about.Size(), m.Size)
 	}
-	end, err := hashEnd(m.Path, m.Size)
+	end, err := hashEnd(file, m.Size)
 	if err != nil {
 		return err
 	}
@@ -71,24 +89,37 @@ func (m Mark) Unchanged() error {
 	return nil
 }
 
-// CutBack takes a file back to its mark: what was written since is removed.
-func (m Mark) CutBack() error {
-	about, err := os.Lstat(m.Path)
-	if err != nil || about.Size() == m.Size {
+// CutBack takes a file of these volumes back to its mark: what was written since is removed.
+func (m Mark) CutBack(volumes []string) error {
+	file, about, err := m.open(volumes, os.O_RDONLY)
+	if err != nil {
 		return err
 	}
-	if err := os.Truncate(m.Path, m.Size); err != nil {
+	file.Close()
+	if about.Size() == m.Size {
+		return nil
+	}
+	file, _, err = m.open(volumes, os.O_RDWR)
+	if err != nil {
 		return err
 	}
-	return os.Chtimes(m.Path, time.Time{}, m.Modified)
+	defer file.Close()
+	if err := file.Truncate(m.Size); err != nil {
+		return err
+	}
+	return os.Chtimes(descriptorPath(int(file.Fd())), time.Time{}, m.Modified)
 }
 
-func hashEnd(path string, size int64) (string, error) {
+func hashEndOf(path string, size int64) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
+	return hashEnd(file, size)
+}
+
+func hashEnd(file io.ReaderAt, size int64) (string, error) {
 	from := max(0, size-endBytes)
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(file, from, size-from)); err != nil {
@@ -97,8 +128,8 @@ func hashEnd(path string, size int64) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func hashFile(path string) (string, error) {
-	file, err := os.Open(path)
+func hashFile(root *os.Root, name string) (string, error) {
+	file, err := regular(root, name)
 	if err != nil {
 		return "", err
 	}
@@ -110,8 +141,8 @@ func hashFile(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func syncPath(path string) error {
-	file, err := os.Open(path)
+func syncFile(root *os.Root, name string) error {
+	file, err := root.Open(name)
 	if err != nil {
 		return err
 	}
@@ -122,7 +153,16 @@ func syncPath(path string) error {
 // syncWritten makes durable what the marks count on. A file that has been removed since needs nothing.
 func syncWritten(marks []Mark) error {
 	for _, mark := range marks {
-		if err := syncPath(mark.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		file, err := os.Open(mark.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = file.Sync()
+		file.Close()
+		if err != nil {
 			return err
 		}
 	}

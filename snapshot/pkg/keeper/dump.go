@@ -122,7 +122,7 @@ func (k *Keeper) mark(box Sandbox, manifest *generation.Manifest) error {
 		paths = append(paths, mark.Path)
 	}
 	for _, path := range paths {
-		if inside, err := filepath.Rel(k.Dir, path); !seen[path] && (err != nil || !filepath.IsLocal(inside)) {
+		if inside, err := filepath.Rel(k.Folder.Path, path); !seen[path] && (err != nil || !filepath.IsLocal(inside)) {
 			seen[path] = true
 			all = append(all, path)
 		}
@@ -134,21 +134,21 @@ func (k *Keeper) mark(box Sandbox, manifest *generation.Manifest) error {
 // room refuses a snapshot that the volume has no room for, before the program is paused.
 func (k *Keeper) room(box Sandbox) error {
 	var about syscall.Statfs_t
-	if err := syscall.Statfs(k.Dir, &about); err != nil {
+	if err := syscall.Statfs(k.Folder.Path, &about); err != nil {
 		return nil //nolint:nilerr // Then the dump finds out.
 	}
 	wanted, there := box.MemoryBytes(), int64(about.Bavail)*about.Bsize
 	if wanted > there {
 		return fmt.Errorf("the volume is full: about %d MB are wanted in %s, and %d MB are there",
-			wanted>>20, k.Dir, there>>20)
+			wanted>>20, k.Folder.Path, there>>20)
 	}
 	return nil
 }
 
 func (k *Keeper) explain(err error) error {
 	var about syscall.Statfs_t
-	if syscall.Statfs(k.Dir, &about) == nil && about.Bavail == 0 {
-		return fmt.Errorf("the volume of %s is full: %w", k.Dir, err)
+	if syscall.Statfs(k.Folder.Path, &about) == nil && about.Bavail == 0 {
+		return fmt.Errorf("the volume of %s is full: %w", k.Folder.Path, err)
 	}
 	return err
 }

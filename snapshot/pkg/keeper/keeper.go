@@ -34,6 +34,8 @@ type Program struct {
 	Volumes []string
 	// Memory is how much the program finds its machine to have, in bytes.
 	Memory uint64
+	// Hidden are folders that the program finds empty.
+	Hidden []string
 	// Lock stays open as long as anything of the program runs.
 	Lock *os.File
 }
@@ -64,14 +66,17 @@ type Sandbox interface {
 // Options is what the command line says.
 type Options struct {
 	Program Program
-	// Dir has the generations.
-	Dir string
+	// Folder has the generations.
+	Folder *generation.Folder
+	// Key signs them.
+	Key generation.Key
 	// Every is the time between two snapshots.
 	Every time.Duration
 	// Grace is how long the pod may take to end.
 	Grace time.Duration
 	// Stall ends a dump or a restore that makes no progress for so long.
-	Stall    time.Duration
+	Stall time.Duration
+	// Owner is the job, or one task of it: its UID, and after a slash the index of the task.
 	Owner    string
 	Image    string
 	ExitCode int
@@ -107,13 +112,13 @@ const (
 
 // New opens the folder of the generations.
 func New(engine Engine, options Options) (*Keeper, error) {
-	store, err := generation.Open(options.Dir)
+	store, err := generation.Open(options.Folder, options.Key, options.Owner)
 	if err != nil {
 		return nil, err
 	}
 	host := generation.Host{
 		Owner: options.Owner, Image: options.Image, Command: options.Program.Command,
-		Engine: engine.Version(), Features: engine.Features(),
+		Engine: engine.Version(), Features: engine.Features(), Volumes: options.Program.Volumes,
 	}
 	return &Keeper{Options: options, engine: engine, store: store, host: host}, nil
 }
@@ -131,9 +136,16 @@ func (k *Keeper) Ended() bool {
 }
 
 // HasSnapshot says whether there is a generation that a node with an engine might continue.
-func (k *Keeper) HasSnapshot() bool {
-	numbers, err := k.store.Numbers()
-	return err == nil && len(numbers) > 0
+func (k *Keeper) HasSnapshot() bool { return k.store.Usable() }
+
+// Adopt takes over the snapshots that an earlier version has made of this program, and tells of it. Arguments: as for
+// generation.Store.Adopt.
+func (k *Keeper) Adopt(base, folder string, limit time.Duration) error {
+	told, err := k.store.Adopt(base, folder, k.host, limit)
+	for _, line := range told {
+		k.Warn("%s", line)
+	}
+	return err
 }
 
 // Run continues or starts the program, and returns the exit code.
@@ -242,16 +254,17 @@ func (k *Keeper) restore(ctx context.Context, number int) (Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer manifest.Close()
 	if err := manifest.Unfit(k.host); err != nil {
 		return nil, err
 	}
 	for _, mark := range manifest.Written {
-		if err := mark.Unchanged(); err != nil {
+		if err := mark.Unchanged(k.host.Volumes); err != nil {
 			return nil, err
 		}
 	}
 	for _, mark := range manifest.Written {
-		if err := mark.CutBack(); err != nil {
+		if err := mark.CutBack(k.host.Volumes); err != nil {
 			return nil, err
 		}
 	}
@@ -262,7 +275,7 @@ func (k *Keeper) restore(ctx context.Context, number int) (Sandbox, error) {
 	limit := k.Stall + time.Duration(k.store.Bytes(number)/(10<<20))*time.Second
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not restored within %s", limit))
 	defer cancel()
-	box, err := k.engine.Restore(limited, program, k.store.Folder(number))
+	box, err := k.engine.Restore(limited, program, manifest.Folder)
 	if err != nil {
 		return nil, err
 	}

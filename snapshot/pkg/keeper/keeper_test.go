@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"scavenger.dev/snapshot/pkg/generation"
 	"scavenger.dev/snapshot/pkg/keeper"
 )
 
@@ -117,6 +118,7 @@ type run struct {
 	engine  *standIn
 	options keeper.Options
 	signals chan os.Signal
+	dir     string
 	mu      sync.Mutex
 	said    []string
 	reports chan time.Time
@@ -126,10 +128,11 @@ type run struct {
 func newRun(t *testing.T, every time.Duration) *run {
 	r := &run{
 		t: t, engine: &standIn{boxes: make(chan *program, 8)}, signals: make(chan os.Signal, 8),
+		dir:     t.TempDir(),
 		reports: make(chan time.Time, 1000), told: make(chan struct{}, 100),
 	}
 	r.options = keeper.Options{
-		Program: keeper.Program{Command: []string{"count"}}, Dir: t.TempDir(), Every: every, Grace: time.Hour,
+		Program: keeper.Program{Command: []string{"count"}, Volumes: []string{t.TempDir()}}, Every: every, Grace: time.Hour,
 		Stall: time.Minute, ExitCode: keeper.ExitSaved, Signals: r.signals,
 		Report: func(moment time.Time) { r.reports <- moment },
 		Say: func(format string, arguments ...any) {
@@ -143,12 +146,23 @@ func newRun(t *testing.T, every time.Duration) *run {
 	return r
 }
 
-func (r *run) start() (*program, <-chan int) {
+func (r *run) keeper() *keeper.Keeper {
 	r.t.Helper()
+	folder, err := generation.OpenFolder("", r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.options.Folder = folder
 	kept, err := keeper.New(r.engine, r.options)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return kept
+}
+
+func (r *run) start() (*program, <-chan int) {
+	r.t.Helper()
+	kept := r.keeper()
 	code := make(chan int, 1)
 	go func() { code <- kept.Run(context.Background()) }()
 	return <-r.engine.boxes, code
@@ -206,7 +220,7 @@ func TestThePeriodicSnapshotCountsAfterAKill(t *testing.T) {
 	<-r.reports // Killed at any moment from here on.
 	r.engine.prepare = nil
 	again := newRun(t, time.Hour)
-	again.options.Dir = copyOf(t, r.options.Dir)
+	again.dir, again.options.Program = copyOf(t, r.dir), r.options.Program
 	box, code := again.start()
 	if box.state != "saved" {
 		t.Errorf("continued from %q", box.state)
@@ -231,9 +245,8 @@ func TestAProgramThatEndsIsNotRunAgain(t *testing.T) {
 	box, code := r.start()
 	box.end(0)
 	r.expect(code, 0)
-	kept, err := keeper.New(r.engine, r.options)
-	if err != nil || !kept.Ended() {
-		t.Errorf("it would run again: %v", err)
+	if !r.keeper().Ended() {
+		t.Error("it would run again")
 	}
 }
 
@@ -267,10 +280,7 @@ func TestANodeWithoutTheFeaturesOfTheCPULeavesTheSnapshotToOthers(t *testing.T) 
 	r.signals <- syscall.SIGTERM
 	r.expect(code, keeper.ExitSaved)
 	r.engine.features = nil
-	kept, err := keeper.New(r.engine, r.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := r.keeper()
 	if code := kept.Run(context.Background()); code != keeper.ExitUntouched {
 		t.Errorf("ended with %d", code)
 	}
@@ -383,7 +393,7 @@ func TestSigtermDuringAPeriodicSnapshotNeedsNoOther(t *testing.T) {
 
 func TestTheGenerationBeforeIsTakenWhenTheNewestIsRefused(t *testing.T) {
 	r := newRun(t, time.Hour)
-	log := filepath.Join(t.TempDir(), "log")
+	log := filepath.Join(r.options.Program.Volumes[0], "log")
 	write(t, log, "12")
 	r.engine.prepare = func(b *program) { b.files = []string{log} }
 	for _, saved := range []struct{ state, log string }{{"first", "12"}, {"second", "1234"}} {
@@ -420,7 +430,7 @@ func TestTheGenerationBeforeIsTakenWhenTheNewestIsTorn(t *testing.T) {
 		r.expect(code, keeper.ExitSaved)
 	}
 	for _, name := range []string{"state", "manifest.json"} {
-		path := filepath.Join(r.options.Dir, "gen-000002", name)
+		path := filepath.Join(r.dir, "gen-000002", name)
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

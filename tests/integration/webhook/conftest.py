@@ -32,6 +32,7 @@ def cluster() -> Iterator[Cluster]:
     try:
         found.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="64Gi", fake_pods=200)
         stack.install(found)
+        stack.allow_snapshots(found)
         stack.start(found, ["admitter", "webhook"], SETTINGS)
         yield found
     finally:

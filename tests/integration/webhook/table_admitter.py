@@ -53,6 +53,24 @@ def of_job(name: str, *expected: str, namespace: str = "", meta: Object | None =
     return Case(f"the admitter's pod {name}", "pods", body, expected, user=ADMITTER, namespace=namespace, check=check)
 
 
+KEYS_ONLY = "the admitter creates Secrets with the keys of snapshots of ScavengerJobs only"
+
+
+def key(
+    name: str, *expected: str, namespace: str = "", meta: Object | None = None, data: Object | None = None, **more: Any
+) -> Case:
+    """The Secret with the key of a job's snapshots, as the admitter creates it but for what is said."""
+    metadata: Object = {"name": "j-snapshot-key", "labels": LABELS, "ownerReferences": [SJ], **(meta or {})}
+    body = {
+        "metadata": metadata,
+        "type": "scavenger.dev/snapshot-key",
+        "immutable": True,
+        "data": {"key": "a2V5", "owner": "MS0y", **(data or {})},
+        **more,
+    }
+    return Case(f"the admitter's key {name}", "secrets", body, expected, user=ADMITTER, namespace=namespace)
+
+
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -193,6 +211,16 @@ BY_ADMITTER = [
     made("of two owners", "belongs to a ScavengerJob", meta={"ownerReferences": [SJ, {**SJ, "uid": "3", **SECOND}]}),
     made("of no controller", "belongs to a ScavengerJob", meta={"ownerReferences": [{**SJ, "controller": False}]}),
     made("with pods of another job", "under their names", tmeta={"labels": {**LABELS, "scavenger.dev/job": "k"}}),
+    key("as it makes them"),
+    key("from before there were keys", data={"adopt": "dHJ1ZQ=="}),
+    key("of another type", KEYS_ONLY, type="Opaque"),
+    key("of another name", KEYS_ONLY, meta={"name": "token"}),
+    key("of no job", KEYS_ONLY, meta={"ownerReferences": None}),
+    key("of another owner", KEYS_ONLY, meta={"ownerReferences": [{**SJ, "name": "k"}]}),
+    key("of a Job", KEYS_ONLY, meta={"ownerReferences": [OF_JOB]}),
+    key("with more in it", KEYS_ONLY, data={"server": "YQ=="}),
+    key("that can change", KEYS_ONLY, immutable=False),
+    key("in a namespace of the system", KEYS_ONLY, namespace="kube-system"),
     Case(
         "a ScavengerJob in kube-system",
         "scavengerjobs",

@@ -55,6 +55,8 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
         ("watch", "", "nodes", "", ""),
         ("watch", "", "namespaces", "", ""),
         ("create", "", "services", "", "*"),
+        ("create", "", "secrets", "", "*"),
+        ("create", "", "secrets", "", SYSTEM),  # RBAC leaves no namespace out; the policy does
         ("get", "", "configmaps", "kube-root-ca.crt", "*"),
         ("update", "coordination.k8s.io", "leases", "scavenger-admitter", SYSTEM),
     ],
@@ -303,6 +305,7 @@ ORDINARY: dict[str, tuple[str, str, Object | None]] = {
         "/api/v1/namespaces/{namespace}/pods/ordinary/eviction",
         {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "ordinary"}},
     ),
+    "create secrets": ("POST", "/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "x"}}),
     "create services": (
         "POST",
         "/api/v1/namespaces/{namespace}/services",
@@ -343,6 +346,7 @@ WRITES = [
     for write, found, _ in rights.bounds(role["metadata"]["name"], rule, POLICIES)
     if found
 ]
+WRITES.append(("scavenger-admitter", "create secrets", ["keys"]))  # with settings.snapshotImage
 
 
 @pytest.mark.parametrize(("service", "write", "policies"), WRITES, ids=lambda value: str(value))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
+from scavenger_admitter.core import snapshots
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pod_of_task
@@ -52,7 +54,10 @@ def test_the_program_runs_under_snap() -> None:
     assert main["command"] == [
         "/.scavenger/snap",
         "run",
-        "--dir=/data/.snapshot/job",
+        "--base=/data",
+        f"--dir=/data/.snapshot/ns_{b.UID}",
+        "--key=/.scavenger-key/job-snapshot-key",
+        "--adopt=/data/.snapshot/job",
         "--every=600s",
         "--grace=20s",
         "--exit-code=85",
@@ -72,7 +77,7 @@ def test_a_template_keeps_its_other_containers() -> None:
     made = of_template({"command": ["sim"], "volumeMounts": [{"name": "work", "mountPath": "/w/"}]})
     log, main = pod(made)["containers"]
     assert "command" not in log
-    assert main["command"][2] == "--dir=/w/.snapshot/job"
+    assert main["command"][2:4] == ["--base=/w", f"--dir=/w/.snapshot/ns_{b.UID}"]
     assert main["command"][-1] == "sim"
 
 
@@ -82,7 +87,8 @@ def test_each_task_has_a_folder_of_its_own() -> None:
     body["metadata"]["uid"] = "u"
     task = pod_of_task(body, 2, queue="q", affinity={})
     (main,) = task["spec"]["containers"]
-    assert "--dir=/data/.snapshot/job/$(SCAVENGER_TASK)" in main["command"]
+    assert f"--dir=/data/.snapshot/ns_{b.UID}/$(SCAVENGER_TASK)" in main["command"]
+    assert f"--owner={b.UID}/$(SCAVENGER_TASK)" in main["command"]
     assert {"name": "SCAVENGER_TASK", "value": "2"} in main["env"]
 
 
@@ -91,6 +97,45 @@ def test_interruption_after_bounds_the_time_between_snapshots(every: str) -> Non
     """The webhook refuses such a time, and is optional."""
     (main,) = pod(job(snapshot={"volume": "work", "every": every}, interruptionAfter="30m"))["containers"]
     assert "--every=1800s" in main["command"]
+
+
+def test_two_jobs_never_have_one_folder() -> None:
+    """Neither two of one name in two namespaces that share a volume, nor one that is created again."""
+    first = job()
+    others = [{"namespace": "other"}, {"uid": "another-uid"}]
+    made = [first, *(first.model_copy(update={"metadata": first.metadata.model_copy(update=one)}) for one in others)]
+    folders = {word for one in made for word in pod(one)["containers"][0]["command"] if word.startswith("--dir=")}
+    assert len(folders) == 3
+
+
+def test_only_the_program_finds_the_key() -> None:
+    made = of_template({"command": ["sim"], "volumeMounts": [{"name": "work", "mountPath": "/w/"}]})
+    found = pod(made)
+    volume = next(one for one in found["volumes"] if one["name"] == snapshots.KEY)
+    assert volume["secret"] == {"secretName": "job-snapshot-key", "defaultMode": 0o444}
+    mounts = {
+        one["name"]: [mount for mount in one.get("volumeMounts", ()) if mount["name"] == snapshots.KEY]
+        for one in (*found["initContainers"], *found["containers"])
+    }
+    mount = {"name": snapshots.KEY, "mountPath": "/.scavenger-key/job-snapshot-key", "readOnly": True}
+    assert mounts == {snapshots.NAME: [], "log": [], "sim": [mount]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ran", "adopts"), [({}, False, False), ({}, True, True), ({"array": {"tasks": 2}}, True, False)]
+)
+def test_the_secret_says_whose_it_is(spec: dict[str, Any], ran: bool, adopts: bool) -> None:
+    """And whether the job has snapshots from before there were keys. An array goes on as it was started."""
+    made = job(**spec)
+    if ran:
+        made = made.model_copy(update={"status": made.status.model_copy(update={"running_timestamps": (b.at(9),)})})
+    body = snapshots.key_manifest(made, b"k" * 32)
+    assert (body["type"], body["immutable"]) == ("scavenger.dev/snapshot-key", True)
+    assert body["metadata"]["name"] == "job-snapshot-key"
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("ScavengerJob", b.UID, True)
+    data = {name: base64.b64decode(value) for name, value in body["data"].items()}
+    assert data == {"key": b"k" * 32, "owner": b.UID.encode(), **({"adopt": b"true"} if adopts else {})}
 
 
 def test_jobs_without_snapshots_change_in_nothing() -> None:

@@ -77,7 +77,7 @@ class WaitReason(Reason):
         "CreationFailed",
         "Its last start failed: the API server did not create its Job, for trouble of its own.",
     )
-    NAME_TAKEN = "NameTaken", "Its last start failed: a Service that is not its own has the name it needs."
+    NAME_TAKEN = "NameTaken", "Its last start failed: a Service or a Secret that is not its own has the name it needs."
     CREATION_UNANSWERED = (
         "CreationUnanswered",
         "The API server, or an admission webhook, does not answer the creation of Jobs in its namespace.",

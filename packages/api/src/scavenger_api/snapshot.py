@@ -20,7 +20,7 @@ class SnapshotSpec(Model):
 
     volume: DnsLabel
     """The name of one of persistentVolumeClaims, or with template of a volume. The snapshots are in its folder
-    .snapshot/JOB, and those of a task in .snapshot/JOB/INDEX."""
+    .snapshot/NAMESPACE_UID, with the UID of the ScavengerJob, and those of a task in .snapshot/NAMESPACE_UID/INDEX."""
     every: Annotated[str | None, Field(max_length=32, pattern=DURATION_PATTERN)] = None
     """Time between two snapshots, from 30s to interruptionAfter; by default interruptionAfter. Each counts as a
     checkpoint."""

@@ -383,7 +383,8 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal = None
         try:
-            batch = await self._writer.create(job, confirmed, _target(job, attempt))
+            again, target = attempt.failures > 0, _target(job, attempt)
+            batch = await self._writer.create(job, confirmed, target, again=again)
             refusal = await self._create_pods(job, confirmed, batch)
         except AlreadyExists:
             pass  # ours from before a restart, or somebody else's: its event shows which

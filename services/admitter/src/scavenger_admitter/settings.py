@@ -70,7 +70,7 @@ class AdmitterSettings(ServiceSettings):
     snapshot_image: str = option(
         "",
         "image of snap, for jobs with spec.snapshot, such as registry.example.com/scavenger/snapshot:TAG; without it"
-        " such jobs are Failed",
+        " such jobs are Failed. With it the admitter may create Secrets, with the keys that sign snapshots",
     )
     checked_references: Names = option(
         ("persistentvolumeclaims", "configmaps"),

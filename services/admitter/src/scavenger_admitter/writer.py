@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
@@ -19,7 +20,7 @@ from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from scavenger_kube.kinds import ObjectMeta, Pod, Struct
-from scavenger_kube.resources import JOBS, PODS, SERVICES, Item, Resource, scavenger_jobs
+from scavenger_kube.resources import JOBS, PODS, SECRETS, SERVICES, Item, Resource, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.stale_marks import release
@@ -43,6 +44,7 @@ from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN, UNMANAGED
 from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity, with_equal_limits
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
+from scavenger_admitter.core.snapshots import KEY_BYTES, key_manifest, key_name
 from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
@@ -116,6 +118,20 @@ class NameTaken(ApiError):  # noqa: N818 - as AlreadyExists, which it is a case 
             )
         else:
             said = f"held back by Service {found.name} of an earlier job, which is being deleted"
+        super().__init__(HTTPStatus.CONFLICT, NAME_TAKEN, said)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class KeyTaken(ApiError):  # noqa: N818 - as AlreadyExists, which it is a case of
+    """There is a Secret of the name that the key of a job needs before the job has run."""
+
+    def __init__(self, job: ScavengerJob) -> None:
+        said = (
+            f"held back by Secret {key_name(job)}, which has the name that the key of the snapshots of this job needs: "
+            "that of an earlier job goes by itself; delete any other, or create this job under another name"
+        )
         super().__init__(HTTPStatus.CONFLICT, NAME_TAKEN, said)
 
     def __str__(self) -> str:
@@ -220,14 +236,21 @@ class Writer:
         self._events.warning(SCAVENGERJOBS, job, SNAPSHOT_WARNING, warnings[:1024])
 
     async def create(
-        self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE
+        self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE, *, again: bool = False
     ) -> dict[str, Any]:
         """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself sees
         to it that nothing is started twice, whoever tries. Returns the Job, as the API server has it.
 
+        Args:
+            job: the job.
+            confirmed: that it starts.
+            target: where its pods may go.
+            again: the last start failed, after it may have stored the key of the snapshots.
+
         Raises:
             AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
             NameTaken: somebody else's Service has the name that the gang needs.
+            KeyTaken: a Secret has the name that the key of the snapshots needs.
             ReferenceAbsent: there is no such claim as its pods need, or another object that is looked for.
             ApiError: the API server refuses, or does not answer.
         """
@@ -235,6 +258,7 @@ class Writer:
         if absent := await self._references.missing(job.metadata.namespace, job.spec):
             raise ReferenceAbsent(absent)
         await self._see_to_service(job, action)
+        await self._see_to_key(job, again=again)
         body = self._manifest(job, action, target, managed=self._managed_jobs)
         made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
         return made
@@ -361,7 +385,7 @@ class Writer:
             ApiError: as `create` and `create_pods`; or the Job cannot have tasks.
         """
         action = confirmed.value
-        batch = await self._job_of_array(job, action.job)
+        batch = await self._job_of_array(job, action.job, again=again)
         if again and (absent := await self.missing(job)):
             raise ReferenceAbsent(absent)
         affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
@@ -375,14 +399,17 @@ class Writer:
         for indexes in _waves(action.indexes):
             await _all(self._create_task(batch, index, made(index), answered) for index in indexes)
 
-    async def _job_of_array(self, job: ScavengerJob, action: CreateJob) -> dict[str, Any]:
+    async def _job_of_array(self, job: ScavengerJob, action: CreateJob, *, again: bool) -> dict[str, Any]:
         namespace = job.metadata.namespace
         try:
             found = await self.batch_job(namespace, job.metadata.name)
+            if again:  # somebody may have deleted it
+                await self._see_to_key(job, again=True)
         except NotFound:
             whole = await self._whole(job)
             if absent := await self._references.missing(namespace, whole.spec):
                 raise ReferenceAbsent(absent) from None
+            await self._see_to_key(whole, again=again)
             body = self._manifest(whole, action, ANYWHERE, managed=True)
             found = msgspec.json.decode(await self._create(JOBS, namespace, body))
         owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
@@ -458,6 +485,20 @@ class Writer:
             there = await metadata_now(self._client, SERVICES, namespace, body["metadata"]["name"])
             if there is not None and not _is_usable(there, job):
                 raise NameTaken(there, job) from None
+
+    async def _see_to_key(self, job: ScavengerJob, *, again: bool) -> None:
+        """The Secret with the key of the snapshots is there before a pod mounts it, and stays as long as the
+        ScavengerJob does. One that is there may be of this job, as an answer may have been lost: the pod finds out. Of
+        a job that has not tried to start it cannot be, so the first start waits until that of an earlier job of this
+        name has gone. Raises KeyTaken, ApiError."""
+        if job.spec.snapshot is None:
+            return
+        body = key_manifest(job, secrets.token_bytes(KEY_BYTES))
+        try:
+            await self._create(SECRETS, job.metadata.namespace, body)
+        except AlreadyExists:
+            if not again and not job.status.running_timestamps:
+                raise KeyTaken(job) from None
 
     async def carry_out(self, key: str, actions: Confirmed[tuple[Cleanup, ...]] | tuple[OfPod, ...]) -> None:
         """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,6 +14,13 @@ from scavenger_kube.kinds import Pod
 NAME: Final = "scavenger-snapshot"
 """Of the init container and of the volume that `snap` is copied into."""
 FOLDER: Final = "/.scavenger"
+KEY: Final = "scavenger-snapshot-key"
+"""Of the volume with the key."""
+KEY_FOLDER: Final = "/.scavenger-key"
+KEY_TYPE: Final = "scavenger.dev/snapshot-key"
+"""Of the Secret with the key."""
+KEY_BYTES: Final = 32
+"""As many as the SHA-256 has that it signs by."""
 
 _SAYS: Final = "snap: "
 
@@ -29,6 +37,7 @@ def with_snapshots(pod: dict[str, Any], job: ScavengerJob, image: str, grace_sec
     path = job.spec.snapshot_path
     assert path is not None, "no volume for snapshots"
     mount = {"name": NAME, "mountPath": FOLDER}
+    key = {"name": KEY, "mountPath": _key_folder(job), "readOnly": True}
     program = next(one for one in pod["containers"] if one["name"] == job.spec.main_name)
     under_snap = {
         **{name: value for name, value in program.items() if name != "args"},
@@ -37,29 +46,69 @@ def with_snapshots(pod: dict[str, Any], job: ScavengerJob, image: str, grace_sec
             *program["command"],
             *program.get("args", ()),
         ],
-        "volumeMounts": [*program.get("volumeMounts", ()), mount],
+        "volumeMounts": [*program.get("volumeMounts", ()), mount, key],
     }
+    # No other container mounts the key. It is readable for all users of this one: the admitter does not know which one
+    # the image has.
+    secret = {"secretName": key_name(job), "defaultMode": 0o444}
     return {
         **pod,
         "initContainers": [_bring(program.get("resources"), image, mount), *pod.get("initContainers", ())],
         "containers": [under_snap if one is program else one for one in pod["containers"]],
-        "volumes": [*pod.get("volumes", ()), {"name": NAME, "emptyDir": {}}],
+        "volumes": [*pod.get("volumes", ()), {"name": NAME, "emptyDir": {}}, {"name": KEY, "secret": secret}],
     }
 
 
+def key_name(job: ScavengerJob) -> str:
+    """The name of the Secret with the key that signs the snapshots of a job."""
+    return f"{job.metadata.name}-snapshot-key"
+
+
+def key_manifest(job: ScavengerJob, key: bytes) -> dict[str, Any]:
+    """The Secret with the key that signs the snapshots of a job. It says whose it is: the admitter, which may not read
+    Secrets, cannot find out, so `snap` does (docs/designs/0026-snapshots.md).
+
+    Args:
+        job: with snapshots.
+        key: `KEY_BYTES` random ones.
+    """
+    data = {"key": key, "owner": job.metadata.uid.encode()}
+    if job.status.running_timestamps and job.spec.array is None:  # what it has saved is from before there were keys
+        data["adopt"] = b"true"
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": key_name(job),
+            "namespace": job.metadata.namespace,
+            "labels": {names.LABEL_JOB: job.metadata.name},
+            "ownerReferences": [job.owner_reference()],
+        },
+        "type": KEY_TYPE,
+        "immutable": True,
+        "data": {name: base64.b64encode(value).decode() for name, value in data.items()},
+    }
+
+
+def _key_folder(job: ScavengerJob) -> str:
+    """Where the key is mounted. The folder has the name of the Secret, for messages."""
+    return f"{KEY_FOLDER}/{key_name(job)}"
+
+
 def _snap(job: ScavengerJob, path: str, image: str, grace_seconds: int) -> list[str]:
-    spec = job.spec
-    folder = f"{path.rstrip('/')}/.snapshot/{job.metadata.name}"
-    if spec.array is not None:
-        folder += f"/$({names.ENV_TASK})"
+    spec, meta, base = job.spec, job.metadata, path.rstrip("/") or "/"
+    shared, task = f"{path.rstrip('/')}/.snapshot", f"/$({names.ENV_TASK})" if spec.array is not None else ""
     return [
         f"{FOLDER}/snap",
         "run",
-        f"--dir={folder}",
+        f"--base={base}",
+        f"--dir={shared}/{meta.namespace}_{meta.uid}{task}",
+        f"--key={_key_folder(job)}",
+        *([f"--adopt={shared}/{meta.name}"] if spec.array is None else ()),
         f"--every={spec.checkpoint_interval.total_seconds():g}s",
         f"--grace={grace_seconds}s",
         f"--exit-code={spec.saved_exit_code}",
-        f"--owner={job.metadata.uid}",
+        f"--owner={meta.uid}{task}",
         f"--image-id={image}",
         "--",
     ]
