@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.reasons import WaitReason
@@ -89,6 +90,30 @@ async def test_namespaces_of_a_queue_take_turns_as_soon_as_it_says_so() -> None:
         await c.until(lambda: c.api.get(JOBS, "other", "late") is not None)
         await c.until(lambda: c.api.get(JOBS, "other", "later") is not None)
         assert c.phase("third") == "Waiting"
+
+
+@pytest.mark.parametrize("array", [False, True])
+async def test_the_place_of_a_job_is_lent_once_to_one_of_a_higher_priority(array: bool) -> None:
+    """A namespace may not pass others again and again by one old job of a low priority."""
+    async with empty_harness() as c:
+        c.node(cpu="1.5")
+        c.admitter()
+        c.submit("first")
+        await runs(c, "first")
+        c.submit("old", **({"array": {"tasks": 2}} if array else {}))
+        await c.until(partial(waits, c, "old"))
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("other", namespace="other", created=c.stamp()))
+        await c.pass_time(1)
+        c.submit("urgent", priority=1)
+        await c.until(partial(waits, c, "urgent"))
+        c.succeed("first")
+        await runs(c, "urgent")  # they have exchanged their places
+
+        c.submit("again", priority=1)
+        await c.until(partial(waits, c, "again"))
+        c.succeed("urgent")
+        await c.until(lambda: c.api.get(JOBS, "other", "other") is not None)
+        assert (c.phase("old"), c.phase("again")) == ("Waiting", "Waiting")
 
 
 def waits(c: Harness, name: str) -> bool:

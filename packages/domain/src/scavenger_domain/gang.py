@@ -10,8 +10,10 @@ Integers, so that equal jobs compare equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -402,8 +404,9 @@ def by_priority(line: Iterable[InLine], rank: Callable[[InLine], Rank]) -> list[
     """A line in which jobs of a higher `spec.priority` stand before others of their namespace.
 
     Jobs of one namespace that were interrupted as often as each other exchange the places that they have. So a priority
-    moves nobody of another namespace. An array never gets an older place than its own: it would have that place for
-    each of its tasks. Jobs of a lower priority wait behind it instead.
+    moves nobody of another namespace; `places_left` says which place each has when some of them start. An array never
+    gets an older place than its own: it would have that place for each of its tasks. Jobs of a lower priority wait
+    behind it instead.
 
     Args:
         line: the jobs of a queue, sorted by `line_order` without priorities.
@@ -414,10 +417,43 @@ def by_priority(line: Iterable[InLine], rank: Callable[[InLine], Rank]) -> list[
     for place, job in enumerate(jobs):
         namespace, interruptions, priority, array = rank(job)
         places.setdefault((namespace, interruptions), []).append((-priority, place, array))
-    ordered: list[tuple[int, int, int]] = []
-    for held in places.values():
-        place = -1
-        for nth, ((_, free, _), (_, own, array)) in enumerate(zip(held, sorted(held), strict=True)):
-            place = max(place, free, own if array else free)
-            ordered.append((place, nth, own))
-    return [jobs[own] for _, _, own in sorted(ordered)]
+    ordered = sorted(chain.from_iterable(map(_standing, places.values())))
+    return [jobs[own] for _, _, own in ordered]
+
+
+def places_left(
+    group: Iterable[InLine], rank: Callable[[InLine], Rank], starts: Collection[int]
+) -> list[tuple[int, int]]:
+    """Which places have changed hands when some jobs of a group start: of each job that has another one, its index in
+    the group, and the index of the job that had this place.
+
+    A job that starts uses up the place at which it stood. One object is one place: without this, a job of a low
+    priority that never starts would lend its early place to others for ever. Those that stay have the places that are
+    left, in the order in which they came. One that starts has the place that it uses up, for the case that its start
+    fails. An array never gets an older place than its own.
+
+    Args:
+        group: jobs of one namespace in a queue that were interrupted as often, sorted by `line_order` without
+            priorities.
+        rank: see `Rank`.
+        starts: indexes of those that start.
+    """
+    held = [(-priority, place, array) for place, (_, _, priority, array) in enumerate(map(rank, group))]
+    free, changes = list(range(len(held))), []
+    for place, _, own in _standing(held):
+        if own in starts:
+            changes.append((own, free.pop(bisect_right(free, place) - 1)))
+    changes += zip((own for own in range(len(held)) if own not in starts), free, strict=True)
+    return [(own, place) for own, place in changes if place > own or (place < own and not held[own][2])]
+
+
+def _standing(held: Sequence[tuple[int, int, bool]]) -> Iterator[tuple[int, int, int]]:
+    """Where the jobs of a group stand: their place, their number in the order of the group, and the place they had.
+
+    Args:
+        held: negated priority, own place, and whether it is an array, of each job, sorted by place.
+    """
+    place = -1
+    for nth, ((_, free, _), (_, own, array)) in enumerate(zip(held, sorted(held), strict=True)):
+        place = max(place, free, own if array else free)
+        yield place, nth, own

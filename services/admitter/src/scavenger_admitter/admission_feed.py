@@ -7,7 +7,7 @@ reconcile to see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
-from scavenger_domain.gang import PER_CPU_SECOND, job_of, unit
+from scavenger_domain.gang import PER_CPU_SECOND, job_of, places_left, unit
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
@@ -119,7 +119,8 @@ class AdmissionFeed:
             self._release(key)
         self.update_running(job)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
-            self._state.apply_candidate(self._candidate(job, attempt.starts_from(self._clock.monotonic())))
+            place = self._records[key].exchanged_place(run)
+            self._state.apply_candidate(self._candidate(job, attempt.starts_from(self._clock.monotonic()), place=place))
             self._wakeups.admit()
         else:
             # Not while it is being started: what was observed may be older than that start, or its refusal.
@@ -145,17 +146,18 @@ class AdmissionFeed:
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
             not_before, first = attempt.starts_from(now), outcome.interrupted_waits
             tasks = min(outcome.startable, attempt.most or outcome.startable)
-            place = self._place(key, outcome)
+            place = self._place(key, job, outcome)
             self._state.apply_candidate(self._candidate(job, not_before, tasks=tasks, interrupted=first, place=place))
             self._wakeups.admit()
         else:
             self._state.delete_candidate(key)
 
-    def _place(self, key: str, outcome: Outcome) -> int:
+    def _place(self, key: str, job: ScavengerJob, outcome: Outcome) -> int:
         """Since when the next task of an array is in line, microseconds since the epoch; 0: as long as the array."""
-        if self._settings.arrays_keep_place or outcome.place is None:
-            return 0
-        return self._records[key].place or micros(outcome.place)
+        record, queued = self._records[key], job.status.queued_timestamp
+        if self._settings.arrays_keep_place or outcome.place is None or queued is None:
+            return record.exchanged_place(run_of(job))
+        return max(micros(queued), record.place or micros(outcome.place), record.exchanged_place(run_of(job)))
 
     def _update_tasks(self, job: ScavengerJob) -> None:
         """Tell the admission loop which tasks run, as any of them may have to go: of those whose pods have changed."""
@@ -394,14 +396,29 @@ class AdmissionFeed:
             self._preempt(preemption)
         for starved in plan.starvation.interrupt if plan.starvation is not None else ():
             self._interrupt_starved(starved)
+        groups, granted = self._state.groups(start.candidate for start in plan.starts), set[str]()
         for start in plan.starts:
             chosen, waits = start.candidate, self._state.candidate(start.key)
             # Of an array, how many tasks wait changes all the time, and no more start than wait then.
             same = waits is not None and replace(waits, tasks=chosen.tasks) == chosen
             if same and self._limiter.has_capacity(chosen.namespace):
                 self._grant(start)
+                granted.add(start.key)
+        for group in groups:
+            self._exchange(group, granted)
         if CHECKS.on:
             self._assert_sound()
+
+    def _exchange(self, group: Sequence[Candidate], granted: Collection[str]) -> None:
+        """Places change hands where jobs of a group start before others of it that came earlier. This process remembers
+        that. A later one begins with the places that statuses name."""
+        keeps = self._settings.arrays_keep_place
+        starts = {at for at, one in enumerate(group) if one.key in granted and not (one.tasks and keeps)}
+        for own, place in places_left(group, lambda one: one.rank, starts):
+            key, queued_at = group[own].key, group[place].queued_at
+            if (job := self._informers.job(key)) is not None:
+                self._records[key].exchanged = (run_of(job), queued_at)
+                self._state.move(key, queued_at)
 
     def _assert_sound(self) -> None:
         """Raise AssertionError where a grant holds capacity that nobody will call: its job is not in the limiter."""

@@ -130,7 +130,7 @@ def candidate(
         not_before: it is not looked at before, microseconds since the epoch.
         tasks: of an array, those that may start now.
         interrupted: whether others interrupted one of them.
-        place: of an array, when tasks of it started last, microseconds since the epoch; 0 where each keeps its place.
+        place: in the queue, microseconds since the epoch, where that is not `queuedTimestamp`; else 0.
         volumes: where its claims can be used.
     """
     queued = job.status.queued_timestamp
@@ -142,7 +142,7 @@ def candidate(
         shape=shape,
         parallelism=job.spec.parallelism,
         interrupted_count=job.earned_count if job.spec.array is None else int(interrupted),
-        queued_at=max(micros(queued), place) if queued else 0,
+        queued_at=(place or micros(queued)) if queued else 0,
         not_before=not_before,
         priority=spec.priority,
         tasks=tasks,

@@ -116,6 +116,8 @@ class JobRecord:
     place: int = 0
     """Of an array: when this process started tasks of it last, microseconds since the epoch, which is its place in the
     queue. Before it has, pods and status say it to the second."""
+    exchanged: tuple[str, int] = ("", 0)
+    """The run, and the place in the queue that the job has for it since another one of its namespace has started."""
     told_as: Hashable = None
     """What of an array the admission loop has been told with each of its tasks."""
     learnt_of: str = ""
@@ -207,6 +209,10 @@ class JobRecord:
         if self.gang.run != run:
             self.gang = GangPods(run)
         return self.gang
+
+    def exchanged_place(self, run: str) -> int:
+        """The place of this run in the queue, microseconds since the epoch, where it is another job's; else 0."""
+        return self.exchanged[1] if self.exchanged[0] == run else 0
 
     def decision_on(self, run: str) -> InterruptDecision | None:
         """Why this run is to be interrupted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from scavenger_domain.gang import Place, Rank, by_priority
 
@@ -54,6 +54,17 @@ class WaitingJobs:
                 self._views[queue] = tuple(by_priority(line, _rank) if self._prioritized[queue] else line)
         return {queue: self._views[queue] for queue in self._lines}
 
+    def groups(self, starts: Iterable[Candidate]) -> list[list[Candidate]]:
+        """The jobs that may have exchanged places by their priorities with these, which wait: in each list those of one
+        namespace in a queue that were interrupted as often, sorted without priorities."""
+        wanted = {_group(one) for one in starts if self._prioritized[one.queue]}
+        found: dict[_Group, list[Candidate]] = {}
+        for queue in {group[0] for group in wanted}:
+            for one in self._lines.get(queue, ()):
+                if (group := _group(one)) in wanted:
+                    found.setdefault(group, []).append(one)
+        return list(found.values())
+
     def _leave(self, candidate: Candidate) -> None:
         line = self._lines[candidate.queue]
         del line[bisect_left(line, candidate.order, key=_order)]
@@ -61,6 +72,13 @@ class WaitingJobs:
         self._prioritized[candidate.queue] -= candidate.priority != 0
         if not line:
             del self._lines[candidate.queue], self._prioritized[candidate.queue]
+
+
+_Group = tuple[str, str, int]
+
+
+def _group(candidate: Candidate) -> _Group:
+    return candidate.queue, candidate.namespace, candidate.interrupted_count
 
 
 def _order(candidate: Candidate) -> Place:
