@@ -15,6 +15,7 @@ from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis
 from scavenger_api import names
 from scavenger_api.indexes import format_indexes, indexes_of, set_of
 from scavenger_api.job import Phase, ScavengerJob
@@ -39,9 +40,19 @@ SORTS: dict[str, dict[str, Any]] = {
     "runs": {},
     "runs since later": {"started": 50},
     "runs elsewhere": {"node": "node-2"},
-    "not placed": {"started": None, "node": ""},
+    "starting, not placed": {"started": None, "node": ""},
     "starting": {"started": None},
-    "cannot pull": {"started": None, "waiting": ("ImagePullBackOff", "")},
+    "starting later": {"started": None, "created": 500, "waiting": ("ContainerCreating", ""), "taken": 501},
+    "starting, and cannot pull": {"started": None, "waiting": ("ImagePullBackOff", "")},
+    "no such image": {"started": None, "waiting": ("InvalidImageName", "x")},
+    "no such key": {"started": None, "waiting": ("CreateContainerConfigError", 'configmap "conf" not found')},
+    "unschedulable": {"started": None, "node": "", "conditions": [b.unschedulable(100)]},
+    "gated": {"started": None, "node": "", "conditions": [b.condition("PodScheduled", "False", 2, "SchedulingGated")]},
+    "starts again in place": {
+        "started": None,
+        "waiting": ("ContainerCreating", ""),
+        "conditions": [b.disrupted("PreemptionByScheduler", 100)],
+    },
     "completed": {"ended": 110},
     "failed": {"ended": 110, "code": 1},
     "killed": {"ended": 110, "code": 137},
@@ -76,7 +87,8 @@ class Shown:
     def __init__(self) -> None:
         self.pods: dict[str, kinds.Pod] = {}
         self.nodes: dict[str, kinds.Node] = {}
-        self.buckets = PodsSeen()
+        self.said: set[str] = set()
+        self.buckets = PodsSeen(lambda pod: pod.metadata.uid in self.said)
 
     def put(self, pod: kinds.Pod) -> None:
         key, old = pod.metadata.key, self.pods.get(pod.metadata.key)
@@ -97,6 +109,12 @@ class Shown:
             self.nodes[name] = found
         self.buckets.apply_node(name, found, [pod for pod in self.pods.values() if pod.spec.node_name == name])
 
+    def say(self, key: str) -> None:
+        """An Event is written about a pod, or it is gone again."""
+        if (pod := self.pods.get(key)) is not None:
+            self.said ^= {pod.metadata.uid}
+            self.buckets.apply(pod, pod)
+
     def replace(self, pods: list[kinds.Pod]) -> None:
         """The watch missed what happened, and everything is listed again."""
         there = {pod.metadata.key for pod in pods}
@@ -109,8 +127,8 @@ class Shown:
         nodes = {pod.spec.node_name: self.nodes.get(pod.spec.node_name) for pod in self.pods.values()}
         self.buckets.assert_sound(KEY, self.pods.values(), nodes)
 
-    def view(self, told: tuple[str, ...] = ()) -> tuple[list[kinds.Pod], Untouched | None]:
-        return self.buckets.view(KEY, b.place(0), b.BATCH, told)
+    def view(self, told: tuple[str, ...] = (), late: str = "") -> tuple[list[kinds.Pod], Untouched | None]:
+        return self.buckets.view(KEY, b.place(0), b.BATCH, told, late)
 
 
 # --- buckets ------------------------------------------------------------------------------------------------
@@ -122,12 +140,12 @@ def test_which_pods_are_untouched(sort: str) -> None:
     shown.put_node("node-1", node("node-1", "ready"))
     shown.put(task(3, **SORTS[sort]))
     read, untouched = shown.view()
-    runs, kept = ({3} if sort.startswith("runs") and sort != "runs without finalizer" else set()), set[int]()
-    if sort in ("released", "released later"):
-        kept = {3}
+    runs = {3} if sort.startswith("runs") and sort != "runs without finalizer" else set[int]()
+    kept = {3} if sort in ("released", "released later") else set[int]()
+    starts = {3} if sort.startswith("starting") else set[int]()
     found = untouched or Untouched({}, 0, {}, 0)
-    assert (set(indexes_of(found.runs)), set(indexes_of(found.ended))) == (runs, kept)
-    assert len(read) == 1 - len(runs) - len(kept)
+    assert [set(indexes_of(tasks)) for tasks in (found.runs, found.ended, found.starts)] == [runs, kept, starts]
+    assert len(read) == 1 - len(runs) - len(kept) - len(starts)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +193,35 @@ def test_the_last_start_is_that_of_a_pod_that_is_there() -> None:
     found = shown.view()[1]
     assert found is not None
     assert found.last_start == b.at(11)
+
+
+def test_a_pod_that_starts_is_read_from_the_first_event_about_it() -> None:
+    shown = Shown()
+    shown.put(task(3, started=None))
+    shown.put(task(4, started=None))
+    shown.say("ns/job-3")
+    read, untouched = shown.view()
+    assert read == [task(3, started=None)]
+    assert untouched is not None
+    assert untouched.starts == 1 << 4
+    shown.say("ns/job-3")
+    assert shown.view()[0] == []
+
+
+def test_a_pod_that_takes_too_long_to_start_is_read() -> None:
+    shown = Shown()
+    for index, created in enumerate((5, 3, 9)):
+        shown.put(task(index, started=None, created=created))
+    read, untouched = shown.view(late=b.stamp(5))
+    assert sorted(pod.metadata.name for pod in read) == ["job-0", "job-1"]
+    assert untouched is not None
+    assert (untouched.starts, set(untouched.starting), untouched.first_created) == (1 << 2, {2}, b.stamp(9))
+    shown.put(task(1))
+    shown.remove("ns/job-0")
+    found = shown.view(late=b.stamp(5))[1]
+    assert found is not None
+    assert (found.starts, found.runs, found.first_created) == (1 << 2, 1 << 1, b.stamp(9))
+    assert shown.view(late=b.stamp(2))[1] == found
 
 
 def test_a_node_that_is_about_to_go_has_its_pods_read() -> None:
@@ -225,6 +272,7 @@ def pods(draw: st.DrawFn, uids: int = 2) -> kinds.Pod:
 EVENTS = st.lists(
     pods().map(lambda pod: ("put", pod))
     | st.integers(0, SIZE - 1).map(lambda index: ("remove", f"ns/job-{index}"))
+    | st.integers(0, SIZE - 1).map(lambda index: ("say", f"ns/job-{index}"))
     | st.tuples(st.just("node"), st.tuples(st.sampled_from(NODES), st.sampled_from(("ready", "silent", "going", ""))))
     | st.tuples(st.just("replace"), st.lists(pods(), max_size=SIZE, unique_by=lambda pod: pod.metadata.key)),
     max_size=25,
@@ -241,6 +289,8 @@ def test_buckets_are_those_that_all_pods_give(events: list[tuple[str, Any]]) -> 
                 shown.put(of)
             case "remove":
                 shown.remove(of)
+            case "say":
+                shown.say(of)
             case "node":
                 shown.put_node(of[0], node(*of) if of[1] else None)
             case _:
@@ -251,19 +301,22 @@ def test_buckets_are_those_that_all_pods_give(events: list[tuple[str, Any]]) -> 
         assert sorted(both, key=str) == sorted(shown.pods.values(), key=str)
 
 
-@pytest.mark.parametrize("wrong", ["moved", "bit", "kept"])
+@pytest.mark.parametrize("wrong", ["moved", "bit", "kept", "said"])
 def test_buckets_that_do_not_follow_from_the_pods_are_told(wrong: str) -> None:
     shown = Shown()
     shown.put(task(3))
     shown.put(task(4, ended=110, held=False))
+    shown.put(task(5, started=None))
     shown.check()
     group = shown.buckets._jobs[KEY].groups[b.place(0), b.BATCH]
     if wrong == "moved":
         shown.pods["ns/job-3"] = task(3, deleted=100)
     elif wrong == "bit":
         group.runs |= 1 << 5
-    else:
+    elif wrong == "kept":
         group.kept[4] = task(4, ended=111, held=False)
+    else:
+        shown.said.add(task(5).metadata.uid)
     with pytest.raises(AssertionError, match=r"of ns/job"):
         shown.check()
 
@@ -278,11 +331,18 @@ def compared(outcome: Outcome) -> Outcome:
 
 def plans(job: ScavengerJob, shown: Shown, **more: Any) -> tuple[Outcome, Outcome]:
     """What follows from buckets, and from all pods."""
-    read, untouched = shown.view((*more.get("stopped_tasks", ()), *more.get("deleted_pods", ())))
+    told = (*more.get("stopped_tasks", ()), *more.get("deleted_pods", ()))
+    read, untouched = shown.view(told, b.stamp(more.get("now", NOON) - 600))
     nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in read if pod.spec.node_name}
     all_nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in shown.pods.values()}
     every: Observation = see(job, *read, *(untouched.pods if untouched else ()), nodes=all_nodes, **more)
     return plan_array(replace(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
+
+
+def suspended() -> kinds.Job:
+    """The Job, which another controller has suspended."""
+    found = job_of_array()
+    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, suspend=True))
 
 
 @st.composite
@@ -301,7 +361,13 @@ def situations(draw: st.DrawFn) -> tuple[ScavengerJob, Shown, dict[str, Any]]:
     spec = draw(
         st.fixed_dictionaries(
             {},
-            optional={"maxRunning": st.integers(1, 4), "failFast": st.just(True), "retry": st.integers(0, 1)},
+            optional={
+                "maxRunning": st.integers(1, 4),
+                "failFast": st.just(True),
+                "retry": st.integers(0, 1),
+                "secrets": st.just([{"name": "key", "mountPath": "/key"}]),
+                "configMaps": st.just([{"name": "conf", "mountPath": "/conf"}]),
+            },
         )
     )
     job = array(
@@ -320,15 +386,23 @@ def situations(draw: st.DrawFn) -> tuple[ScavengerJob, Shown, dict[str, Any]]:
     chosen = st.sets(st.sampled_from(uids), max_size=2) if uids else st.just(set[str]())
     decision = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "")
     granted = draw(st.integers(0, 3))
-    more = {
+    more: dict[str, Any] = {
         "stopped_tasks": dict.fromkeys(draw(chosen), decision),
         "deleted_pods": frozenset(draw(chosen)),
-        "batch": draw(st.sampled_from((job_of_array(), job_of_array(), None))),
+        "batch": draw(st.sampled_from((job_of_array(), job_of_array(), suspended(), None))),
         "last_write": draw(st.sampled_from((None, None, b.at(NOON - 0.5)))),
         "granted": granted > 0,
         "granted_tasks": granted,
         "posted_tasks": draw(st.sampled_from((0, 0, 1 << 1))),
+        "now": draw(st.sampled_from((NOON, 130.0, 602.0))),
     }
+    for key, pod in shown.pods.items():
+        if draw(st.integers(0, 4)) == 0:
+            shown.say(key)
+            said = ('MountVolume.SetUp failed for volume "v" : secret "key" not found',)
+            more["diagnosis"] = Diagnosis(
+                mounts=said, held=f"FailedMount: {said[0]}", unmounted={pod.metadata.uid: said}
+            )
     return job, shown, more
 
 
@@ -354,6 +428,27 @@ def test_a_smaller_maximum_stops_untouched_pods() -> None:
     found, expected = plans(array(spec={"maxRunning": 1}), shown)
     stopped = sorted(one.name for one in found.actions if isinstance(one, DeletePod))
     assert stopped == ["job-1", "job-2", "job-3"]
+    assert compared(found) == compared(expected)
+
+
+def test_tasks_that_start_take_their_places_and_go_before_those_that_run() -> None:
+    shown = Shown()
+    for index in range(4):
+        shown.put(task(index, started=None if index % 2 else 10))
+    found, expected = plans(array(tasks=9, spec={"maxRunning": 5}), shown, now=300)
+    assert found.startable == 1
+    assert compared(found) == compared(expected)
+    assert found.requeue_after == expected.requeue_after == 302, "when the first start has taken ten minutes"
+    found, expected = plans(array(tasks=9, spec={"maxRunning": 2}), shown, now=300)
+    assert sorted(one.name for one in found.actions if isinstance(one, DeletePod)) == ["job-1", "job-3"]
+    assert compared(found) == compared(expected)
+
+
+def test_an_array_whose_tasks_all_start_is_starting() -> None:
+    shown = Shown()
+    shown.put(task(0, started=None))
+    found, expected = plans(array(Phase.WAITING, tasks=1), shown, now=300)
+    assert found.status.phase is Phase.STARTING
     assert compared(found) == compared(expected)
 
 

@@ -88,6 +88,14 @@ def test_a_template_that_nobody_can_read_is_no_job(pod: dict[str, Any], where: t
         ({"overhead": {"cpu": "100m"}}, {"cpu": 1100, "memory": GIB}),
         ({"resources": {"requests": {"cpu": "3"}}}, {"cpu": 3000, "memory": GIB}),
         ({"containers": [container("a", {"x": {}})], "resources": {"limits": SOME}}, {"cpu": 1000, "memory": GIB}),
+        (
+            {
+                "containers": [container("a", {"x": {}})],
+                "initContainers": [container("i", asks("500m"))],
+                "resources": {"limits": {"cpu": "2", "memory": "2Gi"}},
+            },
+            {"cpu": 500, "memory": GIB},
+        ),
     ],
 )
 def test_a_pod_requests_what_the_scheduler_counts(pod: dict[str, Any], requests: dict[str, int]) -> None:

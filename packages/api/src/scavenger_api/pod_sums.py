@@ -6,7 +6,7 @@ Amounts are as in `scavenger_api.quantity`: millicores of cpu, bytes of memory, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from scavenger_api.quantity import amounts
@@ -116,7 +116,7 @@ def template_requests(pod: _Template, of_container: Callable[[Amounts], Amounts]
     """
     containers = [of_container(_asked(one.resources)) for one in pod.containers]
     init = [(of_container(_asked(one.resources)), one.restart_policy == "Always") for one in pod.init_containers or ()]
-    whole = _whole(pod.resources, running_total(containers, init))
+    whole = _whole(pod.resources, running_total(containers, init).keys() | _init_peak(init).keys())
     return pod_total(containers, init, whole, amounts(pod.overhead or {}))
 
 
@@ -130,8 +130,14 @@ def _asked(resources: Resources | None) -> dict[str, int]:
     return amounts({**limits, **requests})
 
 
-def _whole(resources: Resources | None, sums: Amounts) -> dict[str, int]:
-    """Pod-level requests. A limit is the request of what no container requests."""
+def _whole(resources: Resources | None, requested: Collection[str]) -> dict[str, int]:
+    """Pod-level requests. A limit is the request of what no container requests, init containers included
+    (k8s.io/kubernetes/pkg/apis/core/v1 defaultPodRequests).
+
+    Args:
+        resources: of the pod as a whole.
+        requested: by its containers.
+    """
     requests, limits = sides(resources)
-    limits = {name: text for name, text in limits.items() if name not in sums}
+    limits = {name: text for name, text in limits.items() if name not in requested}
     return amounts({name: text for name, text in {**limits, **requests}.items() if pod_level(name)})

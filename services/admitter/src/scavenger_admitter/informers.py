@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.queue import ScavengerQueue
+from scavenger_api.times import format_time
 from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
@@ -48,6 +49,7 @@ class Informers:
         self._clock = clock
         self._records = records
         self._namespace = context.settings.namespace
+        self._patience = timedelta(seconds=context.settings.start_timeout)
         self.jobs = add(
             Informer(
                 client,
@@ -64,7 +66,7 @@ class Informers:
         self.nodes = add(Informer(client, NODES, clock=clock))
         self.reboots: dict[str, datetime] = {}
         """When a node was seen to have rebooted last, since this process began."""
-        self.arrays = PodsSeen()
+        self.arrays = PodsSeen(self._says_something)
         self.pods.add_handler(self._on_pod)
         self.nodes.add_handler(self._on_node)
         self.waits = OrdinaryWaits()
@@ -89,6 +91,8 @@ class Informers:
                 ("failed-creates", "involvedObject.kind=Job,reason=FailedCreate"),
             )
         ]
+        for informer in self.failures:
+            informer.add_handler(self._on_failure)
         self.levels = add(
             Informer(
                 client,
@@ -105,6 +109,17 @@ class Informers:
 
     def _on_node(self, change: Change[Node]) -> None:
         self.arrays.apply_node(change.key, change.new, self.pods.by_index("node", change.key))
+
+    def _on_failure(self, change: Change[Event]) -> None:
+        about = change.obj.involved_object
+        pod = self.pods.get(f"{about.namespace}/{about.name}") if about.kind == "Pod" else None
+        if pod is not None and pod.metadata.uid == about.uid:
+            self.arrays.apply(pod, pod)
+
+    def _says_something(self, pod: Pod) -> bool:
+        """Whether an Event says something of the start of a pod."""
+        about = _identity("Pod", pod.metadata)
+        return any(shown.by_index("about", about) for shown in self.failures)
 
     def job(self, key: str) -> ScavengerJob | None:
         """The newest known version of a ScavengerJob; a newcomer has its place in line already."""
@@ -140,7 +155,8 @@ class Informers:
             shown = self.pods.by_index("job", key)
             self.arrays.assert_sound(key, shown, self.nodes_of(shown))
         batch = self.batch.get(key)
-        return self.arrays.view(key, run_of(job), batch.metadata.uid if batch is not None else "", told)
+        uid, late = batch.metadata.uid if batch is not None else "", format_time(self._clock.now() - self._patience)
+        return self.arrays.view(key, run_of(job), uid, told, late)
 
     def pods_of_tasks(self, key: str, tasks: Iterable[int]) -> list[Pod]:
         """The pods of these tasks of an array, as far as they are shown."""

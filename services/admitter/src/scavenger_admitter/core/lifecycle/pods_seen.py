@@ -1,27 +1,31 @@
 """The pods of arrays in buckets, so that a look at an array costs by what changed and not by how many tasks run.
 
 A plan asks nothing of a pod whose task computes as it did at the last look, nor of one that has ended, is counted and
-is kept for its logs. Such pods are *untouched*: a plan knows them as a set of indexes. It reads all others one by one.
+is kept for its logs, nor of one that starts as it should. Such pods are *untouched*: a plan knows them as a set of
+indexes. It reads all others one by one, and of those that start the ones that have taken too long.
 
-`PodsSeen` moves a pod to another bucket when its informer shows a change of the pod, or when its node is about to go.
-Which bucket a pod is in follows from that pod and its node alone: not from what came before, and not from the time.
+`PodsSeen` moves a pod to another bucket when its informer shows a change of the pod, when its node is about to go, or
+when the first Event is written about its start. Which bucket a pod is in follows from that pod, its node and its Events
+alone: not from what came before, and not from the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 from scavenger_api import names
-from scavenger_api.indexes import MAX_TASKS
+from scavenger_api.indexes import MAX_TASKS, set_of
 from scavenger_domain.gang import task_index
 from scavenger_domain.nodes import leaving
 from scavenger_domain.pod_ends import deleting, goes_on, held, started_at
 from scavenger_kube.kinds import Node, Pod
 
-_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+from scavenger_admitter.core.lifecycle.start_failures import waits_only
+
+T = TypeVar("T", datetime, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,42 +37,55 @@ class Untouched:
         runs: their tasks.
         kept: pods by task that have ended and do not carry our finalizer.
         ended: their tasks.
-        told: tasks of `running` that the admitter wants to stop, or whose deletion the informer does not show yet.
+        starting: pods by task that may still start, and of which nothing says that they will not.
+        starts: their tasks.
+        told: tasks of `running` and `starting` that the admitter wants to stop, or whose deletion the informer does not
+            show yet.
         last_start: when the last container of `running` started; None where there is none.
         last_run: the same of all of them.
         last_created: when the last of them was created, as its timestamp says it.
+        first_created: the same of the first of `starting`; empty where there is none.
     """
 
     running: Mapping[int, Pod]
     runs: int
     kept: Mapping[int, Pod]
     ended: int
+    starting: Mapping[int, Pod] = field(default_factory=dict)
+    starts: int = 0
     told: int = 0
     last_start: datetime | None = None
     last_run: datetime | None = None
     last_created: str = ""
+    first_created: str = ""
 
     @property
     def pods(self) -> Iterator[Pod]:
         """All of them."""
         yield from self.running.values()
         yield from self.kept.values()
+        yield from self.starting.values()
 
-    def only(self, runs: int, ended: int) -> Untouched:
+    def only(self, runs: int, ended: int, starts: int) -> Untouched:
         """Without the pods of other tasks than these."""
-        running = {task: pod for task, pod in self.running.items() if runs >> task & 1}
-        kept = {task: pod for task, pod in self.kept.items() if ended >> task & 1}
-        starts = [at for pod in running.values() if (at := started_at(pod)) is not None]
+        running, kept, starting = (
+            {task: pod for task, pod in pods.items() if tasks >> task & 1}
+            for pods, tasks in ((self.running, runs), (self.kept, ended), (self.starting, starts))
+        )
+        began = [at for pod in running.values() if (at := started_at(pod)) is not None]
         earlier = [at for pod in kept.values() if (at := started_at(pod)) is not None]
-        created = [pod.metadata.creation_timestamp or "" for some in (running, kept) for pod in some.values()]
+        created = [_created(pod) for some in (running, kept, starting) for pod in some.values()]
         return Untouched(
             running,
             runs,
             kept,
             ended,
-            last_start=max(starts, default=None),
-            last_run=max((*starts, *earlier), default=None),
+            starting,
+            starts,
+            last_start=max(began, default=None),
+            last_run=max((*began, *earlier), default=None),
             last_created=max(created, default=""),
+            first_created=min(map(_created, starting.values()), default=""),
         )
 
 
@@ -81,7 +98,7 @@ class _Bucket:
         owner: the UID of its Job.
         task: its index.
         ended: whether it has ended.
-        started: when its container started; None where a pod has ended that never ran.
+        started: when its container started; None where it has not, or a pod has ended that never ran.
         created: its creationTimestamp.
     """
 
@@ -92,8 +109,21 @@ class _Bucket:
     started: datetime | None
     created: str
 
+    @property
+    def starts(self) -> bool:
+        """Whether its pod may still start."""
+        return not self.ended and self.started is None
 
-def bucket_of(pod: Pod, leaving_nodes: Collection[str]) -> _Bucket | None:
+
+Said = Callable[[Pod], bool]
+"""Whether an Event says something of the start of a pod."""
+
+
+def _nothing_said(_: Pod) -> bool:
+    return False
+
+
+def bucket_of(pod: Pod, leaving_nodes: Collection[str], said: Said = _nothing_said) -> _Bucket | None:
     """Where a pod belongs; None where it is read one by one. leaving_nodes: those that are about to go."""
     meta, task, owner = pod.metadata, task_index(pod), pod.metadata.controller
     run = meta.annotations.get(names.ANNOTATION_RUN, "")
@@ -106,7 +136,34 @@ def bucket_of(pod: Pod, leaving_nodes: Collection[str]) -> _Bucket | None:
         return None if held(pod) else _Bucket(run, owner.uid, task, True, started, created)
     if not held(pod) or not goes_on(pod) or pod.spec.node_name in leaving_nodes:
         return None
-    return _Bucket(run, owner.uid, task, False, started, created) if started is not None else None
+    if started is None and (not created or not waits_only(pod) or said(pod)):
+        return None
+    return _Bucket(run, owner.uid, task, False, started, created)
+
+
+def _created(pod: Pod) -> str:
+    return pod.metadata.creation_timestamp or ""
+
+
+class _Times(Generic[T]):
+    """Times of many pods. Waves of them have the same one, so there are few different ones."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[T, int] = {}
+
+    def __iter__(self) -> Iterator[T]:
+        """Each once."""
+        return iter(self._counts)
+
+    def count(self, at: T, more: int) -> None:
+        """So many pods more have this one."""
+        left = self._counts.get(at, 0) + more
+        if left:
+            self._counts[at] = left
+        else:
+            del self._counts[at]
 
 
 @dataclass(slots=True)
@@ -115,63 +172,83 @@ class _Group:
 
     Attributes:
         where: their buckets, by task.
-        last: of running pods the last start, of all the last start and creation; None where it is found when it is
-            asked for.
+        began: when the containers of running pods started.
+        earlier: the same of those that have ended.
+        created: when the pods of all were created.
+        waiting: the same of those that start.
     """
 
     running: dict[int, Pod] = field(default_factory=dict)
     kept: dict[int, Pod] = field(default_factory=dict)
+    starting: dict[int, Pod] = field(default_factory=dict)
     where: dict[int, _Bucket] = field(default_factory=dict)
     runs: int = 0
     ended: int = 0
-    last: tuple[datetime, datetime, str] | None = (_NEVER, _NEVER, "")
+    starts: int = 0
+    began: _Times[datetime] = field(default_factory=_Times)
+    earlier: _Times[datetime] = field(default_factory=_Times)
+    created: _Times[str] = field(default_factory=_Times)
+    waiting: _Times[str] = field(default_factory=_Times)
+
+    def of(self, at: _Bucket) -> dict[int, Pod]:
+        """The pods of a bucket."""
+        return self.kept if at.ended else self.starting if at.starts else self.running
+
+    @property
+    def oldest(self) -> str:
+        """When the first of those that start was created; empty where there is none."""
+        return min(self.waiting, default="")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not self.where
 
     def add(self, at: _Bucket, pod: Pod) -> None:
         """Put a pod in."""
-        (self.kept if at.ended else self.running)[at.task] = pod
+        self.of(at)[at.task] = pod
         self.where[at.task] = at
         bit = 1 << at.task
         self.ended |= bit if at.ended else 0
-        self.runs |= 0 if at.ended else bit
-        if self.last is not None:
-            self.last = _later(self.last, _last_of(at))
+        self.starts |= bit if at.starts else 0
+        self.runs |= 0 if at.ended or at.starts else bit
+        self._count(at, 1)
 
     def remove(self, at: _Bucket) -> None:
         """Take a pod out."""
-        del (self.kept if at.ended else self.running)[at.task], self.where[at.task]
-        self.ended &= ~(1 << at.task)
-        self.runs &= ~(1 << at.task)
-        if self.last is not None and any(mine == most for mine, most in zip(_last_of(at), self.last, strict=True)):
-            self.last = None
+        del self.of(at)[at.task], self.where[at.task]
+        others = ~(1 << at.task)
+        self.ended, self.runs, self.starts = self.ended & others, self.runs & others, self.starts & others
+        self._count(at, -1)
+
+    def _count(self, at: _Bucket, more: int) -> None:
+        self.created.count(at.created, more)
+        if at.starts:
+            self.waiting.count(at.created, more)
+        elif at.started is not None:
+            (self.earlier if at.ended else self.began).count(at.started, more)
+
+    def late(self, before: str) -> dict[int, Pod]:
+        """The pods that start, and were created at that time or before."""
+        if self.oldest and self.oldest <= before:
+            return {task: pod for task, pod in self.starting.items() if self.where[task].created <= before}
+        return {}
 
     def untouched(self, told: int) -> Untouched:
         """As it is now; what changes later changes nothing of it."""
-        if self.last is None:
-            self.last = (_NEVER, _NEVER, "")
-            for at in self.where.values():
-                self.last = _later(self.last, _last_of(at))
-        start, run, created = self.last
         return Untouched(
             dict(self.running),
             self.runs,
             dict(self.kept),
             self.ended,
-            told & self.runs,
-            last_start=start if self.running else None,
-            last_run=run if run != _NEVER else None,
-            last_created=created,
+            dict(self.starting),
+            self.starts,
+            told & (self.runs | self.starts),
+            last_start=max(self.began, default=None),
+            last_run=max((*self.began, *self.earlier), default=None),
+            last_created=max(self.created, default=""),
+            first_created=self.oldest,
         )
-
-
-def _last_of(at: _Bucket) -> tuple[datetime, datetime, str]:
-    started = at.started or _NEVER
-    return _NEVER if at.ended else started, started, at.created
-
-
-def _later(
-    one: tuple[datetime, datetime, str], other: tuple[datetime, datetime, str]
-) -> tuple[datetime, datetime, str]:
-    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
 
 
 @dataclass(slots=True)
@@ -214,15 +291,14 @@ class _Pods:
             at = self.buckets.pop(key)
             group = self.groups[at.run, at.owner]
             group.remove(at)
-            if not group.running and not group.kept:
+            if group.empty:
                 del self.groups[at.run, at.owner]
 
     def get(self, key: str) -> Pod | None:
         at = self.buckets.get(key)
         if at is None:
             return self.read.get(key)
-        group = self.groups[at.run, at.owner]
-        return (group.kept if at.ended else group.running)[at.task]
+        return self.groups[at.run, at.owner].of(at)[at.task]
 
     def others(self, but: tuple[str, str] | None) -> Iterator[Pod]:
         """All pods but those of one group."""
@@ -231,17 +307,22 @@ class _Pods:
             if name != but:
                 yield from group.running.values()
                 yield from group.kept.values()
+                yield from group.starting.values()
 
 
 class PodsSeen:
     """All pods of ScavengerJobs as informers show them; those of arrays are in buckets.
 
     Not safe for use from several threads; every method is quick and none awaits.
+
+    Args:
+        said: whether an Event says something of the start of a pod. Where that changes, the pod is to be applied again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, said: Said = _nothing_said) -> None:
         self._jobs: dict[str, _Pods] = {}
         self._leaving: set[str] = set()
+        self._said = said
 
     # --- what informers show ---
 
@@ -251,7 +332,7 @@ class PodsSeen:
             self._drop(_job_of(old), old.metadata.key)
         job = _job_of(new) if new is not None else ""
         if new is not None and job:
-            self._jobs.setdefault(job, _Pods()).put(new, bucket_of(new, self._leaving))
+            self._jobs.setdefault(job, _Pods()).put(new, bucket_of(new, self._leaving, self._said))
 
     def apply_node(self, name: str, node: Node | None, pods: Iterable[Pod]) -> None:
         """A node was added or changed, or is gone. pods: of ScavengerJobs that are on it."""
@@ -261,7 +342,7 @@ class PodsSeen:
         (self._leaving.add if goes else self._leaving.discard)(name)
         for pod in pods:
             if (job := _job_of(pod)) and (found := self._jobs.get(job)) is not None:
-                found.put(pod, bucket_of(pod, self._leaving))
+                found.put(pod, bucket_of(pod, self._leaving, self._said))
 
     def _drop(self, job: str, key: str) -> None:
         found = self._jobs.get(job)
@@ -273,7 +354,9 @@ class PodsSeen:
 
     # --- what reconciles ask ---
 
-    def view(self, job: str, run: str, owner: str, told: Iterable[str]) -> tuple[list[Pod], Untouched | None]:
+    def view(
+        self, job: str, run: str, owner: str, told: Iterable[str], late: str = ""
+    ) -> tuple[list[Pod], Untouched | None]:
         """The pods of an array that are read one by one, and the others.
 
         Args:
@@ -281,6 +364,7 @@ class PodsSeen:
             run: its present run. Pods of others are read.
             owner: the UID of its Job. Pods of others are read, all of them where it is empty.
             told: UIDs of pods that are to stop.
+            late: pods that were created at that time or before, and have not started, are read. As a timestamp.
         """
         found = self._jobs.get(job)
         if found is None:
@@ -293,7 +377,10 @@ class PodsSeen:
         for uid in told:
             at = found.buckets.get(found.by_uid.get(uid, ""))
             tasks |= 1 << at.task if at is not None else 0
-        return read, group.untouched(tasks)
+        quiet, overdue = group.untouched(tasks), group.late(late)
+        if overdue:
+            quiet = replace(quiet.only(quiet.runs, quiet.ended, quiet.starts & ~set_of(overdue)), told=quiet.told)
+        return [*read, *overdue.values()], quiet
 
     def by_uid(self, job: str, uids: Iterable[str]) -> list[Pod]:
         """The pods of a ScavengerJob with these UIDs, as far as they are shown."""
@@ -320,7 +407,7 @@ class PodsSeen:
         goes = {name for name, node in nodes.items() if node is not None and leaving(node)}
         found, anew = self._jobs.get(job, _Pods()), _Pods()
         for pod in pods:
-            anew.put(pod, bucket_of(pod, goes))
+            anew.put(pod, bucket_of(pod, goes, self._said))
         assert found.buckets == anew.buckets, f"buckets of {job}: {_differ(found.buckets, anew.buckets)}"
         assert found.read == anew.read, f"pods of {job} read one by one: {_differ(found.read, anew.read)}"
         assert found.by_uid == anew.by_uid, f"UIDs of {job}: {_differ(found.by_uid, anew.by_uid)}"

@@ -387,12 +387,26 @@ def _pod_problems(
         yield from _refused(pod)
 
 
+_NOT_AN_IMAGE: Final = "InvalidImageName"
+"""kubelet/images/types.go"""
+_NOT_CONFIGURED: Final = "CreateContainerConfigError"
+
+
+def waits_only(pod: kinds.Pod) -> bool:
+    """Whether `problem` finds nothing in a pod that has not started and of which nobody has written Events, before it
+    has taken too long. Of one whose init containers have begun that is not said."""
+    scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
+    placed = scheduled is None or scheduled.status != "False"
+    begun = any(one.state.waiting is None for one in pod.status.init_container_statuses)
+    return placed and not begun and not any(one.reason in (_NOT_AN_IMAGE, _NOT_CONFIGURED) for one in _waiting(pod))
+
+
 def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
     for waiting in _waiting(pod):
-        if waiting.reason == "InvalidImageName":  # kubelet/images/types.go
+        if waiting.reason == _NOT_AN_IMAGE:
             said = f"the image name is not valid: {waiting.message or spec.main_image}"
             yield Problem(said, True, FailureReason.INVALID_IMAGE_NAME)
-        elif waiting.reason == "CreateContainerConfigError":
+        elif waiting.reason == _NOT_CONFIGURED:
             found = missing(waiting.message, spec) or _as_root(waiting.message, spec)
             if found is not None:
                 yield found

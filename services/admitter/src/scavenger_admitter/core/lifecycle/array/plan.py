@@ -107,8 +107,9 @@ class _Pods:
     def has(self, name: str) -> bool:
         """Whether the pod of a task is there. name: as `mark` gives it."""
         task = _index_of(name)
-        read, quiet = (self.alive, self.ended, self.counted), (self.untouched.running, self.untouched.kept)
-        pod = next((found for pods in (*read, *quiet) if (found := pods.get(task)) is not None), None)
+        read, quiet = (self.alive, self.ended, self.counted), self.untouched
+        where = (*read, quiet.running, quiet.kept, quiet.starting)
+        pod = next((found for pods in where if (found := pods.get(task)) is not None), None)
         return pod is not None and mark(task, pod) == name
 
     @property
@@ -116,18 +117,19 @@ class _Pods:
         """Tasks whose name is taken."""
         strangers = (found for pod in self.strangers if (found := task_index(pod)) is not None)
         read = set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
-        return read | self.untouched.runs | self.untouched.ended
+        return read | self.untouched.runs | self.untouched.ended | self.untouched.starts
 
     @property
     def living(self) -> Iterator[tuple[int, kinds.Pod]]:
         """The tasks whose pods may still run."""
         yield from self.alive.items()
         yield from _chosen(self.untouched.running, self.untouched.runs)
+        yield from _chosen(self.untouched.starting, self.untouched.starts)
 
     @property
     def any_living(self) -> bool:
         """Whether there is one."""
-        return bool(self.alive) or self.untouched.runs != 0
+        return bool(self.alive) or (self.untouched.runs | self.untouched.starts) != 0
 
 
 def _chosen(pods: Mapping[int, kinds.Pod], tasks: int) -> Iterator[tuple[int, kinds.Pod]]:
@@ -145,15 +147,18 @@ def _untouched(draft: Draft, tasks: Tasks) -> tuple[Untouched, list[kinds.Pod]]:
     found = seen.untouched
     if found is None:
         return _NONE_UNTOUCHED, []
-    if draft.own_job is None or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED or draft.phase.finished:
+    batch, stands = draft.own_job, draft.phase is Phase.SUSPENDED or draft.phase.finished
+    if batch is None or batch.spec.suspend or seen.job.spec.suspend or stands:
         return _NONE_UNTOUCHED, list(found.pods)
     fit = all_of(tasks.size)
     counted, removing = (_tasks_named(some) for some in (tasks.counted, draft.status.removing or ()))
-    runs = found.runs & fit & ~(tasks.over | counted | removing | found.told)
+    stays = fit & ~(tasks.over | counted | removing | found.told)
+    runs, starts = found.runs & stays, found.starts & stays
     kept = found.ended & fit & tasks.over & ~removing
     read = [pod for _, pod in _chosen(found.running, found.runs & ~runs)]
     read += [pod for _, pod in _chosen(found.kept, found.ended & ~kept)]
-    return found.only(runs, kept) if read else found, read
+    read += [pod for _, pod in _chosen(found.starting, found.starts & ~starts)]
+    return found.only(runs, kept, starts) if read else found, read
 
 
 def _tasks_named(entries: Iterable[str]) -> int:
@@ -303,8 +308,10 @@ class _Plan:
         draft, seen = self.draft, self.draft.seen
         stay: list[tuple[int, kinds.Pod]] = []
         quiet = self.pods.untouched
-        runs = quiet.runs & ~self.tasks.over
-        for task, pod in sorted((*self.pods.alive.items(), *_chosen(quiet.running, quiet.runs & ~runs))):
+        runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
+        self._wait_for_starts(starts)
+        done = (*_chosen(quiet.running, quiet.runs & ~runs), *_chosen(quiet.starting, quiet.starts & ~starts))
+        for task, pod in sorted((*self.pods.alive.items(), *done)):
             if deleting(pod):
                 continue
             if self.intents and self.intents.named(mark(task, pod)):
@@ -326,11 +333,17 @@ class _Plan:
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append((task, pod))
-        excess = len(stay) + runs.bit_count() - self.wanted
+        excess = len(stay) + (runs | starts).bit_count() - self.wanted
         if excess > 0:
-            stay += _chosen(quiet.running, runs)
+            stay += (*_chosen(quiet.running, runs), *_chosen(quiet.starting, starts))
         for task, pod in sorted(stay, key=lambda one: self._at_risk(one[1]))[: max(0, excess)]:
             self._delete(task, pod, RemovalReason.MAX_RUNNING)
+
+    def _wait_for_starts(self, starts: int) -> None:
+        """The array is looked at again when the first of these untouched starts has taken too long. starts: a set."""
+        seen, first = self.draft.seen, moment(self.pods.untouched.first_created)
+        if starts and self.may_write and first is not None:
+            self.draft.wakeups.append(max(0.0, (first + seen.settings.start_timeout - seen.now).total_seconds()))
 
     def _delete(self, task: int, pod: kinds.Pod, reason: RemovalReason | None = None) -> None:
         """Delete a pod once the status says why. Beyond what a status may name, it does not say it.
@@ -477,7 +490,7 @@ class _Plan:
             return Phase.SUSPENDED
         if self.running or self.pods.untouched.runs:
             return Phase.RUNNING
-        if self.pods.alive or self.pods.ended or self.draft.seen.posted_tasks:
+        if self.pods.alive or self.pods.untouched.starts or self.pods.ended or self.draft.seen.posted_tasks:
             return Phase.STARTING
         waits = self.tasks.waiting(0)
         return Phase.INTERRUPTED if waits & self.tasks.interrupted else Phase.WAITING
@@ -557,7 +570,7 @@ class _Plan:
         taken = self.pods.present | seen.posted_tasks | seen.held_tasks
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
-        busy |= self.pods.untouched.runs | seen.posted_tasks
+        busy |= self.pods.untouched.runs | self.pods.untouched.starts | seen.posted_tasks
         room = min(self.wanted, self.bearable) - busy.bit_count()
         waits = self.tasks.waiting(taken)
         most = max(0, min(room, waits.bit_count()))
