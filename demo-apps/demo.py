@@ -102,9 +102,10 @@ def story(stage: Stage, services: Services, *, install: bool) -> Path | None:
         demo_story.prepare(stage)
         demo_story.fill(stage)
         demo_story.share(stage)
-        demo_story.displace(stage)
         demo_story.measure(stage, services)
-        demo_loop.tell(stage, sweep=demo_story.reclaim(stage))
+        sweep = demo_story.reclaim(stage)
+        demo_story.displace(stage)  # meanwhile the regulator learns, and makes offers
+        demo_loop.tell(stage, sweep=sweep)
         with ThreadPoolExecutor(1) as pool:
             interrupted = pool.submit(demo_story.interrupt, stage)
             saved = demo_picture.save(stage, services, PICTURE, install=install)  # while the last jobs run

@@ -30,13 +30,14 @@ SMALL: Final = ("--set=replicas=1", "--set=resources.requests.cpu=10m", "--set=r
 """One replica of each, which asks for little: the node of the demo has one core."""
 SETTINGS: Final[Mapping[str, str]] = {
     # Faster than in earnest. New figures come every ten seconds at best, and levels are stale after three periods.
-    "period": "7s",
+    "period": "5s",
     "maxAge": "60s",
     "historyWindow": "10m",
     "historyMinSamples": "3",
     "levelStep": "3",
     "cooldown": "5s",
-    "reclaimedMinSamples": "2",
+    # While pods come and go, no measurement is exact; one in a quiet moment is enough here.
+    "reclaimedMinSamples": "1",
     "reclaimedStep": "30",
     # Of so few measurements the 95th percentile is the largest, of when everything was started.
     "reclaimedPercentile": "60",

@@ -16,7 +16,7 @@ from demo_story import caused, names
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
-from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, NON_PREEMPTIBLE
+from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, LEVELS_OBSERVED_AT, NON_PREEMPTIBLE
 from scavenger_api.reasons import InterruptionReason
 from scavenger_cli.words import bar
 from scavenger_regulator.core.levels import INITIAL
@@ -41,7 +41,9 @@ POINTS: Final = 5
 MARGIN: Final = 15.0
 """Points above the upper level that are aimed at: what is measured goes up and down, and jobs come to their end."""
 FILLED: Final = 22.0
-"""Seconds until jobs have filled what there is, up to the admission level, and are in the figures."""
+"""Seconds until jobs have filled what there is, up to the admission level, and are in the figures, at most."""
+STEADY: Final = 3.0
+"""Points by which two measurements in a row differ at most where no job has come or gone."""
 GIVEN_WAY: Final = 45.0
 """Seconds until somebody leaves, or the load has come down without that."""
 STILL_ABOVE: Final = (None, "Evicting", "Blind")
@@ -49,7 +51,7 @@ PEAKS: Final = 3
 """Of the rush: jobs that come to their end just then make room as well."""
 SMALLER: Final = 3
 """Rushes, until the regulator was seen between its levels."""
-SEEN: Final = 20.0
+SEEN: Final = 18.0
 """Seconds until a step of the rush is in the figures: as old as they get, and a period."""
 MOMENT: Final = 5.0
 """Seconds from one row to the next, unless the regulator changes its state."""
@@ -178,9 +180,12 @@ def tell(stage: Stage, sweep: bool) -> None:
         watch.until("levels that were learnt", lambda seen: "load.cpu" in seen and levels_of(seen) != UNLEARNT)
         if sweep:
             watch.until("the job on reclaimed capacity runs", lambda _: stage.status("sweep").get("runningTimestamps"))
-            stage.scale("reserved", 0)  # its capacity is for the jobs that wait
+            say("sweep runs on CPU that reserved requests. Now reserved goes, and jobs that wait start on all of it")
+            stage.scale("reserved", 0)
         rush = Rush(stage, watch)
-        rush.rise("Speculative", lambda seen: levels_of(seen)[0], FILLED)
+        watch.within(FILLED, Steady(stage))
+        say("the rush begins: regular pods that use more CPU than they request")
+        rush.rise("Speculative", lambda seen: levels_of(seen)[0])
         learnt = stage.levels()
         rush.peak()
         rush.end()
@@ -191,6 +196,23 @@ def tell(stage: Stage, sweep: bool) -> None:
         f"{names(sorted(rush.gone))} left, with the least unsaved work, and came back; no regular pod was touched",
         "green",
     )
+
+
+class Steady:
+    """Whether the load has been measured twice in a row, and was the same."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.at = ""
+        self.was: tuple[float, list[str]] = (math.inf, [])
+
+    def __call__(self, seen: Mapping[str, str]) -> bool:
+        """seen: what the regulator publishes; empty where it publishes nothing."""
+        if seen.get(LEVELS_OBSERVED_AT, "") == self.at or "load.cpu" not in seen:
+            return False
+        self.at, before = seen.get(LEVELS_OBSERVED_AT, ""), self.was
+        self.was = (float(seen["load.cpu"]), self.stage.in_phase("Running"))
+        return abs(self.was[0] - before[0]) <= STEADY and self.was[1] == before[1]
 
 
 class Rush:
@@ -234,6 +256,7 @@ class Rush:
 
     def end(self) -> None:
         """The rush is over."""
+        say("the rush is over")
         self.units = 0
         self.stage.scale("rush", 0)
 

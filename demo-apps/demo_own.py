@@ -26,7 +26,7 @@ REGISTRY: Final = "localhost"
 def cluster(name: str, nodes: str, *, keep: bool) -> Iterator[tuple[Stage, Services]]:
     """A new cluster, until the context ends; or longer, where it is to be kept. Raises ClusterError, DemoError."""
     found = Cluster(name, report=lambda line: say(line, "dim"))
-    found.down()
+    quiet(found).down()  # what an earlier demo has left
     try:
         with cgroups.cpu_claim(), tempfile.TemporaryDirectory(prefix="scavenger-demo-") as folder:
             ahead = expected(TOOLS)
@@ -49,8 +49,8 @@ def real(found: Cluster, nodes: str, folder: Path) -> tuple[Stage, Services]:
             pool.submit(demo_picture.browser, found.report, install=True)  # found again when the picture is taken
             tools = ensure_tools(TOOLS, found.report)
             found.up(nodes, dns=False, scheduler="stock", arguments={"kubelet": stack.offer(cpu=CORES)})
-        metrics = pool.submit(found.up, metrics=True)
-        found.report("loading the images into the node")
+        found.report("starting metrics-server, and loading the images into the node")
+        metrics = pool.submit(quiet(found).up, metrics=True)
         service_images.load(found)
         stack.build_images(found)
         stack.build_snapshot_image(found)
@@ -66,6 +66,11 @@ def real(found: Cluster, nodes: str, folder: Path) -> tuple[Stage, Services]:
         scheduler=OWN_SCHEDULER,
     )
     return stage, Charts(REGISTRY, pull="Never")
+
+
+def quiet(found: Cluster) -> Cluster:
+    """The same cluster, which tells nothing of its steps."""
+    return Cluster(found.name, report=lambda line: None)
 
 
 def pretended(found: Cluster, nodes: str, folder: Path) -> tuple[Stage, Services]:

@@ -32,7 +32,7 @@ from rich.table import Table
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.reasons import InterruptionReason, WaitReason
 
-WORK: Final = 150
+WORK: Final = 120
 """Seconds that most jobs compute, all their runs together: when the rush comes, few come to their end by themselves."""
 LATE: Final = 55
 """The same of those that do not fit at first."""
@@ -61,11 +61,11 @@ while True:
 PLAIN: Final = """
 import time
 total = 0
-for step in range(200):
+for step in range(150):
     total += step
     print(f"step={step}", flush=True)
     time.sleep(0.1)
-print(f"event=complete result={total} expected={sum(range(200))} recomputed=0", flush=True)
+print(f"event=complete result={total} expected={sum(range(150))} recomputed=0", flush=True)
 """
 """A program that writes no checkpoints."""
 PLAIN_JOB: Final = "plain"
@@ -145,7 +145,12 @@ def fill(stage: Stage) -> None:
     waiting = stage.in_phase("Waiting")
     if waiting:
         why = stage.shell("kubectl", "sj", "why", waiting[0], "-n", BIO)
-        say(f"  {escape(why.splitlines()[0])}")
+        say(escape(headline(why)))
+
+
+def headline(why: str) -> str:
+    """The sentence that `kubectl sj why` begins with, in one line."""
+    return " ".join(why.partition("\n\n")[0].split())
 
 
 def filled(jobs: dict[str, dict[str, Any]]) -> list[str]:
@@ -182,8 +187,7 @@ def displace(stage: Stage) -> None:
     until("the regular pod runs", lambda: stage.running("web"))
     say(f"web is Running, {time.monotonic() - arrived:.1f} s after it arrived", "green")
     left = until("a job left for it", lambda: caused(stage, InterruptionReason.PREEMPTED))
-    for name in left:
-        say(f"{name} Interrupted: {escape(stage.status(name).get('message', ''))}", "yellow")
+    say(f"{names(left)} left for it, with the least unsaved work", "yellow")
     time.sleep(3)
     without = stage.in_phase("Running")
     stage.shell("kubectl", "-n", SHOP, "delete", "pod", "web", "--wait=false")

@@ -71,7 +71,7 @@ def test_it_installs_what_the_charts_of_the_components_install(helm: Path) -> No
     ],
 )
 def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
-    helm: Path, values: tuple[str, ...], asked: bool
+    helm: Path, values: tuple[str, ...], asked: bool, tmp_path: Path
 ) -> None:
     given = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
     done = renders.run(helm, "install", "scavenger", UMBRELLA, "--dry-run=client", *given, *values)
@@ -80,9 +80,19 @@ def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
     assert "The board: kubectl sj board --open --system-namespace default\n" in notes
     assert "kubectl sj doctor --install --system-namespace default   # " in notes
     assert not re.search(r"(charts|demo-apps)/", notes), "who installs from a registry has no checkout"
-    first = ScavengerJob.model_validate(yaml.safe_load(notes.partition("<<END")[2].partition("END")[0]))
+    first = ScavengerJob.model_validate(yaml.safe_load(created_by(notes, tmp_path)))
     assert not list(problems_of_its_own(first.spec))
     assert ("--set scavenger-webhook.admission.quotas=true" in notes) == asked
+
+
+def created_by(notes: str, folder: Path) -> str:
+    """What `kubectl create` reads when the commands are pasted as the terminal shows them."""
+    commands, _, _ = notes.partition("The next commands:\n\n")[2].partition("\n\n")
+    kubectl = folder / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\n[ "$1" != create ] || cat >{folder}/created\n')
+    kubectl.chmod(0o755)
+    subprocess.run(["bash", "-eu", "-c", commands], env={"PATH": f"{folder}:/usr/bin:/bin"}, check=True)
+    return (folder / "created").read_text()
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,12 @@ def test_the_cluster_is_full_when_who_does_not_run_waits_for_capacity_and_is_not
     assert len(demo_story.filled(jobs(demo_story.BIO_JOBS))) == demo_story.BIO_JOBS
 
 
+def test_the_sentence_of_why_is_told_whole() -> None:
+    said = "bio-7 has been waiting for 2s: cpu load would be\n95 %.\n\n  place  4 of 5\n\nWhat helps:\n  - wait\n"
+    assert demo_story.headline(said) == "bio-7 has been waiting for 2s: cpu load would be 95 %."
+    assert demo_story.headline("") == ""
+
+
 def test_names_are_told_as_in_a_sentence() -> None:
     assert [demo_story.names(found) for found in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
 
@@ -365,6 +371,17 @@ def test_a_load_that_passed_both_levels_at_once_has_a_smaller_rush_follow(points
         rush.see_speculative()
         rush.see_speculative()
     assert [words[-1] for words in found.commands].count("--replicas=0") == rushes
+
+
+def test_the_load_is_steady_when_two_measurements_are_the_same_and_no_job_came_or_went() -> None:
+    found = Rushed(environment={}, real=True, measured=True, unit=50.0, image=IMAGE)
+    steady = demo_loop.Steady(found)
+    seen = ((1, 45.0), (1, 45.0), (2, 60.0), (3, 58.0))
+    assert [steady({"observedAt": f"at {at}", "load.cpu": str(load)}) for at, load in seen] == [False] * 3 + [True]
+    found.scale("rush", 8)  # bio-1 leaves
+    assert not steady({"observedAt": "at 4", "load.cpu": "58"})
+    assert steady({"observedAt": "at 5", "load.cpu": "58"})
+    assert not steady({"observedAt": "at 6"}), "nothing was measured"
 
 
 @pytest.mark.parametrize(
