@@ -481,3 +481,25 @@ func TestTheSecretOfAnotherJobStartsNothing(t *testing.T) {
 		t.Error("the program has run")
 	}
 }
+
+func TestJobsOfTwoUsersShareAVolume(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it needs root to run programs of two users")
+	}
+	tools := folderForAll(t)
+	volume := subfolder(t, tools, "volume")
+	for _, user := range []uint32{65532, 65533} {
+		own := fmt.Sprintf("%s/.snapshot/lab_%d", volume, user)
+		running := snapRun(tools, volume, []string{"/bin/sh", "-c", "exit 0"})
+		running.Args[slices.Index(running.Args, "--dir")+1] = own
+		running.SysProcAttr.Credential = &syscall.Credential{Uid: user, Gid: user}
+		var said bytes.Buffer
+		running.Stderr = &said
+		if code := codeOf(t, running.Run()); code != 0 {
+			t.Fatalf("user %d: it ended with %d: %s", user, code, &said)
+		}
+		if about, err := os.Stat(own); err != nil || about.Mode().Perm() != 0o700 {
+			t.Errorf("user %d: %v, %v", user, about, err)
+		}
+	}
+}
