@@ -676,6 +676,12 @@ BUGS: Final = (
         "is protected at",
         {"scavenger_prioritizer.core.plan.preemptible_count": rounded_down},
     ),
+    Bug(
+        "a program with snapshots starts without its key",
+        situations.SavedTask,
+        "a key of nobody",
+        {f"{ADMITTER}.writer.Writer._see_to_key": soon(None)},
+    ),
 )
 
 

@@ -481,3 +481,70 @@ func TestTheSecretOfAnotherJobStartsNothing(t *testing.T) {
 		t.Error("the program has run")
 	}
 }
+
+func TestJobsOfTwoUsersShareAVolume(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it needs root to run programs of two users")
+	}
+	tools := folderForAll(t)
+	volume := subfolder(t, tools, "volume")
+	for _, user := range []uint32{65532, 65533} {
+		own := fmt.Sprintf("%s/.snapshot/lab_%d", volume, user)
+		running := snapRun(tools, volume, []string{"/bin/sh", "-c", "exit 0"})
+		running.Args[slices.Index(running.Args, "--dir")+1] = own
+		running.SysProcAttr.Credential = &syscall.Credential{Uid: user, Gid: user}
+		var said bytes.Buffer
+		running.Stderr = &said
+		if code := codeOf(t, running.Run()); code != 0 {
+			t.Fatalf("user %d: it ended with %d: %s", user, code, &said)
+		}
+		if about, err := os.Stat(own); err != nil || about.Mode().Perm() != 0o700 {
+			t.Errorf("user %d: %v, %v", user, about, err)
+		}
+	}
+}
+
+func TestASnapshotOfAnEarlierVersionGoesOn(t *testing.T) {
+	tools := folderForAll(t)
+	volume := subfolder(t, tools, "volume")
+	earlier := volume + "/.snapshot/job"
+	program := []string{"/bin/sh", "-c", "echo began >> told; sleep 4; exit 3"}
+	arguments := []string{
+		"run", "--dir", earlier, "--owner", "uid", "--image-id", "image", "--volume", volume, "--every", "300ms", "--",
+	}
+	before := asUser(exec.Command(tools+"/snap", append(arguments, program...)...))
+	before.Dir = volume
+	if err := before.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if found, _ := filepath.Glob(earlier + "/gen-*1"); len(found) > 0 {
+			break
+		}
+	}
+	_ = before.Process.Signal(syscall.SIGTERM)
+	if code := codeOf(t, before.Wait()); code != keeper.ExitSaved {
+		t.Fatalf("it ended with %d", code)
+	}
+	if err := os.WriteFile(filepath.Join(keyFolder(tools), "adopt"), []byte("true"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	now := snapRun(tools, volume, program)
+	now.Args = slices.Insert(now.Args, 2, "--adopt", earlier)
+	var said bytes.Buffer
+	now.Stderr = &said
+	if code := codeOf(t, now.Run()); code != 3 {
+		t.Errorf("it ended with %d: %s", code, &said)
+	}
+	for _, words := range []string{"took over " + earlier, "continued from snapshot"} {
+		if !strings.Contains(said.String(), words) {
+			t.Errorf("said %s, and not %q", &said, words)
+		}
+	}
+	if told, _ := os.ReadFile(volume + "/told"); string(told) != "began\n" {
+		t.Errorf("the program has told %q", told)
+	}
+	if _, err := os.Stat(earlier); err == nil {
+		t.Error("the earlier folder is still there")
+	}
+}

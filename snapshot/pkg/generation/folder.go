@@ -47,7 +47,7 @@ func OpenFolder(base, path string) (*Folder, error) {
 }
 
 // openFolder is OpenFolder, and fs.ErrNotExist where the folder is missing and is not to be made.
-func openFolder(base, path string, make bool) (*Folder, error) {
+func openFolder(base, path string, create bool) (*Folder, error) {
 	parts, err := partsBelow(base, path)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func openFolder(base, path string, make bool) (*Folder, error) {
 	}
 	for i, part := range parts {
 		shared := i == 0 && len(parts) > 1
-		next, err := enter(at, part, filepath.Join(base, filepath.Join(parts[:i+1]...)), shared, make)
+		next, err := enter(at, part, filepath.Join(base, filepath.Join(parts[:i+1]...)), shared, create)
 		unix.Close(at)
 		if err != nil {
 			return nil, err
@@ -85,14 +85,20 @@ func partsBelow(base, path string) ([]string, error) {
 // descriptorPath is a path of what is open, wherever it is by now.
 func descriptorPath(descriptor int) string { return fmt.Sprintf("/proc/self/fd/%d", descriptor) }
 
-// enter opens a folder in an open one, and makes it where it is missing and `make` says so.
-func enter(at int, name, path string, shared, make bool) (int, error) {
-	if make {
-		if err := makeFolder(at, name, shared); err != nil {
+// enter opens a folder in an open one, and makes it where it is missing and `create` says so.
+func enter(at int, name, path string, shared, create bool) (int, error) {
+	found, err := openAt(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) && create {
+		err = makeFolder(at, name, shared)
+		if errors.Is(err, fs.ErrPermission) && !shared {
+			return -1, fmt.Errorf("user %d cannot make %s: the owner of the folder above it can set its mode to 1777",
+				os.Geteuid(), path)
+		}
+		if err != nil {
 			return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
 		}
+		found, err = openAt(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	}
-	found, err := openAt(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, wordsOf(at, name, path, err)
 	}
@@ -217,7 +223,7 @@ func (f *Folder) Lock(limit time.Duration) (*os.File, error) {
 	}
 }
 
-// OpenBeneath opens what is in one of these folders by its path. Below the folder it follows no symbolic link. A path in
+// openBeneath opens what is in one of these folders by its path. Below the folder it follows no symbolic link. A path in
 // none of them is refused.
 func openBeneath(folders []string, path string, flags int) (*os.File, error) {
 	// The longest: folders may be mounted in others.

@@ -329,6 +329,21 @@ func TestASnapshotUnderAnotherNumberIsRefused(t *testing.T) {
 	refused(t, err, "it was snapshot 1")
 }
 
+func TestForgedSnapshotsTakeNoPlaceOfTrueOnes(t *testing.T) {
+	store := openAs(t, t.TempDir(), mine, host.Owner)
+	commit(t, store, "a")
+	for _, number := range []int{888888888888, 999999999999} {
+		if err := os.Mkdir(store.Folder(number), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(store.Folder(888888888888), "manifest.json"), `{"owner": "job-1"}`)
+	commit(t, store, "b")
+	if found := numbersOf(t, store); !slices.Equal(found, []int{2, 1}) {
+		t.Errorf("generations %v", found)
+	}
+}
+
 func TestTheFolderOfAnEarlierVersionIsTakenOnce(t *testing.T) {
 	base := t.TempDir()
 	shared := filepath.Join(base, ".snapshot")

@@ -153,36 +153,45 @@ func (s *Store) Numbers() ([]int, error) {
 }
 
 // own lists the generations that this program has made, newest first. What a torn manifest was is not known: it is in the
-// folder of this program, so it counts as its own. One of somebody else stays where it is.
+// folder of this program, so it counts as its own. One of somebody else stays where it is, and so does one that cannot be
+// read.
 func (s *Store) own() ([]int, error) {
 	numbers, err := s.Numbers()
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(numbers, func(number int) bool {
-		var manifest Manifest
 		content, err := s.folder.root.ReadFile(filepath.Join(nameOf(number), manifestName))
+		if err != nil {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		var manifest Manifest
 		text, _, _ := strings.Cut(string(content), "\n")
-		whole := err == nil && json.Unmarshal([]byte(text), &manifest) == nil
-		return whole && manifest.Owner != s.owner
+		return json.Unmarshal([]byte(text), &manifest) == nil && manifest.Owner != s.owner
+	}), nil
+}
+
+// usable lists the generations that this program has made and that are whole but for their files, newest first.
+func (s *Store) usable() ([]int, error) {
+	numbers, err := s.Numbers()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(numbers, func(number int) bool {
+		root, err := s.folder.root.OpenRoot(nameOf(number))
+		if err != nil {
+			return true
+		}
+		defer root.Close()
+		manifest, err := s.manifest(root, number)
+		return err != nil || manifest.Owner != s.owner
 	}), nil
 }
 
 // Usable says whether there is a generation that this program has made, and that is whole but for its files.
 func (s *Store) Usable() bool {
-	numbers, err := s.Numbers()
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(numbers, func(number int) bool {
-		root, err := s.folder.root.OpenRoot(nameOf(number))
-		if err != nil {
-			return false
-		}
-		defer root.Close()
-		manifest, err := s.manifest(root, number)
-		return err == nil && manifest.Owner == s.owner
-	})
+	numbers, err := s.usable()
+	return err == nil && len(numbers) > 0
 }
 
 // Folder is where the files of a generation are, for people.
@@ -264,7 +273,7 @@ type Draft struct {
 
 // Begin makes the folder of the next generation.
 func (s *Store) Begin() (*Draft, error) {
-	numbers, err := s.own()
+	numbers, err := s.usable()
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +281,7 @@ func (s *Store) Begin() (*Draft, error) {
 	if len(numbers) > 0 {
 		number = numbers[0] + 1
 	}
-	for s.there(nameOf(number)) { // one of somebody else
+	for s.there(nameOf(number)) { // torn, or of somebody else
 		number++
 	}
 	return s.begin(number)
@@ -374,12 +383,19 @@ func (s *Store) write(root *os.Root, name, kind string, value any) error {
 	return syncFile(root, ".")
 }
 
+// prune keeps the newest generations that count. What only says that it is newer is removed with the older ones.
 func (s *Store) prune() error {
-	numbers, err := s.own()
-	if err != nil || len(numbers) <= kept {
+	usable, err := s.usable()
+	if err != nil {
 		return err
 	}
-	return s.remove(numbers[kept:])
+	numbers, err := s.own()
+	if err != nil {
+		return err
+	}
+	return s.remove(slices.DeleteFunc(numbers, func(number int) bool {
+		return slices.Contains(usable[:min(kept, len(usable))], number)
+	}))
 }
 
 func (s *Store) remove(numbers []int) error {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Key signs what decides how a program goes on: manifests with their marks, and how the program has ended. Whoever can
-// write to the volume and has no key can remove these, and cannot make any. Without a key nothing is signed.
+// Key signs what decides how a program goes on: manifests with their marks, and how the program has ended. A user
+// who can write to the volume and has no key can remove these, and cannot make any. Without a key nothing is signed.
 type Key []byte
 
 // keyBytes is the least length of a key.

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import orjson
 import structlog
+from scavenger_admitter.core import snapshots
 from scavenger_admitter.core.lifecycle.leftover_pods import ABANDONED_AFTER
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -244,8 +245,9 @@ class History(Harness):
 
     @property
     def digest(self) -> str:
-        """Of every write there was: two histories with the same one are the same."""
-        return hashlib.sha256(orjson.dumps([(e.version, e.new) for e in self.api.store.history])).hexdigest()[:16]
+        """Of every write there was, but of keys, which are random: two histories with the same one are the same."""
+        history = [(e.version, e.new) for e in self.api.store.history if e.kind.plural != "secrets"]
+        return hashlib.sha256(orjson.dumps(history)).hexdigest()[:16]
 
     def set_up(self) -> None:
         """What there is before anything goes wrong."""
@@ -307,8 +309,20 @@ class History(Harness):
             due = self.is_due(gone, by_any_clock=True)
             assert gone["metadata"]["uid"] in self.trouble.removed or due, f"a job is gone: {gone}"
         self.jobs_seen = len(written)
+        self._hold_keys()
         leading = Counter(name for name, one in self.processes() if _leads(one))
         assert not leading or max(leading.values()) == 1, f"several lead: {leading}"
+
+    def _hold_keys(self) -> None:
+        """A pod whose program has snapshots finds the key of its own job."""
+        jobs = {job["metadata"]["uid"] for job in self.api.stored(SCAVENGERJOBS)} - self.trouble.rewritten
+        batches = {batch["metadata"]["uid"]: _controller(batch) for batch in self.api.stored(JOBS)}
+        for pod in self.api.stored(PODS):
+            owner = batches.get(_controller(pod))
+            volumes = (one.get("secret", {}) for one in pod["spec"].get("volumes", ()) if one["name"] == snapshots.KEY)
+            for volume in volumes if owner in jobs and not _deleting(pod) else ():
+                found = self.api.get(SECRETS, _namespace(pod), volume["secretName"])
+                assert _controller(found or {"metadata": {}}) == owner, f"a key of nobody: {pod}: {found}"
 
     def hold_status(self, job: Object, counted_until: datetime) -> None:
         """The status of a job says what happened, and all that was to be seen by a moment."""
@@ -447,12 +461,15 @@ class History(Harness):
         self.api.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], grace=grace)
 
     def _collect_garbage(self) -> None:
-        """What the garbage collector does with a Job whose ScavengerJob is gone, and with a pod whose Job is, such as
-        one that was created late."""
+        """What the garbage collector does with a Job or a key whose ScavengerJob is gone, and with a pod whose Job is,
+        such as one that was created late."""
         owners = {job["metadata"]["uid"] for job in self.api.stored(SCAVENGERJOBS)}
         for job in list(self.api.stored(JOBS)):
             if (owner := _controller(job)) and owner not in owners:
                 self._remove_job(job)
+        for secret in list(self.api.stored(SECRETS)):
+            if (owner := _controller(secret)) and owner not in owners:
+                self.api.remove(SECRETS, _namespace(secret), secret["metadata"]["name"])
         there = {job["metadata"]["uid"] for job in self.api.stored(JOBS)}
         for pod in list(self.api.stored(PODS)):
             if (owner := _controller(pod)) and owner not in there and not _deleting(pod):
