@@ -393,7 +393,7 @@ def _neighbours(seen: Installation) -> Found:
 
 
 CHECKS: Final[tuple[tuple[str, tuple[str, ...], Callable[[Installation], Found]], ...]] = (
-    ("components", ("ServiceAway", "StaleFinalizers"), _components),
+    ("components", ("ServiceAway", "StaleFinalizers", "InstallationIncomplete"), _components),
     ("images", (), _images),
     ("metrics", ("NoMeasurement",), _metrics),
     ("classes", ("OrdinaryClassValue", "LowClasses"), _classes),
