@@ -76,7 +76,7 @@ class _Starts:
         body = await self._user.create(SCAVENGERJOBS, NAMESPACE, scavenger_job(number, PREFIX))
         job = ScavengerJob.model_validate_json(body)
         run = accounting.run_id(datetime.now(UTC))
-        manifest = job_manifest(job, restarts=0, run=run, max_grace_seconds=self._grace, managed=True, burstable=True)
+        manifest = job_manifest(job, restarts=0, run=run, max_grace_seconds=self._grace, burstable=True)
         answer = await self._admitter.create(JOBS, NAMESPACE, manifest)
         (pod,) = pods_of_job(msgspec.json.decode(answer))
         await self._admitter.create(PODS, NAMESPACE, pod)

@@ -1,4 +1,4 @@
-"""What the Job controller, the scheduler and quotas do: the real ones, and the models that histories are played with.
+"""What the scheduler and quotas do: the real ones, and the models that histories are played with.
 
 No kubelet runs on the real cluster: the tests write what one would report.
 """
@@ -15,13 +15,13 @@ import orjson
 import pytest
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Forbidden
-from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS, Resource
-from scavenger_testing import FakeApi, job_dict, node_dict, pod_dict
+from scavenger_kube.resources import NAMESPACES, NODES, PODS, Resource
+from scavenger_testing import FakeApi, node_dict, pod_dict
 from scavenger_testing.clock import VirtualClock
 from scavenger_webhook.facts import PRIORITYCLASSES
 
 from tests.contract.conftest import Server
-from tests.simulation.system.system import BY_SCHEDULER, CORES, HELD_BY_OTHERS, SHOP, System
+from tests.simulation.system.system import BY_SCHEDULER, CORES, SHOP, System
 from tests.unit.admitter.harness import NS
 
 Object = dict[str, Any]
@@ -35,10 +35,10 @@ OWN = "contract.test/own"
 
 
 class Cluster:
-    """An API server, and who controls Jobs and places pods.
+    """An API server, and who places pods.
 
     Attributes:
-        namespace: of scavenger pods and of Jobs.
+        namespace: of scavenger pods.
         shop: the namespace of ordinary pods.
         absent: a node that does not exist: its pods are bound and never report anything. Each test has its own, as
             Kubernetes deletes the pods of an absent node that it has known of for 40 s.
@@ -87,25 +87,11 @@ class Cluster:
         await self.create(PRIORITYCLASSES, None, {"metadata": {"name": name}, "value": value})
         return name
 
-    async def start_job(self) -> list[Object]:
-        """Create a Job of two pods as the admitter does, and wait for them."""
-        spec = {**pod_dict("x")["spec"], "nodeName": self.absent}
-        meta = {"labels": {"app": "x"}, "annotations": {}, "finalizers": [HELD_BY_OTHERS]}
-        job = job_dict("gang", parallelism=2, template={"metadata": meta, "spec": spec})
-        job["spec"]["podReplacementPolicy"] = "Failed"
-        await self.create(JOBS, self.namespace, job)
-        await self.until(lambda _, pods: len(pods) == 2)
-        return await self.pods()
-
-    async def suspend_job(self) -> None:
-        """Another controller suspends the Job."""
-        await self._client.merge_patch(JOBS, self.namespace, "gang", {"spec": {"suspend": True}})
-
-    async def until(self, holds: Callable[[set[str], list[Object]], bool]) -> None:
-        """Until the conditions of the Job, and all pods, are these. Raises TimeoutError."""
+    async def until(self, holds: Callable[[list[Object]], bool]) -> None:
+        """Until all pods are these. Raises TimeoutError."""
 
         async def holds_now() -> bool:
-            return holds(await self.conditions(), await self.pods())
+            return holds(await self.pods())
 
         await self.wait(holds_now)
 
@@ -119,11 +105,6 @@ class Cluster:
         """Of both namespaces, by name."""
         found = [*await self.all_of(PODS, self.namespace), *await self.all_of(PODS, self.shop)]
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
-
-    async def conditions(self) -> set[str]:
-        """Those of the Job that are true."""
-        said = [one for job in await self.all_of(JOBS, self.namespace) for one in job["status"].get("conditions", ())]
-        return {one["type"] for one in said if one["status"] == "True"}
 
     async def report(self, pod: Object, phase: str) -> None:
         """The kubelet of a pod reports how it ended."""
@@ -142,7 +123,7 @@ class Cluster:
 
 
 class RealCluster(Cluster):
-    """The controllers and the scheduler of Kubernetes."""
+    """The scheduler of Kubernetes, and its quotas."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server.client, server.namespace, f"{server.namespace}-{SHOP}")
@@ -208,48 +189,6 @@ def told_to_stop(pods: list[Object]) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" in pod["metadata"]}
 
 
-# --- the Job controller -----------------------------------------------------------------------------------------------
-
-
-async def test_a_job_fails_with_its_first_pod_and_says_so_in_two_steps(cluster: Cluster) -> None:
-    first, second = await cluster.start_job()
-    await cluster.report(first, "Failed")
-    await cluster.until(lambda said, _: "FailureTarget" in said)
-    assert told_to_stop(await cluster.pods()) == {second["metadata"]["name"]}, "the other one is told to stop"
-    assert "Failed" not in await cluster.conditions(), "the other one has not ended"
-    await cluster.report(second, "Succeeded")
-    await cluster.until(lambda said, _: "Failed" in said)
-    assert "Complete" not in await cluster.conditions()
-
-
-async def test_a_job_fails_with_a_pod_that_was_deleted_and_no_pod_takes_its_place(cluster: Cluster) -> None:
-    first, second = await cluster.start_job()
-    await cluster.delete(first)
-    await cluster.until(lambda _, pods: told_to_stop(pods) == {first["metadata"]["name"]})
-    await cluster.report(first, "Failed")
-    await cluster.until(lambda said, _: "FailureTarget" in said)
-    await cluster.until(lambda _, pods: second["metadata"]["name"] in told_to_stop(pods))
-    there = {pod["metadata"]["name"] for pod in await cluster.pods()}
-    assert there == {first["metadata"]["name"], second["metadata"]["name"]}
-
-
-async def test_a_job_is_complete_when_all_of_its_pods_have_succeeded(cluster: Cluster) -> None:
-    first, second = await cluster.start_job()
-    await cluster.report(first, "Succeeded")
-    await cluster.until(lambda _, pods: [pod["status"]["phase"] for pod in pods].count("Succeeded") == 1)
-    assert not await cluster.conditions()
-    await cluster.report(second, "Succeeded")
-    await cluster.until(lambda said, _: "Complete" in said)
-    assert not told_to_stop(await cluster.pods())
-
-
-async def test_a_job_that_somebody_suspends_tells_its_pods_to_stop(cluster: Cluster) -> None:
-    names = {pod["metadata"]["name"] for pod in await cluster.start_job()}
-    await cluster.suspend_job()
-    await cluster.until(lambda said, pods: "Suspended" in said and told_to_stop(pods) == names)
-    assert not {"FailureTarget", "Failed"} & await cluster.conditions()
-
-
 # --- the scheduler ----------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +202,7 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
         await cluster.create(PODS, cluster.shop if of == strong else cluster.namespace, pod)
 
     async def until_bound(name: str) -> None:  # until the scheduler knows of the node, it has room for nobody
-        await cluster.until(lambda _, pods: is_bound(named(pods, name)))
+        await cluster.until(lambda pods: is_bound(named(pods, name)))
 
     def is_bound(pod: Object) -> bool:
         return bool(pod["spec"].get("nodeName") == node)
@@ -276,13 +215,13 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
     await submit("peer", "1", strong, 0)
     await until_bound("peer")
     await submit("web", "3", strong, 0)
-    await cluster.until(lambda _, pods: named(pods, "web")["status"].get("nominatedNodeName") == node)
+    await cluster.until(lambda pods: named(pods, "web")["status"].get("nominatedNodeName") == node)
     pods = await cluster.pods()
     assert told_to_stop(pods) == {"job"}
     marks = [one for one in named(pods, "job")["status"]["conditions"] if one["type"] == "DisruptionTarget"]
     assert [one["reason"] for one in marks] == [BY_SCHEDULER]
     await submit("late", "1", weak, WEAK)
-    await cluster.until(lambda _, pods: is_unschedulable(named(pods, "late")))
+    await cluster.until(lambda pods: is_unschedulable(named(pods, "late")))
     await cluster.delete(named(pods, "job"), grace_period=0)
     await until_bound("web")
     assert not is_bound(named(await cluster.pods(), "late")), "the room was promised"

@@ -305,9 +305,9 @@ BUGS: Final = (
         {f"{LIFECYCLE}.confirmed._doubtful": always(False)},
     ),
     Bug(
-        "a Job that is Complete was left alone",
+        "a job that is suspended had not ended",
         situations.UnseenEnd,
-        "no run was left alone",
+        "what a program has done is done again",
         {f"{LIFECYCLE}.confirmed._final": always(False)},
     ),
     Bug(

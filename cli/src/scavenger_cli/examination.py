@@ -57,6 +57,7 @@ class Cluster:
         local_queues: namespaces in which Kueue has a LocalQueue `default`.
         namespaces: metadata of all of them.
         job_namespaces: those with ScavengerJobs.
+        incomplete: what a job says that does not start for want of a part of the installation; empty where none does.
         classes: the PriorityClasses and their values.
         images: of the services, by name.
         default_class: the PriorityClass of pods that name none; empty without one.
@@ -77,6 +78,7 @@ class Cluster:
     local_queues: Collection[str] = ()
     namespaces: Sequence[ObjectMeta] | None = None
     job_namespaces: Collection[str] = ()
+    incomplete: str = ""
     classes: Mapping[str, int] | None = None
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     default_class: str = ""
@@ -92,6 +94,7 @@ def examine(cluster: Cluster) -> list[Ailment]:
         *_stale_finalizers(cluster),
         *_autoscaler(cluster),
         *_keep_scale_down_off(cluster),
+        *_incomplete(cluster),
         *_kueue(cluster),
         *_mesh(cluster),
         *_classes(cluster),
@@ -164,6 +167,16 @@ def _keep_scale_down_off(cluster: Cluster) -> Iterator[Ailment]:
         "; ".join(f"helm upgrade {name} … --reuse-values --set settings.keepScaleDown=auto" for name in off),
         advice=True,
     )
+
+
+def _incomplete(cluster: Cluster) -> Iterator[Ailment]:
+    if cluster.incomplete:
+        yield Ailment(
+            "InstallationIncomplete",
+            f"jobs do not start: {cluster.incomplete}",
+            "install the chart scavenger-base; where API servers drop spec.managedBy of Jobs, remove "
+            "JobManagedBy=false from their --feature-gates",
+        )
 
 
 def _kueue(cluster: Cluster) -> Iterator[Ailment]:

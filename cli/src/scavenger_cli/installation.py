@@ -415,7 +415,7 @@ def _neighbours(seen: Installation) -> Found:
 
 
 CHECKS: Final[tuple[tuple[str, tuple[str, ...], Callable[[Installation], Found]], ...]] = (
-    ("components", ("ServiceAway", "StaleFinalizers"), _components),
+    ("components", ("ServiceAway", "StaleFinalizers", "InstallationIncomplete"), _components),
     ("images", (), _images),
     ("addresses", (), _addresses),
     ("metrics", ("NoMeasurement",), _metrics),

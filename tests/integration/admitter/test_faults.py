@@ -210,9 +210,8 @@ def test_a_status_edited_by_hand(place: Place) -> None:
 # --- uninstall ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("managed", ["false", "true"])
-def test_uninstall_leaves_no_finalizer(cluster: Cluster, place: Place, managed: str) -> None:
-    start_admitter(cluster, SCAVENGER_MANAGED_JOBS=managed)
+def test_uninstall_leaves_no_finalizer(cluster: Cluster, place: Place) -> None:
+    start_admitter(cluster)
     jobs = [f"j{number}" for number in range(6)]
     place.submit(*jobs, parallelism=2)
     for name in jobs:

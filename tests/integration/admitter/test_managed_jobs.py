@@ -26,14 +26,10 @@ ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:scavenger-admitter"
 @pytest.fixture
 def place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
     """A namespace, and an admitter that creates the pods of its Jobs."""
-    start(cluster)
+    start_admitter(cluster)
     with namespace(cluster, recorder) as made:
         made.wait_account()
         yield made
-
-
-def start(cluster: Cluster) -> None:
-    start_admitter(cluster, SCAVENGER_MANAGED_JOBS="true")
 
 
 def finish(place: Place, pod: Object, code: int = 0) -> Object:
@@ -99,13 +95,13 @@ def test_half_a_gang_of_an_admitter_that_died(cluster: Cluster, place: Place) ->
     place.submit("gang", parallelism=4)
     job = ScavengerJob.model_validate(place.get("scavengerjobs", "gang"))
     run = run_id(datetime.now(UTC))
-    body = job_manifest(job, restarts=0, run=run, max_grace_seconds=300, managed=True)
+    body = job_manifest(job, restarts=0, run=run, max_grace_seconds=300)
     create = ("create", f"--as={ACCOUNT}", "-f", "-", "-o", "json")
     batch = json.loads(kubectl(place, *create, stdin=json.dumps(body)))
     for pod in pods_of_job(batch)[:2]:
         kubectl(place, *create, stdin=json.dumps(pod))
     half = uids(place, "gang")
-    start(cluster)
+    start_admitter(cluster)
     place.wait_phase("gang", "Running")
     assert job_of(place, "gang")["metadata"]["uid"] == batch["metadata"]["uid"]
     assert len(uids(place, "gang")) == 4

@@ -219,7 +219,7 @@ async def measure(cluster: Kubectl, namespace: str, template: Manifest) -> None:
     meta = {"name": "worst", "namespace": namespace, "uid": "u"}
     job = ScavengerJob.model_validate({"metadata": meta, "spec": spec})
     assert spec_bytes(job.spec) <= names.MAX_SPEC_BYTES
-    batch = job_manifest(job, restarts=0, run="2026-11-29T12:00:00.000000Z", max_grace_seconds=30, managed=True)
+    batch = job_manifest(job, restarts=0, run="2026-11-29T12:00:00.000000Z", max_grace_seconds=30)
     batch["metadata"]["uid"] = "u"
     pod = pod_of_task(batch, 0, queue="default", affinity={})
     kept = ("name", "namespace")  # marks are the admitter's

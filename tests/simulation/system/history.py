@@ -204,7 +204,6 @@ class History(Harness):
         """In which phases of jobs what has happened: of those that it was about, or of all where it is about none."""
         self.aimed: set[str] = set()
         """The jobs that the last step was about."""
-        self.always_managed = seed % 2 == 1
         self.old_kubelets = seed % OLD_KUBELETS_EVERY == 0
         self.retry_period = 2.0 if seed % RENEW_OFTEN_EVERY == 0 else 5.0
         self.trouble = Trouble()
@@ -375,49 +374,9 @@ class History(Harness):
         super().tick()
         for pod in self.api.stored(PODS):
             self.owners.setdefault(pod["metadata"]["uid"], _controller(pod))
-        for job in self.api.stored(JOBS):
-            if job["spec"].get("managedBy") != names.MANAGED_BY and not _deleting(job):
-                self._control(job)
         for pod in self.api.stored(PODS):
             self._kubelet_reports(pod)
         self._collect_garbage()
-
-    def _control(self, job: Object) -> None:
-        """What the Job controller does with a Job whose pods it has created. Its backoffLimit is 0: it fails with its
-        first pod, and so does one of which a pod is gone."""
-        pods = self._pods_of(job)
-        said = {one["type"] for one in job.get("status", {}).get("conditions", ())}
-        phases = [pod["status"]["phase"] for pod in pods]
-        if said & {"Complete", "Failed"} or job["metadata"]["uid"] not in self._made:
-            return
-        if job["spec"].get("suspend") and "FailureTarget" not in said:
-            self._pause_job(job, pods, said)
-            return
-        if "Failed" in phases or len(pods) < job["spec"]["parallelism"]:
-            for pod in pods:
-                if not _ended(pod) and not _deleting(pod):
-                    self.delete_pod(pod)
-            if "FailureTarget" not in said:
-                self._conclude(job, "FailureTarget")
-            elif all(map(_ended, pods)):
-                self._conclude(job, "FailureTarget", "Failed")
-        elif set(phases) == {"Succeeded"}:
-            self._conclude(job, "Complete")
-
-    def _pause_job(self, job: Object, pods: Sequence[Object], said: Set[str]) -> None:
-        """What it does with a Job that somebody suspends: its active pods go (deleteActivePods)."""
-        for pod in pods:
-            if not _ended(pod) and not _deleting(pod):
-                self.delete_pod(pod)
-        if "Suspended" not in said:
-            self._conclude(job, "Suspended")
-
-    def _conclude(self, job: Object, *conditions: str) -> None:
-        """A condition that is there keeps its time."""
-        meta, said = job["metadata"], {"status": "True", "lastTransitionTime": self.stamp()}
-        known = {one["type"]: one for one in job.get("status", {}).get("conditions", ())}
-        status = {"conditions": [known.get(one, {"type": one, **said}) for one in conditions]}
-        self.api.edit(JOBS, meta["namespace"], meta["name"], lambda one: one.update(status=status))
 
     def reaches(self, pod: Object) -> bool:
         """Whether the kubelet of a pod works, if it has one."""
@@ -883,7 +842,6 @@ class History(Harness):
             self.go_on(identity)
 
     def stand_by(self, **settings: Any) -> None:
-        managed = self.always_managed or self.random.random() < 0.3
         self.born += 1
         identity = f"admitter-{self.born}"
         common = {
@@ -892,7 +850,7 @@ class History(Harness):
             "identity": identity,
             **SETTINGS_OF_ADMITTERS,
         }
-        chosen = {**common, "managed_jobs": managed, **settings}
+        chosen = {**common, **settings}
         self.replicas.append(self.loop.begin(identity, lambda: self.admitter(**chosen)))
 
     # --- the end ------------------------------------------------------------------------------------

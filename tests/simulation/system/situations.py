@@ -44,13 +44,10 @@ STAY: Final = 900.0
 class Situation(History):
     """What the admitter is put into. Jobs `a` and `b` run, on one node."""
 
-    manages: ClassVar = True
-    """Whether the admitters create the pods of Jobs."""
     admitter_settings: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def stand_by(self, **settings: Any) -> None:
-        self.always_managed = self.manages
-        super().stand_by(**{"managed_jobs": self.manages, **self.admitter_settings, **settings})
+        super().stand_by(**{**self.admitter_settings, **settings})
 
     async def happen(self, skip: Set[int]) -> None:
         await self.until(lambda: len(self.phases()) == 2 and self.settled("Running"))
@@ -114,15 +111,16 @@ class UnseenJob(Situation):
 
 
 class UnseenEnd(Situation):
-    """The Job controller finds that a job is Complete, and the watch does not show that its pod was told to stop."""
-
-    manages = False
+    """A job is suspended whose program has ended, and the watch does not show that."""
 
     async def comes(self) -> None:
         self.api.hold_watches(PODS)
-        self.stop_late("a", code=0, seconds=5)
-        self.take_away(self.pods("a")[0])
+        self.succeed("a")
+        job = self.api.get(SCAVENGERJOBS, NS, "a")
+        assert job is not None
+        self._suspend(job, suspended=True)
         await self.pass_time(40)
+        assert self.phase("a") == "Completed", f"what a program has done is done again: a is {self.phase('a')}"
 
 
 class RebootedTask(SystemSituation):
@@ -217,10 +215,9 @@ class PowerCut(Situation):
 
 
 class StoppedLeader(Situation):
-    """A leader is stopped right before it creates a Job. The next one has, and somebody deletes it; its pods stop late
-    when the first one goes on. That is sooner than its request times out."""
-
-    manages = False
+    """A leader is stopped right before it creates a Job. Under the next one the job has run, is interrupted, and runs
+    again; somebody deletes its Job, and its pods stop late when the first one goes on. That is sooner than its request
+    times out."""
 
     def client(self) -> ApiClient:
         made = super().client()
@@ -234,9 +231,14 @@ class StoppedLeader(Situation):
         await self.pass_time(0.5, step=0.1)
         self.stop_process(leader, STAY)
         await self.computes("c")
+        first = self.job("c")
+        self.stop_late("c", seconds=0)
+        self.remove_job(first)
+        await self.until(lambda: not any(self.owner(pod) == first["metadata"]["uid"] for pod in self.pods("c")))
+        await self.computes("c")
         self.stop_late("c")
         self.remove_job(self.job("c"))
-        await self.pass_time(5)
+        await self.pass_time(2)
         self.go_on(leader.settings.identity)
         await self.pass_time(0.4, step=0.05)
         await self.pass_time(2 * LATE)

@@ -150,7 +150,6 @@ class System(History):
         self.busy_until = 0.0
         """On the monotonic clock: the scheduler places nobody before."""
         self.admission = self._within_quota
-        self.pods_of = lambda job: self._left_of_quota("pods") >= job["spec"]["parallelism"]
         self.api.store.prune = self._pruned
         self.old_crd = False
         self._looked_at = 0
@@ -502,8 +501,8 @@ class System(History):
         self.api.edit(SCAVENGERQUEUES, None, OTHER, lambda queue: queue.update(spec=spec))
 
     def submit_array(self) -> None:
-        """An array, where all replicas can start one."""
-        if self.always_managed and self.jobs() < JOBS_AT_MOST:
+        """A user submits an array."""
+        if self.jobs() < JOBS_AT_MOST:
             own = {name: FIELDS[name](self.random) for name in ("array", "backoffLimit")}
             namespace = self.random.choice((NS, NS, OFFICE))
             self.submit_spec(f"j{len(self.happened)}", consistent(own, self.random), namespace)

@@ -76,14 +76,8 @@ class World(System):
         self.since: dict[tuple[str, str], float] = {}
         """When which of what has a limit was first seen, by what it is and whom it is about."""
         self.admission = self._admit
-        self.pods_of = self._lets_pods_in
 
     # --- the cluster --------------------------------------------------------------------------------
-
-    def _lets_pods_in(self, job: Object) -> bool:
-        """Whether the Job controller can create all pods of a Job."""
-        refused = self._refused({"kind": "Pod", "metadata": job["metadata"]})
-        return not refused and self._left_of_quota("pods") >= job["spec"]["parallelism"]
 
     def _admit(self, body: Object) -> None:
         """What admission of others and the API server say to what services create. Raises ApiError."""

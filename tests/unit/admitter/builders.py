@@ -87,6 +87,7 @@ def batch(
     deleted: float | None = None,
     conditions: Mapping[str, float] | None = None,
     restarts: int = 0,
+    managed_by: str = names.MANAGED_BY,
 ) -> kinds.Job:
     """The batch/v1 Job of the run that started from the place in line `queued`."""
     owners = (kinds.OwnerReference("ScavengerJob", "job", owner, controller=True),) if owner else ()
@@ -100,6 +101,7 @@ def batch(
             annotations={names.ANNOTATION_RUN: place(queued), names.ANNOTATION_RESTARTS: str(restarts)},
             owner_references=owners,
         ),
+        spec=kinds.JobSpec(managed_by=managed_by),
         status=kinds.JobStatus(
             conditions=tuple(
                 kinds.Condition(kind, "True", "Reason", "", stamp(since)) for kind, since in (conditions or {}).items()

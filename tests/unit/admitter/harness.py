@@ -1,4 +1,4 @@
-"""The admitter as a whole, on the API server in memory; Job controller, scheduler and kubelets are played here."""
+"""The admitter as a whole, on the API server in memory; scheduler and kubelets are played here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scavenger_api import names
 from scavenger_api.times import format_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import Unavailable
-from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
+from scavenger_kube.resources import EVENTS, NODES, PODS
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.clock import Clock
@@ -77,17 +77,15 @@ class Threads(ThreadPoolExecutor):
 class Harness:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
-    pods_of: whether the Job controller makes the pods of a Job that the admitter has not itself. kubelet: whether pods
-    are bound and run. stopping: exit code of pods that are deleted while they run. last_words: their termination
-    message, `{now}` in it is the time. lost: names of Jobs whose creation, and `name/status` of ScavengerJobs whose
-    status is on its way, for ever or until `arrive`. injected: what admission adds to the lists of a pod's spec.
-    admission: what it does besides with what the admitter creates; it may raise.
+    kubelet: whether pods are bound and run. stopping: exit code of pods that are deleted while they run. last_words:
+    their termination message, `{now}` in it is the time. lost: names of Jobs whose creation, and `name/status` of
+    ScavengerJobs whose status is on its way, for ever or until `arrive`. injected: what admission adds to the lists of
+    a pod's spec. admission: what it does besides with what the admitter creates; it may raise.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
         self.api = api
         self.clock = clock
-        self.pods_of: Callable[[Object], bool] = lambda job: True
         self.kubelet = True
         self.binds_to = "n1"
         self.stopping = 137
@@ -99,7 +97,6 @@ class Harness:
         self.under_way = 0
         self.threads = Threads()
         asyncio.get_running_loop().set_default_executor(self.threads)
-        self._made: set[str] = set()
         self._admitters: list[Instance] = []
         self._others: list[Neighbour] = []
 
@@ -206,19 +203,7 @@ class Harness:
         return format_time(self.clock.now())
 
     def tick(self) -> None:
-        """The Job controller, the scheduler and the kubelets do what is to be done at this moment."""
-        for job in self.api.stored(JOBS):
-            uid = job["metadata"]["uid"]
-            managed = job["spec"].get("managedBy", "") == names.MANAGED_BY
-            if (
-                not managed
-                and uid not in self._made
-                and "deletionTimestamp" not in job["metadata"]
-                and self.pods_of(job)
-            ):
-                self._made.add(uid)
-                for number in range(job["spec"].get("parallelism", 1)):
-                    self.api.put(PODS, self.injected_into(_pod(job, number, self.stamp())))
+        """The scheduler and the kubelets do what is to be done at this moment."""
         for pod in self.api.stored(PODS):
             if _ended(pod):
                 continue
@@ -476,27 +461,6 @@ async def empty_harness() -> AsyncIterator[Harness]:
                 yield made
             finally:
                 await made.close()
-
-
-def _pod(job: Object, number: int, now: str) -> Object:
-    template, meta = job["spec"]["template"], job["metadata"]
-    name = f"{meta['name']}-{number}-{meta['uid'][:5]}"
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": meta["namespace"],
-            "labels": dict(template["metadata"]["labels"]),
-            "annotations": {**template["metadata"]["annotations"], INDEX: str(number)},
-            "finalizers": list(template["metadata"]["finalizers"]),
-            "ownerReferences": [owner],
-            "creationTimestamp": now,
-        },
-        "spec": dict(template["spec"]),
-        "status": {"phase": "Pending"},
-    }
 
 
 def _ended(pod: Object) -> bool:

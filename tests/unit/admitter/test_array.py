@@ -75,8 +75,7 @@ def task(index: int, **more: Any) -> kinds.Pod:
 
 
 def job_of_array() -> kinds.Job:
-    found = b.batch()
-    return kinds.Job(metadata=found.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=found.status)
+    return b.batch()
 
 
 def see(job: ScavengerJob, *pods: kinds.Pod, now: float = NOON, **more: Any) -> Observation:
@@ -275,8 +274,7 @@ def test_retry_lets_failed_tasks_wait_again() -> None:
         retries_used="1:3",
         finished_timestamp=b.at(500),
     )
-    ended = b.batch(conditions={"Failed": 500})
-    old = kinds.Job(metadata=ended.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=ended.status)
+    old = b.batch(conditions={"Failed": 500})
     outcome = decide(see(job, batch=old))
     assert outcome.status.phase is Phase.WAITING
     assert outcome.status.finished_timestamp is None
@@ -401,8 +399,7 @@ def test_however_a_second_life_of_a_task_ends_its_task_stays_as_it_was(how: dict
 
 def test_a_pod_that_comes_late_to_an_array_that_failed_is_deleted() -> None:
     job = array(Phase.FAILED, failed=1, failed_indexes="1", spec={"failFast": True}, finished_timestamp=b.at(500))
-    ended = b.batch(conditions={"FailureTarget": 500, "Failed": 510})
-    old = kinds.Job(metadata=ended.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=ended.status)
+    old = b.batch(conditions={"FailureTarget": 500, "Failed": 510})
     assert actions(decide(see(job, task(6), batch=old)), DeletePod) == [DeletePod("job-6", "0006cafe-0000")]
 
 
@@ -438,8 +435,7 @@ def test_a_suspended_array_waits_for_no_pod_that_is_overdue() -> None:
 def test_retry_of_an_array_that_still_stops() -> None:
     spec = {"failFast": True, "retry": 1}
     job = array(Phase.FAILED, tasks=3, spec=spec, failed=1, failed_indexes="0", finished_timestamp=b.at(500))
-    ended = b.batch(conditions={"FailureTarget": 500})
-    batch = kinds.Job(metadata=ended.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=ended.status)
+    batch = b.batch(conditions={"FailureTarget": 500})
     outcome = decide(see(job, task(1), batch=batch))
     assert outcome.status.phase is Phase.FAILED
     assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]

@@ -15,7 +15,6 @@ from scavenger_admitter.core.lifecycle.actions import Action, DeleteJob, DeleteP
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
-from scavenger_api import names
 from scavenger_api.indexes import all_of, indexes_of, parse_indexes
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube import kinds
@@ -97,8 +96,7 @@ class World:
 
     def create_job(self) -> None:
         self.made += 1
-        found = b.batch(uid=f"job-{self.made}", created=self.now)
-        self.batch = kinds.Job(found.metadata, kinds.JobSpec(managed_by=names.MANAGED_BY), found.status)
+        self.batch = b.batch(uid=f"job-{self.made}", created=self.now)
 
     def create(self, index: int) -> None:
         if index in self.lives or self.batch is None:  # AlreadyExists

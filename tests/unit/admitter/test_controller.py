@@ -344,7 +344,6 @@ async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         admitter = c.admitter()
         await c.until(lambda: admitter.admitting)
-        c.pods_of = lambda job: job["metadata"]["name"] != "a"
         c.api.put(JOBS, job_dict("a", namespace=NS))
         c.submit("a", cpu="2")
         await c.until(lambda: c.api.count("POST", "/jobs") == 1)
@@ -354,7 +353,6 @@ async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else
         await runs(c, "b", limit=5)
         assert c.phase("a") == "Waiting"
         c.api.remove(JOBS, NS, "a")
-        c.pods_of = lambda job: True
         c.succeed("b")
         await runs(c, "a")
         assert c.jobs_ever("a") == 2, "the foreign one and, when that was gone, ours"
@@ -372,10 +370,8 @@ def service(owner: str | None, **meta: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": NS, **owners, **meta}}
 
 
-@pytest.mark.parametrize("managed", [True, False])
-async def test_a_job_that_another_controller_suspends_says_so_and_starts_once_that_has_stopped(managed: bool) -> None:
-    async with harness(managed_jobs=managed) as c:
-        c.pods_of = lambda job: not job["spec"].get("suspend")
+async def test_a_job_that_another_controller_suspends_says_so_and_starts_once_that_has_stopped() -> None:
+    async with harness() as c:
         labels = {"kueue.x-k8s.io/queue-name": "theirs"}
 
         def hold(body: Object) -> None:
@@ -469,7 +465,6 @@ async def test_a_stale_job_of_an_earlier_run_goes_first() -> None:
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         admitter = c.admitter()
         await c.until(lambda: admitter.admitting)
-        c.pods_of = lambda job: job["metadata"]["annotations"][names.ANNOTATION_RUN] != "2020-01-01T00:00:00.000000Z"
         c.submit("a")
         owner = c.api.get(SCAVENGERJOBS, NS, "a")
         stale = {names.ANNOTATION_RUN: "2020-01-01T00:00:00.000000Z"}
@@ -489,7 +484,6 @@ async def test_our_own_job_of_this_run_is_taken_over() -> None:
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         admitter = c.admitter()
         await c.until(lambda: admitter.admitting)
-        c.pods_of = lambda job: False
         place = "2026-01-05T07:00:00.000000Z"
         c.submit("a", status={"phase": "Waiting", "queuedTimestamp": place})
         owner = c.api.get(SCAVENGERJOBS, NS, "a")
@@ -498,9 +492,10 @@ async def test_our_own_job_of_this_run_is_taken_over() -> None:
         template = {"metadata": {**marks, "finalizers": [names.FINALIZER]}}
         run = {names.ANNOTATION_RUN: place}
         spec = {**template, "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"}}
-        c.api.put(JOBS, job_dict("a", namespace=NS, owner=owner, annotations=run, template=spec))
+        job = job_dict("a", namespace=NS, owner=owner, annotations=run, template=spec)
+        job["spec"]["managedBy"] = names.MANAGED_BY
+        c.api.put(JOBS, job)
         await c.until(lambda: c.api.count("POST", "/jobs") == 1)
-        c.pods_of = lambda job: True
         c.api.heal()
         await runs(c, "a")
         assert c.jobs_ever("a") == 1
@@ -664,34 +659,11 @@ async def test_an_event_of_another_object_says_nothing_of_a_pod(foreign: dict[st
         assert [one["metadata"]["uid"] for one in c.pods("a")] == [pod["metadata"]["uid"]]
 
 
-async def without_pods(c: Harness) -> Object:
-    """The Job of a start for which nobody creates pods."""
-    c.pods_of = lambda job: False
-    c.submit("a")
-    await c.until(lambda: c.phase("a") == "Starting")
-    job = c.api.get(JOBS, NS, "a")
-    assert job is not None
-    return job
-
-
-async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
-    async with harness(managed_jobs=False) as c:
-        job = await without_pods(c)
-        c.event(job, "FailedCreate", 'Error creating: pods "a-0" is forbidden: exceeded quota: small, used: cpu=4')
-        await c.until(lambda: c.phase("a") == "Waiting", limit=30)
-        assert "exceeded quota: small" in c.status("a")["message"]
-        await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
-        c.pods_of = lambda job: True
-        await runs(c, "a", limit=30)
-        assert c.jobs_ever("a") == 2
-        assert never_interrupted(c, "a")
-
-
 async def test_events_that_cannot_be_read_are_read_later() -> None:
-    async with harness(managed_jobs=False) as c:
-        job = await without_pods(c)
+    async with harness() as c:
+        pod = await mounting(c)
         c.api.fail(500, times=3, methods={"GET"}, path="/events")
-        c.event(job, "FailedCreate", "Error creating: exceeded quota: small")
+        c.event(pod, "FailedMount", NO_SECRET)
         await c.until(lambda: c.phase("a") == "Waiting", limit=120)
 
 

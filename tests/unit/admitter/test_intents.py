@@ -18,7 +18,7 @@ from scavenger_testing.faults import Fault
 
 from . import builders as b
 from .harness import NS, Harness, Object, empty_harness
-from .test_array import NOON, actions, array, decide, job_of_array, see, sets, task
+from .test_array import NOON, actions, array, decide, see, sets, task
 
 RUNNING = Phase.RUNNING
 SCALED_DOWN = "ToBeDeletedByClusterAutoscaler"
@@ -199,11 +199,7 @@ def test_pods_that_are_gone_are_worth_no_write() -> None:
 
 
 def managed(**conditions: float) -> kinds.Job:
-    return kinds.Job(
-        metadata=b.batch().metadata,
-        spec=job_of_array().spec,
-        status=b.batch(conditions=conditions).status,
-    )
+    return b.batch(conditions=conditions)
 
 
 def gang(**status: Any) -> ScavengerJob:

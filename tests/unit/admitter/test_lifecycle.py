@@ -15,7 +15,6 @@ from scavenger_admitter.core.waits import Wait
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason, WaitReason
-from scavenger_kube import kinds
 
 from . import builders as b
 
@@ -805,8 +804,7 @@ def test_a_failure_in_doubt_leaves_the_pod_that_failed_alone() -> None:
     """Its deletion in the same second could not be told from one that came before, and counts as an interruption."""
     failed = b.batch(conditions={"FailureTarget": 50})
     killed = b.pod(ended=50, code=137, exit_reason="OOMKilled", phase="Running", beside=b.RUNS_ON)
-    for old in (b.batch(), failed):
-        batch = kinds.Job(metadata=old.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=old.status)
+    for batch in (b.batch(), failed):
         alone = b.decide(b.seen(b.job(RUNNING, running=(10,)), 51, batch, killed))
         assert alone.status.phase is RUNNING
         assert alone.actions == ()

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
-from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import running, terminated
@@ -30,8 +29,15 @@ NO_ACCOUNT = (
 TERMINATING = 'pods "a" is forbidden: unable to create new content in namespace lab because it is being terminated'
 
 
+OF_EACH_KIND: dict[str, dict[str, Any]] = {
+    "job": {},
+    "gang": {"parallelism": 8},
+    "array": {"array": {"tasks": 8}},
+}
+
+
 def managed(c: Harness, **settings: Any) -> Instance:
-    return c.admitter(managed_jobs=True, **settings)
+    return c.admitter(**settings)
 
 
 def conditions(c: Harness, name: str) -> list[str]:
@@ -84,7 +90,7 @@ def indexes(pods: list[Object]) -> list[str]:
 def as_answered(parallelism: int, *, run: str = b.stamp(1)) -> Object:
     """A Job as the API server answers: with its uid, and labels of its own in the template."""
     spec = b.gang(parallelism) if parallelism > 1 else {}
-    made = job_manifest(b.job(spec=spec), restarts=0, run=run, max_grace_seconds=300, managed=True)
+    made = job_manifest(b.job(spec=spec), restarts=0, run=run, max_grace_seconds=300)
     made["metadata"]["uid"] = "uid-of-the-job"
     made["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/controller-uid"] = "uid-of-the-job"
     return made
@@ -358,46 +364,103 @@ async def test_in_a_namespace_that_is_being_deleted_the_run_is_taken_back() -> N
         await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
 
 
-async def test_where_the_api_server_drops_managed_by_the_job_controller_has_the_job() -> None:
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+async def test_where_the_api_server_drops_managed_by_the_job_says_what_to_switch_on(kind: str) -> None:
     """The feature gate JobManagedBy is off, as it may be before Kubernetes 1.35."""
 
     def drop(body: Object) -> None:
-        body["spec"].pop("managedBy", None)
+        if body["kind"] == "Job":
+            del body["spec"]["managedBy"]
 
     async with empty_harness() as c:
         c.node()
         c.admission = drop
         managed(c)
-        c.submit("a")
-        c.submit("b", parallelism=2)
-        await runs(c, "a")
-        await runs(c, "b")
+        c.submit("a", **OF_EACH_KIND[kind])
+        await c.until(lambda: admitted(c, "a") == ("False", "InstallationIncomplete"))
+        assert "switch on its feature gate JobManagedBy" in c.status("a")["message"]
+        await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
+        await c.pass_time(900, step=5)
         assert posts(c) == 0
-        for name in "ab":
-            c.succeed(name)
-        await c.until(lambda: c.phases() == {"a": "Completed", "b": "Completed"})
-        assert conditions(c, "a") == [], "those are the Job controller's"
+        assert c.jobs_ever("a") <= 5, "the next try is late"
+        c.admission = lambda body: None
+        await runs(c, "a", limit=700)
 
 
-# --- both ways at once ----------------------------------------------------------------------------------------------
+# --- Jobs of an earlier version -------------------------------------------------------------------------------------
 
 
-async def test_a_job_of_the_old_way_goes_on_after_the_setting_has_changed() -> None:
+async def left_to_the_job_controller(c: Harness, *jobs: str) -> None:
+    """The Jobs of these are such as an earlier version has created, and nobody leads."""
+    for admitter in c._admitters:
+        await admitter.kill()
+    for name in jobs:
+        c.api.edit(JOBS, NS, name, lambda job: job["spec"].pop("managedBy"))
+
+
+async def test_a_run_of_an_earlier_version_is_interrupted_once_and_goes_on() -> None:
     async with empty_harness() as c:
         c.node()
-        first = c.admitter(managed_jobs=False)
-        c.submit("a")
-        await runs(c, "a")
-        await first.kill()
         managed(c)
-        c.submit("b")
-        await runs(c, "b")
+        c.submit("a")
+        c.submit("b", parallelism=2)
+        for name in "ab":
+            await runs(c, name)
+        await left_to_the_job_controller(c, "a", "b")
+        await c.pass_time(90)
+        c.stopping = 143
+        managed(c)
+        await c.until(lambda: all(c.status(name).get("interruptedCount") == 1 for name in "ab"))
+        for name in "ab":
+            await runs(c, name)
+            job = c.api.get(JOBS, NS, name)
+            assert job is not None
+            assert job["spec"]["managedBy"] == names.MANAGED_BY
+        assert [c.jobs_ever(name) for name in "ab"] == [2, 2]
+        assert [c.most_at_once(name) for name in "ab"] == [1, 2]
+        assert all("an earlier version" in event["message"] for event in c.events("Interrupted"))
+        await c.pass_time(90)
         for name in "ab":
             c.succeed(name)
         await c.until(lambda: c.phases() == {"a": "Completed", "b": "Completed"})
-        await c.until(lambda: conditions(c, "b") == ["SuccessCriteriaMet", "Complete"])
-        assert conditions(c, "a") == [], "that is the Job controller's"
-        assert [job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS)] == ["a", "b"]
+        assert [c.status(name)["interruptedCount"] for name in "ab"] == [1, 1]
+        assert c.held() == []
+
+
+async def test_a_run_of_an_earlier_version_that_ended_while_nobody_led_is_over() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.submit("a")
+        c.submit("b")
+        for name in "ab":
+            await runs(c, name)
+        await left_to_the_job_controller(c, "a", "b")
+        c.end(c.pods("a")[0])
+        c.end(c.pods("b")[0], 1)
+        managed(c)
+        await c.until(lambda: c.phases() == {"a": "Completed", "b": "Failed"})
+        assert all(never_interrupted(c, name) for name in "ab")
+        assert [conditions(c, name) for name in "ab"] == [[], []], "those are the Job controller's"
+        await c.until(lambda: c.held() == [])
+
+
+async def test_a_start_of_an_earlier_version_is_taken_back_and_keeps_its_place() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.kubelet = False
+        managed(c, explain_after=0.0)
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Starting")
+        place = c.status("a")["queuedTimestamp"]
+        await left_to_the_job_controller(c, "a")
+        managed(c)
+        await c.until(lambda: admitted(c, "a") == ("False", "CreationRefused"))
+        assert c.status("a")["queuedTimestamp"][:19] == place[:19]
+        c.kubelet = True
+        await runs(c, "a")
+        assert never_interrupted(c, "a")
+        assert (c.jobs_ever("a"), c.most_at_once("a")) == (2, 1)
 
 
 async def test_a_pod_of_a_half_made_gang_that_is_deleted_is_made_again_with_the_others() -> None:
@@ -415,13 +478,6 @@ async def test_a_pod_of_a_half_made_gang_that_is_deleted_is_made_again_with_the_
         await runs(c, "a", limit=120)
         assert len(c.pods("a")) == 4
         assert c.most_at_once("a") <= 4
-
-
-OF_EACH_KIND: dict[str, dict[str, Any]] = {
-    "job": {},
-    "gang": {"parallelism": 8},
-    "array": {"array": {"tasks": 8}},
-}
 
 
 @pytest.mark.parametrize("kind", OF_EACH_KIND)

@@ -14,7 +14,6 @@ from scavenger_testing.pod_security import violations
 from . import builders as b
 
 RUN = "2026-01-01T00:00:00.000007Z"
-INDEX_PATH = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 def manifest(*, grace: int = 300, restarts: int = 3, token: bool = False, **spec: Any) -> dict[str, Any]:
@@ -63,11 +62,8 @@ def test_the_smallest_job_to_the_letter() -> None:
             ],
         },
         "spec": {
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
             "backoffLimit": 0,
-            "podReplacementPolicy": "Failed",
+            "managedBy": "scavenger.dev/admitter",
             "template": {
                 "metadata": {
                     "labels": {**labels, "scavenger.dev/preemption-class": "preemptible"},
@@ -97,10 +93,7 @@ def test_the_smallest_job_to_the_letter() -> None:
                                 "limits": {"cpu": "2", "memory": "1Gi"},
                             },
                             "env": [
-                                {
-                                    "name": "SCAVENGER_INDEX",
-                                    "valueFrom": {"fieldRef": {"fieldPath": INDEX_PATH}},
-                                },
+                                {"name": "SCAVENGER_INDEX", "value": "0"},
                                 {"name": "SCAVENGER_PARALLELISM", "value": "1"},
                                 {"name": "SCAVENGER_PEERS", "value": "job-0"},
                                 {"name": "SCAVENGER_RESTARTS", "value": "3"},

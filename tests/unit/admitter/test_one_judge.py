@@ -276,7 +276,7 @@ async def play(seed: int) -> None:
         c.kubelet = False
         c.api.store.graceful_pods = True
         made = Play(c, observes=bool(seed % 2))
-        admitter: Instance = c.admitter(managed_jobs=True)
+        admitter: Instance = c.admitter()
         made.submit()
         slack = 0
         for one in rounds(chance):
@@ -317,7 +317,7 @@ async def play_round(made: Play, one: Round, admitter: Instance) -> Instance:
         gone = True
     if gone:
         await made.pass_time(40)
-        admitter = c.admitter(managed_jobs=True)
+        admitter = c.admitter()
     if one.suspended is not None:
         await made.pass_time(60)
         made.edit_all(suspend=False)

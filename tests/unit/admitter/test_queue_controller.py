@@ -10,7 +10,7 @@ from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.errors import Forbidden
-from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
+from scavenger_kube.resources import CONFIGMAPS, PODS
 from scavenger_testing import configmap_dict
 
 from .harness import NS, Harness, Object, empty_harness
@@ -80,33 +80,25 @@ NO_ACCOUNT = 'pods "b-x" is forbidden: error looking up service account x/robot:
 
 
 @pytest.mark.parametrize("refusal", [QUOTA, NO_ACCOUNT], ids=["quota", "service account"])
-@pytest.mark.parametrize("managed", [True, False])
-async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refusal: str, managed: bool) -> None:
+async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refusal: str) -> None:
     async with empty_harness() as c:
-        c.pods_of = lambda job: job["metadata"]["name"] != "b"
 
         def refuse(body: Object) -> None:
             if body["kind"] == "Pod" and body["metadata"]["labels"][names.LABEL_JOB] == "b":
                 raise Forbidden(403, "Forbidden", refusal)
 
         c.admission = refuse
-        await shared_cluster(c, managed_jobs=managed)
+        await shared_cluster(c)
         c.submit("b", queue="b", cpu="1", serviceAccountName="robot")
-        told: set[str] = set()
 
         async def an_hour() -> int:
             before = interruptions(c)
             for _ in range(720):
-                for job in c.api.list(JOBS):
-                    if not managed and job["metadata"]["name"] == "b" and job["metadata"]["uid"] not in told:
-                        told.add(job["metadata"]["uid"])
-                        c.event(job, "FailedCreate", refusal)
                 await c.turn(5)
             return interruptions(c) - before
 
         assert await an_hour() in (2, 3), "one each after ten minutes, twenty, forty"
         assert await an_hour() in (1, 2)
-        c.pods_of = lambda job: True
         c.admission = lambda body: None
         c.succeed("a0")
         c.succeed("a1")

@@ -83,7 +83,7 @@ def test_a_template_keeps_its_other_containers() -> None:
 
 def test_each_task_has_a_folder_of_its_own() -> None:
     made = job(array={"tasks": 3})
-    body = job_manifest(made, restarts=0, run="r", max_grace_seconds=20, snapshot_image=IMAGE, managed=True)
+    body = job_manifest(made, restarts=0, run="r", max_grace_seconds=20, snapshot_image=IMAGE)
     body["metadata"]["uid"] = "u"
     task = pod_of_task(body, 2, queue="q", affinity={})
     (main,) = task["spec"]["containers"]

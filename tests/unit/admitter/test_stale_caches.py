@@ -93,7 +93,7 @@ async def test_only_a_restart_is_preceded_by_a_list_of_pods() -> None:
 
 
 async def test_pods_that_a_managed_job_lacks_are_preceded_by_a_list_of_pods() -> None:
-    async with harness(managed_jobs=True) as c:
+    async with harness() as c:
         c.api.fail(500, methods={"POST"}, path="/pods")
         c.submit("a")
         await runs(c, "a")

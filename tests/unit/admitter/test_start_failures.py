@@ -40,6 +40,7 @@ class Row:
     says: str = ""
     now: float = 30
     diagnosis: Diagnosis | None = None
+    refused: Refusal | None = None
     batch: kinds.Job | None = field(default_factory=b.batch)
     parallelism: int = 1
     lack: Lack | None = None
@@ -66,8 +67,8 @@ def mount(message: str) -> Diagnosis:
     return Diagnosis(mounts=said, unmounted={f"{b.BATCH}-pod-0": said})
 
 
-def creation(message: str) -> Diagnosis:
-    return Diagnosis(creation=f"Error creating: {message}")
+def refusal(message: str) -> Refusal:
+    return Refusal(message, 403, "Forbidden", of_pod=True)
 
 
 CREATING = stuck("ContainerCreating")
@@ -257,7 +258,7 @@ AGAIN = (
         WAITING,
         "ReferenceMissing",
         'serviceaccount "robot" not found',
-        diagnosis=creation(
+        refused=refusal(
             'pods "job-0-" is forbidden: error looking up service account ns/robot: serviceaccount "robot" not found'
         ),
     ),
@@ -309,7 +310,7 @@ AGAIN = (
         WAITING,
         "QuotaExceeded",
         "exceeded quota",
-        diagnosis=creation('pods "job-0-" is forbidden: exceeded quota: small, requested: cpu=2'),
+        refused=refusal('pods "job-0-" is forbidden: exceeded quota: small, requested: cpu=2'),
     ),
     Row(
         "quota that wants more",
@@ -317,7 +318,7 @@ AGAIN = (
         WAITING,
         "QuotaExceeded",
         "failed quota",
-        diagnosis=creation('pods "job-0-" is forbidden: failed quota: small: must specify limits'),
+        refused=refusal('pods "job-0-" is forbidden: failed quota: small: must specify limits'),
     ),
     Row(
         "quota for half the gang",
@@ -325,7 +326,7 @@ AGAIN = (
         WAITING,
         "QuotaExceeded",
         "exceeded",
-        diagnosis=creation("exceeded quota: small"),
+        refused=refusal("exceeded quota: small"),
         parallelism=2,
     ),
     Row(
@@ -334,7 +335,7 @@ AGAIN = (
         WAITING,
         "CreationRefused",
         "violates PodSecurity",
-        diagnosis=creation('violates PodSecurity "restricted:latest"'),
+        refused=refusal('violates PodSecurity "restricted:latest"'),
     ),
     Row(
         "no PriorityClass",
@@ -342,7 +343,7 @@ AGAIN = (
         WAITING,
         "InstallationIncomplete",
         "installation",
-        diagnosis=creation("no PriorityClass with name scavenger-preemptible was found"),
+        refused=refusal("no PriorityClass with name scavenger-preemptible was found"),
     ),
     Row(
         "deleted, made Failed by pod GC",
@@ -484,7 +485,6 @@ STILL = (
     Row("root CA not there yet", (CREATING,), STARTING, diagnosis=mount('configmap "kube-root-ca.crt" not found')),
     Row("object not registered", (CREATING,), STARTING, diagnosis=mount('object "ns"/"conf" not registered')),
     Row("pods not created yet", (), STARTING),
-    Row("a refusal that is over", (pending(),), STARTING, diagnosis=creation("exceeded quota: small")),
     Row("half the gang runs", (b.pod(0), b.pod(1, started=None)), STARTING, parallelism=2),
     Row("a mount that failed at first", (b.pod(),), RUNNING, diagnosis=mount('configmap "conf" not found')),
 )
@@ -525,7 +525,9 @@ def test_no_later_try_would_help(row: Row) -> None:
 def test_start_did_not_come_off(row: Row, count: int) -> None:
     again = Condition(type="Interrupted", status="True", last_transition_time=b.at(0), reason="Preempted")
     job = starting(row, interrupted_count=count, conditions=(again,) if count else ())
-    outcome = b.decide(b.seen(job, row.now, row.batch, *row.pods, diagnosis=row.diagnosis, lack=row.lack))
+    outcome = b.decide(
+        b.seen(job, row.now, row.batch, *row.pods, diagnosis=row.diagnosis, refused=row.refused, lack=row.lack)
+    )
     assert outcome.status.phase is (INTERRUPTED if count else WAITING)
     assert outcome.start_failed
     assert row.says in (outcome.status.message or "")
@@ -599,19 +601,17 @@ def event(reason: str, message: str, last: float | None, uid: str = "u1", **more
     )
 
 
-def test_diagnose_reads_the_newest_refusal_and_all_mounts() -> None:
+def test_diagnose_reads_all_mounts() -> None:
     events = [
-        event("FailedCreate", "new", 20),
-        event("FailedCreate", "old", 10),
         event("FailedMount", "second", None, event_time=b.stamp(15)),
         event("FailedAttachVolume", "first", 5),
         event("Scheduled", "fine", 1),
     ]
-    assert diagnose(events) == Diagnosis(mounts=("first", "second"), creation="new")
+    assert diagnose(events) == Diagnosis(mounts=("first", "second"))
     assert diagnose([]) == Diagnosis()
 
 
-MOUNT, SANDBOX = "FailedMount", "FailedCreatePodSandBox"
+MOUNT, ATTACH, SANDBOX = "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"
 
 
 @pytest.mark.parametrize(
@@ -623,7 +623,7 @@ MOUNT, SANDBOX = "FailedMount", "FailedCreatePodSandBox"
         ([event(SANDBOX, "x", 5, uid="u1"), event(SANDBOX, "x", 5, uid="u2")], ""),
         ([event(MOUNT, "x", 5, count=9), event(SANDBOX, "y", 4, count=2)], "FailedCreatePodSandBox: y"),
         ([event(MOUNT, "x", 5, count=9), event(SANDBOX, "y", 6)], "FailedMount: x"),
-        ([event("FailedCreate", "x", 5, count=9)], ""),
+        ([event(ATTACH, "x", 5, count=9), event(MOUNT, "y", 4, count=2)], "FailedMount: y"),
         ([event(MOUNT, "b", 9, count=2), event(MOUNT, "a", 8, count=2)], "FailedMount: a"),
     ],
 )
@@ -646,15 +646,6 @@ def test_words_of_a_pull_that_differ_in_figures_only_are_said_once() -> None:
         job = b.written(job, outcome.status)
         said.append((outcome.status.message or "").rpartition("so far: ")[2])
     assert said == ["timeout of 10.0.0.7:443 (id 0a1b2c3d)"] * 3 + ["401 Unauthorized"]
-
-
-def test_a_refusal_to_create_pods_counts_once_the_job_controller_has_tried_again() -> None:
-    job, told = b.job(phase=Phase.STARTING), creation("exceeded quota: none")
-    early = b.decide(b.seen(job, 1, b.batch(), diagnosis=told))
-    assert early.status.phase is Phase.STARTING
-    assert early.requeue_after is not None
-    assert early.requeue_after <= 3
-    assert b.decide(b.seen(job, 4, b.batch(), diagnosis=told)).status.phase is Phase.WAITING
 
 
 def test_the_next_start_goes_back_to_the_node_that_pulls() -> None:

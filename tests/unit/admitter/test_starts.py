@@ -221,7 +221,6 @@ def test_a_grant_that_is_not_made_use_of_keeps_nobody_waiting() -> None:
 
 async def test_a_job_whose_create_takes_its_time_is_not_passed_by_all_behind_it() -> None:
     async with empty_harness() as c:
-        c.pods_of = lambda job: False
         c.admitter(max_starts_per_cycle=5, admission_interval=0.05)
         c.lost = {"j03"}
         for number in range(30):
@@ -239,7 +238,6 @@ async def test_a_job_whose_create_takes_its_time_is_not_passed_by_all_behind_it(
 async def test_nobody_waits_for_long_for_a_create_that_hangs() -> None:
     async with empty_harness() as c:
         c.node()
-        c.pods_of = lambda job: False
         c.admitter(max_starts_per_cycle=5)
         c.lost = {"j03"}
         for number in range(30):
@@ -250,7 +248,6 @@ async def test_nobody_waits_for_long_for_a_create_that_hangs() -> None:
 async def test_creates_that_hang_in_one_namespace_keep_no_other_waiting() -> None:
     async with empty_harness() as c:
         c.node()  # 70 cores
-        c.pods_of = lambda job: False
         c.admitter(workers=8, concurrent_starts=2)
         hung = [f"h{number:02}" for number in range(30)]
         c.lost = set(hung)
@@ -336,7 +333,6 @@ async def test_what_hangs_in_one_namespace_keeps_no_other_waiting() -> None:
 async def test_nobody_waits_for_creates_that_hang_of_jobs_that_are_deleted() -> None:
     async with empty_harness() as c:
         c.node()
-        c.pods_of = lambda job: False
         c.admitter(concurrent_starts=2)
         c.lost = {"a", "b"}
         for name in "abc":
@@ -385,7 +381,6 @@ async def test_a_create_that_fails_for_ever_keeps_nobody_from_starting(status: i
         assert admitted(c, "a") == ("False", "CreationRefused")
         assert room(c) == set()
         c.api.put(SCAVENGERJOBS, scavengerjob_dict("b", namespace="other", created=c.stamp(), cpu="2"))
-        c.pods_of = lambda job: job["metadata"]["name"] == "a"
         await c.until(lambda: "b" in c.starts(), limit=15)
         c.api.remove(SCAVENGERJOBS, "other", "b")
         c.api.remove(JOBS, "other", "b")
@@ -401,7 +396,6 @@ async def test_a_create_that_is_never_answered_clearly_keeps_nobody_from_startin
     async with empty_harness() as c:
         c.node(cpu="3")
         c.admitter()
-        c.pods_of = lambda job: False
         body = status_body(500, "", "etcdserver: request timed out")
         c.api.fail(500, times=ALWAYS, methods={"POST"}, path="/lab/jobs", body=body)
         c.submit("a", cpu="2")

@@ -197,7 +197,6 @@ def test_pods_of_a_gang_have_their_index_in_init_containers_as_well() -> None:
         restarts=0,
         run=RUN,
         max_grace_seconds=300,
-        managed=True,
     )
     made["metadata"] |= {"uid": "u"}
     pods = pods_of_job(made)

@@ -73,7 +73,6 @@ async def test_queues_lose_our_finalizer_and_no_other() -> None:
 async def test_foreign_jobs_and_finalizers_stay() -> None:
     async with empty_harness() as c:
         await installed(c)
-        c.pods_of = lambda job: False
         c.api.put(JOBS, job_dict("theirs", namespace=NS, labels={names.LABEL_JOB: "theirs"}))
         both = ["example.org/keep", names.FINALIZER]
         labels = {names.LABEL_JOB: "a"}

@@ -95,7 +95,6 @@ async def test_a_job_that_never_starts_is_told_so_in_one_write_and_an_event_afte
 
 async def test_a_job_that_somebody_deletes_again_and_again_is_started_after_growing_delays() -> None:
     async with both() as c:
-        c.pods_of = lambda job: False
         c.submit("a")
         for _ in range(60):
             await c.pass_time(1)

@@ -63,6 +63,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("a setting of another service", {"nodes": [KARPENTER], "keep_scale_down": {"webhook": "never"}}, []),
     ("Kueue", {"kueue": KueueConfiguration(manages_all=True)}, ["KueueManagesJobs"]),
     ("Kueue leaves Jobs alone", {"kueue": KueueConfiguration()}, []),
+    ("jobs that need a feature gate", {"incomplete": "the API server drops it"}, ["InstallationIncomplete"]),
     ("a mesh", {"namespaces": [MESH], "job_namespaces": ["lab"]}, ["MeshInjection"]),
     ("another mesh", {"namespaces": [LINKERD], "job_namespaces": ["lab"]}, ["MeshInjection"]),
     ("a mesh where no jobs are", {"namespaces": [MESH], "job_namespaces": ["other"]}, []),
@@ -206,18 +207,20 @@ def test_the_command_reads_settings_and_kueue(server: Server, sj: Run) -> None:
     server.on("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status", Answer(body={"data": {}}))
     meta = {"name": "lab", "labels": {"kubernetes.io/metadata.name": "lab"}}
     server.on("/api/v1/namespaces", listed({"metadata": meta}))
-    job = builders.scavengerjob_dict("a", namespace="lab")
+    lacks = {"type": "Admitted", "status": "False", "reason": "InstallationIncomplete", "message": "a feature gate"}
+    job = builders.scavengerjob_dict("a", namespace="lab", status={"phase": "Waiting", "conditions": [lacks]})
     server.on("/apis/scavenger.dev/v1alpha1/scavengerjobs", listed(job))
     config = {"controller_manager_config.yaml": "kind: Configuration\n"}
     server.on("/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config", Answer(body={"data": config}))
     queue = {"metadata": {"name": "default", "namespace": "lab"}}
     server.on("/apis/kueue.x-k8s.io/v1beta1/localqueues", listed(queue))
     code, out, err = sj("doctor", "-o", "json")
-    assert (code, err) == (6, "error: 3 problems to mend\n")
+    assert (code, err) == (6, "error: 4 problems to mend\n")
     assert [one["name"] for one in json.loads(out)["ailments"]] == [
         "StaleBudgets",
         "BudgetNameTaken",
         "KeepScaleDownOff",
+        "InstallationIncomplete",
         "KueueManagesJobs",
     ]
 

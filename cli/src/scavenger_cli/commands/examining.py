@@ -10,6 +10,8 @@ from urllib.parse import quote
 import msgspec
 import typer
 from scavenger_api import names
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import ConditionType
 from scavenger_kube import resources
 from scavenger_kube.errors import NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
@@ -21,7 +23,7 @@ from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import DATA, Format, output_of, print_data
 from scavenger_cli.gather import NodeUse, Reader
 from scavenger_cli.manifests import KINDS
-from scavenger_cli.objects import decode, decode_items
+from scavenger_cli.objects import Job, decode, decode_items
 from scavenger_cli.options import OutputOption
 from scavenger_cli.output import note, say, say_styled
 from scavenger_cli.words import plural
@@ -232,11 +234,20 @@ def _read(access: Access, reader: Reader) -> Cluster:
         local_queues={meta.namespace for meta in _metadata(queues) or ()},
         namespaces=_metadata(items("namespaces", resources.NAMESPACES.path(), resources.Namespace)),
         job_namespaces={job.namespace for job in jobs},
+        incomplete=next(filter(None, map(_incomplete, jobs)), ""),
         classes=None if classes is None else {one.metadata.name: one.value for one in classes},
         images={one.metadata.name: one.images for one in services},
         default_class=next((one.metadata.name for one in classes or () if one.global_default), ""),
         deployments=deployments,
     )
+
+
+def _incomplete(job: Job) -> str:
+    """What a job says that does not start for want of a part of the installation; empty of any other."""
+    admitted = job.condition(ConditionType.ADMITTED)
+    if admitted is None or admitted.reason != WaitReason.INSTALLATION_INCOMPLETE:
+        return ""
+    return admitted.message
 
 
 def _metadata(found: Any) -> Any:

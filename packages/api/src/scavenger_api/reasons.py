@@ -84,7 +84,8 @@ class WaitReason(Reason):
     )
     INSTALLATION_INCOMPLETE = (
         "InstallationIncomplete",
-        "Its last start failed: the PriorityClasses of scavenger jobs are not installed.",
+        "Its last start failed: the PriorityClasses of scavenger jobs are not installed, or the API server drops "
+        "spec.managedBy of Jobs.",
     )
     # it will not start before the job or the cluster is changed
     SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON, or its pods together than 256 MiB."

@@ -128,7 +128,6 @@ class Admitter:
                 self._client,
                 context.events,
                 max_grace_seconds=settings.max_termination_grace_period_seconds,
-                managed_jobs=settings.managed_jobs,
                 burstable=settings.qos_class == "Burstable",
                 snapshot_image=settings.snapshot_image,
                 allowed_annotations=settings.allowed_annotations,
@@ -330,8 +329,8 @@ class Admitter:
 
     def _on_failure(self, change: Change[Event]) -> None:
         about = change.obj.involved_object
-        pod = self._informers.pods.get(f"{about.namespace}/{about.name}") if about.kind == "Pod" else None
-        for key in job_key(pod) if pod is not None else (f"{about.namespace}/{about.name}",):
+        pod = self._informers.pods.get(f"{about.namespace}/{about.name}")
+        for key in job_key(pod) if pod is not None else ():
             if self._informers.jobs.get(key) is not None:
                 self._wakeups.reconcile(key)
 

@@ -14,7 +14,7 @@ from scavenger_api.times import format_time
 from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
-from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
+from scavenger_kube.kinds import Event, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
 from scavenger_runtime.cache import Change, by_namespace, by_node
 from scavenger_runtime.clock import Clock
@@ -70,7 +70,7 @@ class Informers:
         self.pods.add_handler(self._on_pod)
         self.nodes.add_handler(self._on_node)
         self.waits = OrdinaryWaits()
-        # Why a start does not come off is said in Events alone: those of four reasons are followed, so that nobody has
+        # Why a start does not come off is said in Events alone: those of three reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [
             add(
@@ -88,7 +88,6 @@ class Informers:
                 ("failed-mounts", "involvedObject.kind=Pod,reason=FailedMount"),
                 ("failed-attaches", "involvedObject.kind=Pod,reason=FailedAttachVolume"),
                 ("failed-sandboxes", "involvedObject.kind=Pod,reason=FailedCreatePodSandBox"),
-                ("failed-creates", "involvedObject.kind=Job,reason=FailedCreate"),
             )
         ]
         for informer in self.failures:
@@ -184,11 +183,9 @@ class Informers:
         """The nodes that pods are on, by name; None for one that is not shown."""
         return {pod.spec.node_name: self.nodes.get(pod.spec.node_name) for pod in pods if pod.spec.node_name}
 
-    def diagnosis(self, batch: Job | None, pods: Iterable[Pod]) -> Diagnosis:
-        """What the Events on a Job and its pods say of a start."""
+    def diagnosis(self, pods: Iterable[Pod]) -> Diagnosis:
+        """What the Events on pods say of a start."""
         subjects = [_identity("Pod", pod.metadata) for pod in pods]
-        if batch is not None:
-            subjects.append(_identity("Job", batch.metadata))
         return diagnose(event for shown in self.failures for one in subjects for event in shown.by_index("about", one))
 
     def jobs_with_held_pods(self) -> set[str]:

@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 from scavenger_api.indexes import set_of
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
-from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
 from scavenger_api.rules.bounds import Bounds
 from scavenger_domain.pod_ends import started_at
@@ -43,7 +42,7 @@ from scavenger_admitter.core.lifecycle.array.plan import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
-from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_admitter.core.lifecycle.start_failures import UNMANAGED, Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.core.snapshots import warnings_of
 from scavenger_admitter.core.volume_topology import VolumeTopology
@@ -241,7 +240,7 @@ class Reconciler:
             return len(create.indexes)
         if lacking:
             return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
-        return job.spec.parallelism * (create is not None and self._settings.managed_jobs)
+        return job.spec.parallelism if create is not None else 0
 
     async def _measure_pods(self, key: str, job: ScavengerJob) -> None:
         """How large the pods of an array are, of which another process has created those that there are."""
@@ -389,7 +388,7 @@ class Reconciler:
         except AlreadyExists:
             pass  # ours from before a restart, or somebody else's: its event shows which
         except ApiError as error:
-            refusal = _refusal(error)
+            refusal = _refusal(error, of_pod=error.reason == UNMANAGED)  # there is a Job
             log.warning("start refused", job=key, queue=job.spec.queue, reason=error.reason, error=str(error))
         except Exception as error:  # a start that nobody follows would hold its capacity for ever
             refusal = Refusal(repr(error))
@@ -440,9 +439,9 @@ class Reconciler:
     async def _create_pods(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]
     ) -> Refusal | None:
-        """Create the pods of a Job that the admitter has; returns why one was refused, unless that will pass."""
-        key, spec = job.key, batch["spec"]
-        if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
+        """Create the pods of a Job; returns why one was refused, unless that will pass."""
+        key = job.key
+        if batch["spec"].get("suspend"):
             return None
         gang = self._records[key].gang_of(confirmed.value.run)
         gang.sync({pod.metadata.name for pod in self._informers.members(job)}, self._clock.monotonic())
@@ -493,7 +492,7 @@ class Reconciler:
             reboots=informers.reboots,
             now=self._clock.now(),
             name_used=self._records.was_started(key),
-            diagnosis=informers.diagnosis(batch, _unstarted(job, pods)) if _may_be_starting(job, batch) else None,
+            diagnosis=informers.diagnosis(_unstarted(job, pods)) if _may_be_starting(job, batch) else None,
             wait=self._explanations.tell(key, job, self._admission.held.get(key)),
             missing=record.missing,
             volumes=record.volumes.message,

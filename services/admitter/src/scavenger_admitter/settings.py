@@ -59,9 +59,6 @@ class AdmitterSettings(ServiceSettings):
         "ask the API server by a dry run what admission adds to the pods of a job that finds no node, once in ten"
         " minutes for jobs of a kind",
     )
-    managed_jobs: bool = option(
-        True, "create the pods of Jobs (spec.managedBy: scavenger.dev/admitter) in the place of the Job controller"
-    )
     qos_class: Literal["Burstable", "Guaranteed"] = option(
         "Burstable",
         "of pods on guaranteed capacity. Burstable: a CPU limit is a millicore above its request, so that a node out of"

@@ -148,6 +148,17 @@ class ReferenceAbsent(ApiError):  # noqa: N818 - as NotFound, which it is a case
         return self.message
 
 
+class Unmanaged(ApiError):  # noqa: N818 - as NameTaken
+    """The API server has left a Job to the Job controller."""
+
+    def __init__(self) -> None:
+        said = "the API server drops spec.managedBy of Jobs: switch on its feature gate JobManagedBy"
+        super().__init__(HTTPStatus.FORBIDDEN, UNMANAGED, said)
+
+    def __str__(self) -> str:
+        return self.message
+
+
 def _is_usable(found: ObjectMeta, job: ScavengerJob) -> bool:
     """Whether the object belongs to this very ScavengerJob, and stays."""
     owned = any(owner.uid == job.metadata.uid for owner in found.owner_references)
@@ -167,7 +178,6 @@ class Writer:
         client: to write with.
         events: for Events.
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
-        managed_jobs: whether the admitter creates the pods of new Jobs.
         burstable: as in `job_manifest`.
         snapshot_image, allowed_annotations: as in `job_manifest`.
         references: looks for what jobs refer to.
@@ -179,7 +189,6 @@ class Writer:
         events: EventRecorder,
         *,
         max_grace_seconds: int,
-        managed_jobs: bool = False,
         burstable: bool = False,
         snapshot_image: str = "",
         allowed_annotations: Collection[str] = (),
@@ -188,7 +197,6 @@ class Writer:
         self._client = client
         self._events = events
         self._max_grace_seconds = max_grace_seconds
-        self._managed_jobs = managed_jobs
         self._burstable = burstable
         self._bounded = set[tuple[str, str]]()
         self._snapshot_image = snapshot_image
@@ -252,6 +260,7 @@ class Writer:
             NameTaken: somebody else's Service has the name that the gang needs.
             KeyTaken: a Secret has the name that the key of the snapshots needs.
             ReferenceAbsent: there is no such claim as its pods need, or another object that is looked for.
+            Unmanaged: it is the Job controller's, and is to be deleted.
             ApiError: the API server refuses, or does not answer.
         """
         action, job = confirmed.value, await self._whole(job)
@@ -259,11 +268,10 @@ class Writer:
             raise ReferenceAbsent(absent)
         await self._see_to_service(job, action)
         await self._see_to_key(job, again=again)
-        body = self._manifest(job, action, target, managed=self._managed_jobs)
-        made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
-        return made
+        body = self._manifest(job, action, target)
+        return _kept(msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body)))
 
-    def _manifest(self, job: ScavengerJob, action: CreateJob, target: Target, *, managed: bool) -> dict[str, Any]:
+    def _manifest(self, job: ScavengerJob, action: CreateJob, target: Target) -> dict[str, Any]:
         """The Job. Raises ApiError, as the API server would, where a field of the template has another type than in
         core/v1: the schema of ScavengerJobs leaves those to their users."""
         try:
@@ -276,7 +284,6 @@ class Writer:
                 token=action.token,
                 user=action.user,
                 target=target,
-                managed=managed,
                 burstable=self._burstable,
                 snapshot_image=self._snapshot_image,
                 allowed_annotations=self._allowed_annotations,
@@ -290,7 +297,7 @@ class Writer:
     async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:
         """The first pod of a run, or of an array, as the API server would have it, by a dry run: admission changes it,
         and nothing is stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
-        batch = self._manifest(await self._whole(job), action, ANYWHERE, managed=True)
+        batch = self._manifest(await self._whole(job), action, ANYWHERE)
         batch["metadata"]["uid"] = job.metadata.uid
         if job.spec.array is None:
             pod, *_ = pods_of_job(batch)
@@ -410,15 +417,12 @@ class Writer:
             if absent := await self._references.missing(namespace, whole.spec):
                 raise ReferenceAbsent(absent) from None
             await self._see_to_key(whole, again=again)
-            body = self._manifest(whole, action, ANYWHERE, managed=True)
+            body = self._manifest(whole, action, ANYWHERE)
             found = msgspec.json.decode(await self._create(JOBS, namespace, body))
         owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
         if job.metadata.uid not in owners or found["metadata"].get("deletionTimestamp"):
             raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"Job {job.metadata.name} is not of this array")
-        if found["spec"].get("managedBy") != MANAGED_BY:
-            said = "the API server drops spec.managedBy of Jobs: arrays need its feature gate JobManagedBy"
-            raise ApiError(HTTPStatus.FORBIDDEN, UNMANAGED, said)
-        return found
+        return _kept(found)
 
     async def _create_task(
         self, batch: dict[str, Any], index: int, pod: dict[str, Any], answered: TaskAnswered
@@ -542,6 +546,13 @@ async def _all(work: Iterable[Awaitable[Any]]) -> None:
             raise min(failures, key=lambda failure: isinstance(failure, NotFound | Conflict))
     finally:
         del results, failures  # they know this frame, which would keep them until all objects are looked through
+
+
+def _kept(batch: dict[str, Any]) -> dict[str, Any]:
+    """A Job of which the API server has kept the field managedBy. Raises Unmanaged."""
+    if batch["spec"].get("managedBy") != MANAGED_BY:
+        raise Unmanaged
+    return batch
 
 
 def _end_of_job(action: EndJob) -> dict[str, Any]:

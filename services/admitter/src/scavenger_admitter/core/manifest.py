@@ -65,7 +65,6 @@ def job_manifest(
     token: bool = False,
     user: int | None = None,
     target: Target = ANYWHERE,
-    managed: bool = False,
     burstable: bool = False,
     snapshot_image: str = "",
     allowed_annotations: Collection[str] = (),
@@ -83,13 +82,11 @@ def job_manifest(
         token: its pods get the token of their service account.
         user: the user id of its pods, where the job names none; None for the image's.
         target: the nodes its pods may go to.
-        managed: the admitter creates its pods, and not the Job controller.
         burstable: its pods are not of QoS class Guaranteed.
         snapshot_image: of `snap`, for jobs with snapshots.
         allowed_annotations: keys of annotations that its pods may have although they keep a node (`keeps_its_node`).
     """
     labels = _labels(job)
-    single = managed and job.spec.parallelism == 1
     own = (job.spec.template.metadata if job.spec.template is not None else None) or TemplateMetadata()
     left_out = set(keeps_its_node(own.annotations)) - set(allowed_annotations)
     return {
@@ -103,10 +100,9 @@ def job_manifest(
             "ownerReferences": [job.owner_reference()],
         },
         "spec": {
-            **_size(job.spec, single=single),
+            **_size(job.spec),
             "backoffLimit": 0,
-            # A pod that is being deleted may still compute: nothing may take its index before it has ended.
-            **({"managedBy": names.MANAGED_BY} if managed else {"podReplacementPolicy": "Failed"}),
+            "managedBy": names.MANAGED_BY,
             "template": {
                 "metadata": {
                     "labels": pod_labels(job),
@@ -123,7 +119,7 @@ def job_manifest(
                     **_of_qos_class(
                         _pod_spec(
                             job,
-                            tuple(_own_env(job, restarts, single=single)),
+                            tuple(_own_env(job, restarts)),
                             min(job.spec.grace_seconds, max_grace_seconds),
                             level,
                             token,
@@ -140,12 +136,12 @@ def job_manifest(
     }
 
 
-def _size(spec: ScavengerJobSpec, *, single: bool) -> dict[str, Any]:
+def _size(spec: ScavengerJobSpec) -> dict[str, Any]:
     """How many pods the Job is for. That of an array has parallelism 0: a Job controller that takes it for its own,
     where the API server drops `managedBy`, creates nothing."""
     if spec.array is not None:
         return {"completionMode": "Indexed", "parallelism": 0, "completions": spec.array.tasks}
-    if single:
+    if spec.parallelism == 1:
         return {}
     return {"completionMode": "Indexed", "parallelism": spec.parallelism, "completions": spec.parallelism}
 
@@ -445,10 +441,10 @@ def _a_millicore_more(resources: dict[str, Any], filled: Mapping[str, Any]) -> d
     return {**resources, "requests": requests, "limits": {**limits, "cpu": f"{limit + 1}m"}}
 
 
-def _own_env(job: ScavengerJob, restarts: int, *, single: bool) -> Iterator[dict[str, Any]]:
+def _own_env(job: ScavengerJob, restarts: int) -> Iterator[dict[str, Any]]:
     """First in the list, so that the user's variables may refer to them as `$(SCAVENGER_INDEX)`."""
     index = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}}
-    yield {"name": names.ENV_INDEX, **({"value": "0"} if single else index)}
+    yield {"name": names.ENV_INDEX, **({"value": "0"} if job.spec.parallelism == 1 else index)}
     yield {"name": names.ENV_PARALLELISM, "value": str(job.spec.parallelism)}
     yield {"name": names.ENV_PEERS, "value": peers_value(job)}
     yield {"name": names.ENV_RESTARTS, "value": str(restarts)}

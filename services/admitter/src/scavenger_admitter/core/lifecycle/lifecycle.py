@@ -14,7 +14,7 @@ from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
-from scavenger_api.reasons import FailureReason, InterruptionReason, WaitReason
+from scavenger_api.reasons import FailureReason, InterruptionReason, StateReason, WaitReason
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
 from scavenger_domain.pod_ends import Removal, deleting, moment
 from scavenger_domain.soundness import CHECKS
@@ -44,6 +44,7 @@ from scavenger_admitter.core.lifecycle.termination import (
     Undecided,
     announced,
     find_termination,
+    outdated,
 )
 
 
@@ -151,7 +152,7 @@ def _progress(draft: Draft) -> None:
     if seen.decision is not None and (found is None or isinstance(found, Undecided)):
         at = min(seen.now, found.at) if found is not None else seen.now
         found = Removed(Removal(at, at, seen.decision.cause, "", True, seen.decision.detail), at)
-    found = found or announced(run, seen.nodes, seen.now)
+    found = found or outdated(run, seen.now) or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)
     elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
@@ -184,6 +185,8 @@ def summarise(draft: Draft) -> None:
 
 def _reason(status: ScavengerJobStatus) -> str:
     """The reason that the conditions carry for the phase."""
+    if status.phase is Phase.COMPLETED:
+        return StateReason.COMPLETED
     kind = ConditionType.SUCCEEDED if status.phase is Phase.FAILED else ConditionType.ADMITTED
     found = status.condition(kind)
     if found is not None and found.status == "False":

@@ -1,4 +1,4 @@
-"""Jobs that the admitter has itself: what the Job controller would do for others, after their pods were created."""
+"""The Job of a run: what the Job controller would do for others. A Job that it has is left to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.termination import Run
+from scavenger_admitter.core.lifecycle.termination import Run, is_managed
 
 PEER_FAILED: Final = entry(WHOLE_RUN, RemovalReason.PEER_FAILED)
 
@@ -26,15 +26,10 @@ PODS_AGAIN_SECONDS = 1.0
 made none."""
 
 
-def is_managed(batch: kinds.Job) -> bool:
-    """Whether the Job controller leaves the Job alone, and the admitter has it."""
-    return batch.spec.managed_by == names.MANAGED_BY
-
-
 def create_missing(draft: Draft, run: Run) -> None:
     """The pods that a start still lacks: its process ended, or the API server did not take them for now."""
     batch = run.batch
-    if batch is None or not is_managed(batch) or draft.seen.pods_created or batch.spec.suspend:
+    if batch is None or draft.seen.pods_created or batch.spec.suspend:
         return
     if len(run.pods) >= run.parallelism or batch.metadata.deletion_timestamp is not None:
         return

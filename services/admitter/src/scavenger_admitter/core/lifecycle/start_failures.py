@@ -25,7 +25,7 @@ from scavenger_domain.pod_ends import (
 from scavenger_domain.pulls import UNPULLED
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.termination import Run
+from scavenger_admitter.core.lifecycle.termination import Run, is_managed
 
 # apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
 # (scheduler volume_binding.go podHasPVCs), the kubelet's CreateContainerConfigError (kubelet_pods.go
@@ -54,9 +54,11 @@ _QUOTA: Final = re.compile(r"(?:exceeded|failed|status unknown for) quota: |insu
 _TERMINATING: Final = "because it is being terminated"
 # plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of the job.
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
+_INCOMPLETE: Final = "the installation is incomplete"
 
 NAME_TAKEN: Final = "NameTaken"
 UNMANAGED: Final = "Unmanaged"
+"""The API server has left the Job to the Job controller."""
 ABSENT: Final = "ReferenceAbsent"
 """The reason of a refusal of our own: there is no object of a name that the job refers to."""
 ABSENT_FOR: Final = timedelta(seconds=30)
@@ -146,8 +148,6 @@ class Diagnosis:
 
     mounts: tuple[str, ...] = ()
     """Messages of FailedMount and FailedAttachVolume, newest last."""
-    creation: str | None = None
-    """The newest message of FailedCreate: why the Job controller cannot create pods."""
     held: str = ""
     """What the kubelet has failed to do for a pod more than once, and why; empty where nothing failed twice. What fails
     once passes often: a new pod is there before the caches of its node know its ConfigMaps."""
@@ -165,9 +165,6 @@ class StartLimits:
     """The room a job was admitted for is gone when its pods are not placed within this."""
 
 
-CREATION_GRACE: Final = timedelta(seconds=3)
-"""The Job controller tries again when it could not create a pod; its FailedCreate is no answer before this."""
-
 _NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
 """What the kubelet says while a container is on its way, for whatever reason it takes long."""
 
@@ -180,12 +177,11 @@ SAID_AFTER: Final = timedelta(minutes=1)
 
 
 def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
-    """What the Events of a run say: those about its own Job and pods, by the uid too, as names recur."""
+    """What the Events of a run say: those about its own pods, by the uid too, as names recur."""
     mine = list(events)
     mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
     mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
-    creation = [e.message for e in mine if e.reason == "FailedCreate"]
-    return Diagnosis(mounts, creation[-1] if creation else None, _held(mine), _unmounted(mine))
+    return Diagnosis(mounts, _held(mine), _unmounted(mine))
 
 
 def _unmounted(events: Iterable[kinds.Event]) -> dict[str, tuple[str, ...]]:
@@ -239,10 +235,10 @@ def problem(
         lack: what the start before this one has shown to be missing.
     """
     candidates = [
+        *_unmanaged(run),
         *_suspended(run, now, limits),
         *_pod_problems(run.pods, spec, now, limits),
         *_unmounted_problems(run, spec, diagnosis, now, limits, lack),
-        *_event_problems(run, spec, diagnosis, now),
         *_timeout(run, spec, diagnosis, now, limits),
     ]
     return min(candidates, key=lambda p: not p.final, default=None)
@@ -254,8 +250,6 @@ def next_check(
     """Seconds until time alone makes a problem of this start."""
     created, since = _created(run), _waits_since(run, spec)
     times = [since + limits.start_timeout] if since is not None else []
-    if created is not None and diagnosis is not None and diagnosis.creation and len(run.pods) < run.parallelism:
-        times.append(created + CREATION_GRACE)
     if created is not None and run.batch is not None and run.batch.spec.suspend:
         times.append(created + limits.unschedulable_after)
     times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
@@ -351,6 +345,13 @@ def age(run: Run, now: datetime) -> float:
     """Seconds since the Job of the run was created; 0 where it is not known."""
     created = _created(run)
     return (now - created).total_seconds() if created is not None else 0.0
+
+
+def _unmanaged(run: Run) -> Iterator[Problem]:
+    """The Job controller has the Job: an earlier version has created it."""
+    if run.batch is not None and not is_managed(run.batch):
+        said = f"Job {run.batch.metadata.name} is the Job controller's, as it has no spec.managedBy"
+        yield Problem(said, False, WaitReason.CREATION_REFUSED, blameless=True)
 
 
 def _suspended(run: Run, now: datetime, limits: StartLimits) -> Iterator[Problem]:
@@ -476,16 +477,6 @@ def _refused(pod: kinds.Pod) -> Iterator[Problem]:
         yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, WaitReason.REFUSED)
 
 
-def _event_problems(run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime) -> Iterator[Problem]:
-    """What Events alone say. They never end a job, as any account that may write Events can write these."""
-    if diagnosis is None:
-        return
-    created = _created(run)
-    tried = created is not None and now - created >= CREATION_GRACE
-    if diagnosis.creation is not None and tried and len(run.pods) < run.parallelism:
-        yield creation_problem(diagnosis.creation, spec)
-
-
 def _unmounted_problems(
     run: Run,
     spec: ScavengerJobSpec,
@@ -575,6 +566,8 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
         if refused.absent_for >= ABSENT_FOR:
             return Problem(message, True, FailureReason.NOT_FOUND)
         return Problem(message, False, WaitReason.REFERENCE_MISSING, blameless=True)
+    if refused.reason == UNMANAGED:
+        return Problem(f"{_INCOMPLETE}: {message}", False, WaitReason.INSTALLATION_INCOMPLETE, lasting=True)
     if refused.reason == NAME_TAKEN:
         return Problem(message, False, WaitReason.NAME_TAKEN, blameless=True)
     if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:
@@ -606,7 +599,7 @@ def creation_problem(message: str, spec: ScavengerJobSpec, what: str = "the pods
             said = f'serviceaccount "{spec.account}" not found'
             return Problem(said, False, WaitReason.REFERENCE_MISSING)
         if _NO_PRIORITY_CLASS in message:
-            return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
+            return Problem(f"{_INCOMPLETE}: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
         if _QUOTA.search(message) is not None:
             return Problem(f"{what} within the quota: {message}", False, WaitReason.QUOTA_EXCEEDED)
     return Problem(f"{what}: {message}", False, WaitReason.CREATION_REFUSED)

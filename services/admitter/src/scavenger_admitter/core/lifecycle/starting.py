@@ -107,7 +107,7 @@ def fail_start(draft: Draft, problem: Problem) -> None:
     refused, again = draft.seen.refused, draft.seen.failed_starts
     if not problem.blameless or again:  # who fails again and again is not always the first to try
         draft.leave_run(problem.reason)
-    elif refused is not None and refused.of_pod:  # there is a Job, which no start may find again
+    elif draft.run is not None or (refused is not None and refused.of_pod):  # no start may find its Job again
         draft.leave_run(problem.reason, keep_place=True)
     draft.enter(phase, problem.reason, f"the start failed: {problem.message}")
     record_failure(draft, problem)

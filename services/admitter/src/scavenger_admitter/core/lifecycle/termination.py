@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain.checkpoints import saved_its_state
@@ -40,6 +41,11 @@ PRESSURE_KNOWN_AFTER: Final = timedelta(seconds=20)
 eviction_manager.go) and reports it within nodeStatusUpdateFrequency, 10 s."""
 _BY_SIGNAL: Final = (128 + 9, 128 + 15)
 _FOR_MEMORY: Final = "OOMKilled"
+
+
+def is_managed(batch: kinds.Job) -> bool:
+    """Whether the admitter has the Job. An earlier version left it to the Job controller."""
+    return batch.spec.managed_by == names.MANAGED_BY
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +182,14 @@ def announced(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime) -
             detail = f"node {pod.spec.node_name} has the taint {taint}"
             return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail), now)
     return None
+
+
+def outdated(run: Run, now: datetime) -> Removed | None:
+    """The end of a run whose Job the Job controller has: the job goes on with one of the admitter's."""
+    if run.batch is None or is_managed(run.batch):
+        return None
+    detail = "an earlier version had left it to the Job controller"
+    return Removed(Removal(now, now, InterruptionReason.JOB_DELETED, "", False, detail), now)
 
 
 def _job_removed(run: Run, now: datetime) -> list[Removal]:

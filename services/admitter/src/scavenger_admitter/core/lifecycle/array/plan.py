@@ -44,7 +44,7 @@ from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.termination import Run, announced
+from scavenger_admitter.core.lifecycle.termination import Run, announced, is_managed
 from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
@@ -562,11 +562,11 @@ class _Plan:
             self._fail(FailureReason.INVALID, problems)
             return
         batch, stuck = draft.own_job, waiting.stuck(draft, ())
-        if batch is not None and batch.metadata.deletion_timestamp is None and managed.has_ended(batch):
+        stands = batch is not None and batch.metadata.deletion_timestamp is None
+        done = batch is not None and (managed.has_ended(batch) or not is_managed(batch))
+        if batch is not None and stands and done:
             draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
-        usable = seen.batch is None or (
-            batch is not None and batch.metadata.deletion_timestamp is None and not managed.has_ended(batch)
-        )
+        usable = seen.batch is None or (stands and not done)
         taken = self.pods.present | seen.posted_tasks | seen.held_tasks
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
