@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -380,3 +381,36 @@ async def test_every_hold_up_of_the_event_loop_is_in_the_metrics() -> None:
     seen = {bound: count - before[bound] for bound, count in lags().items()}
     assert (seen["0.01"], seen["0.1"], seen["0.5"], seen["5.0"], seen["+Inf"]) == (2, 3, 4, 4, 5)
     assert max(clock.slept) <= 0.1, "or what is shorter may pass unseen between two ticks"
+
+
+HALF_FREED = """
+import sys
+from pathlib import Path
+from scavenger_runtime.service import LARGE_BYTES, give_back_large_buffers
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+if sys.argv[1:]:
+    give_back_large_buffers()
+page = b"p" * 2**23
+del page
+kept = [b"k" * (2 * LARGE_BYTES) for _ in range(200)]
+before = resident()
+del kept[::2]
+print((before - resident()) / 2**20)
+"""
+"""Frees every second of 200 buffers of 256 KiB that came after a large one, and prints how many MiB the process has
+given back."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_large_buffers_are_given_back_one_by_one() -> None:
+    """The C library by itself keeps them, which is why services tell it not to."""
+    by_itself, told = (
+        float(subprocess.run([sys.executable, "-c", HALF_FREED, *words], capture_output=True, check=True).stdout)
+        for words in ((), ("told",))
+    )
+    assert by_itself < 5
+    assert told > 20

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -59,6 +60,12 @@ event loop that reads twenty sockets, each of which lets go of the interpreter, 
 COLLECTIONS = (10_000, 20, 20)
 """By default every 700 new objects are looked through, and all there are after 100 times that: hundreds of thousands in
 a large cluster. What services make is freed by counting references, almost all of it."""
+
+MMAP_THRESHOLD = -3
+"""M_MMAP_THRESHOLD of mallopt(3)."""
+
+LARGE_BYTES = 128 * 1024
+"""A buffer of more is handed back to the system when it is freed: a page of a list, an answer, a template as JSON."""
 
 LINGER_SECONDS = 3.0
 """How long a cancelled task may take to end when the process does."""
@@ -188,6 +195,7 @@ def run_service(settings: S, main: Main[S], *, name: str | None = None) -> int:
     log.info("starting", version=release, settings=settings.shown())
     watchdog = _Watchdog()
     tune_interpreter()
+    give_back_large_buffers()
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -207,6 +215,16 @@ def tune_interpreter() -> None:
     """Have the event loop held up less by what is not its own: plans in threads, and the garbage collector."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*COLLECTIONS)
+
+
+def give_back_large_buffers() -> None:
+    """Have the C library hand every freed buffer of more than `LARGE_BYTES` back to the system.
+
+    By itself it learns from the first large one to keep them, up to 32 MiB each. Large templates that are kept then lie
+    between freed pages, and the space between them is lost.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE_BYTES)
 
 
 async def serve(
