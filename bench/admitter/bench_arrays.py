@@ -41,7 +41,7 @@ from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_api import names
+from scavenger_api import names, pod_names
 from scavenger_api.indexes import all_of
 from scavenger_api.job import ScavengerJob
 from scavenger_api.times import format_micro_time, format_time
@@ -241,7 +241,7 @@ def _pod(index: int, owner: str, queued: str, started: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{name}-{index}",
+            "name": pod_names.pod_name(name, index, "xbcdf"),
             "namespace": namespace,
             "creationTimestamp": started,
             "labels": {names.LABEL_JOB: name, names.LABEL_QUEUE: "default", names.LABEL_TASK: str(index)},

@@ -54,6 +54,43 @@ def test_an_array_that_completes(place: Place) -> None:
     assert place.pods_ever("sweep") == 20
 
 
+def test_a_statefulset_of_the_same_name_gets_its_pods(place: Place) -> None:
+    """The pods of completed tasks are there beside those of the StatefulSet."""
+    place.submit("postgres", cpu="100m", array={"tasks": 2})
+    place.wait("its tasks", lambda: len(running(place, "postgres")) == 2)
+    for pod in running(place, "postgres"):
+        finish(place, pod)
+    place.wait_phase("postgres", "Completed")
+    sets_of_pods = f"/apis/apps/v1/namespaces/{place.namespace}/statefulsets"
+    place.cluster.client.request("POST", sets_of_pods, _stateful_set("postgres"))
+    try:
+        place.wait("its pods", lambda: {"postgres-0", "postgres-1"} <= {pod["metadata"]["name"] for pod in _all(place)})
+        assert len(place.pods("postgres")) == 2
+    finally:
+        place.cluster.client.delete(f"{sets_of_pods}/postgres")
+
+
+def _all(place: Place) -> list[Object]:
+    return place.all("pods")
+
+
+def _stateful_set(name: str) -> Object:
+    labels = {"app": name}
+    spec = {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 1}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 2,
+            "serviceName": name,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
 def test_half_of_a_start_of_an_admitter_that_died(cluster: Cluster, place: Place) -> None:
     place.submit("sweep", cpu="100m", array={"tasks": 60})
     place.wait("a part of it", lambda: len(place.pods("sweep")) >= 5)

@@ -40,9 +40,16 @@ POD_META: Object = {
 }
 
 
-def task(index: str, name: str) -> Object:
-    """What a pod of an array has in its metadata."""
-    return {"name": name, "labels": {**POD_META["labels"], "scavenger.dev/task": index}}
+def task(index: str, name: str, suffix: str = "") -> Object:
+    """What a pod of an array has in its metadata. suffix: of its Job; empty for one from before an upgrade."""
+    annotations = {"annotations": {"scavenger.dev/pod-suffix": suffix}} if suffix else {}
+    return {"name": name, "labels": {**POD_META["labels"], "scavenger.dev/task": index}, **annotations}
+
+
+def member(index: str, name: str, suffix: str) -> Object:
+    """What a pod of a gang, or of a job, has in its metadata."""
+    annotations = {"batch.kubernetes.io/job-completion-index": index, "scavenger.dev/pod-suffix": suffix}
+    return {"name": name, "annotations": annotations}
 
 
 def of_job(name: str, *expected: str, namespace: str = "", meta: Object | None = None, **spec: Any) -> Case:
@@ -114,7 +121,19 @@ PODS_BY_ADMITTER = [
         "of another Job", "belongs to the Job of its ScavengerJob", meta={"ownerReferences": [{**OF_JOB, "name": "k"}]}
     ),
     of_job("of another name", "and has its name", meta={"name": "coredns-0"}),
-    of_job("of a task", meta=task("7", "j-7")),
+    of_job("of a run", meta=member("3", "j-3-wbcdf", "wbcdf")),
+    of_job("of another run", "and has its name", meta=member("3", "j-3-wbcdf", "1bcdf")),
+    of_job("of another member", "and has its name", meta=member("4", "j-3-wbcdf", "wbcdf")),
+    of_job("of a run that is called as a task", "as a pod of an array is", meta=member("3", "j-3-xbcdf", "xbcdf")),
+    of_job("of a task", meta=task("7", "j-7-xbcdf", "xbcdf")),
+    of_job("of a task with a long name", meta=task("7", "j-7-xbcd", "xbcd")),
+    of_job("of a task with another suffix", "and has its name", meta=task("7", "j-7-xbcdg", "xbcdf")),
+    of_job("of a task with no suffix", "and has its name", meta=task("7", "j-7", "xbcdf")),
+    of_job("of a task with the suffix of another index", "has its name", meta=task("8", "j-7-xbcdf", "xbcdf")),
+    of_job("of a task that is called as a run", "index of a task", meta=task("7", "j-7-wbcdf", "wbcdf")),
+    of_job("of a task with a word", "index of a task", meta=task("7", "j-7-xaeio", "xaeio")),
+    of_job("of a task from before an upgrade", meta=task("7", "j-7")),
+    of_job("of a task from before an upgrade with a suffix", "index of a task", meta=task("7", "j-7-xbcdf")),
     of_job("of another task", "is the index of a task", meta=task("8", "j-7")),
     of_job("of a task with no number", "is the index of a task", meta=task("x", "j-x")),
     of_job("without a label", "change pods of ScavengerJobs only", meta={"labels": {"app": "a"}}),

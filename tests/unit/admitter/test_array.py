@@ -74,6 +74,10 @@ def task(index: int, **more: Any) -> kinds.Pod:
     return kinds.Pod(metadata=meta, spec=pod.spec, status=pod.status)
 
 
+def named(pod: kinds.Pod, name: str) -> kinds.Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name))
+
+
 def job_of_array() -> kinds.Job:
     return b.batch()
 
@@ -322,9 +326,28 @@ def test_deletions_that_are_not_shown_yet_are_not_chosen_again() -> None:
 
 def test_a_task_whose_name_is_taken_is_held_back() -> None:
     job = array(Phase.WAITING, tasks=1)
-    outcome = decide(see(job, held_tasks=1))
+    outcome = decide(see(job, held_tasks={0: "job-0-xbcdf"}))
     assert not outcome.candidate
-    assert "pod job-0" in (outcome.status.message or "")
+    assert "pod job-0-xbcdf," in (outcome.status.message or "")
+
+
+@pytest.mark.parametrize(
+    ("pods", "plain"),
+    [
+        ([], False),
+        ([task(1)], True),
+        ([task(1, ended=110, held=False)], True),
+        ([task(1, queued=-100)], True),  # of an earlier array of this name
+        ([task(1, owner="another")], True),
+        ([named(task(1), "job-1-xbcdf")], False),
+        ([named(task(1), "job-1-xbcdf"), task(2)], True),
+    ],
+)
+def test_a_job_names_its_pods_as_those_that_are_there(pods: list[kinds.Pod], plain: bool) -> None:
+    """Else a task could have two pods. Which names the pods of an existing Job get, that Job says."""
+    outcome = decide(see(array(), *pods, batch=None, granted=True, granted_tasks=2))
+    (start,) = actions(outcome, StartTasks)
+    assert start.job.plain_names is plain
 
 
 def test_a_lost_node_holds_back_its_own_tasks_only() -> None:

@@ -19,7 +19,7 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob, StartTasks
 from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.facts import candidate, run_of
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_api import names
+from scavenger_api import names, pod_names
 from scavenger_api.times import format_time, parse_time
 from scavenger_kube.errors import AlreadyExists, Forbidden
 from scavenger_kube.resources import JOBS, NODES, PODS
@@ -37,13 +37,29 @@ def sets(c: Harness, name: str = "sweep") -> dict[str, Any]:
     return found
 
 
+def task_of(pod: dict[str, Any]) -> str:
+    """The array and the index of a pod, which are its host name."""
+    return str(pod["spec"]["hostname"])
+
+
+def pod_of(c: Harness, index: int, name: str = "sweep") -> str:
+    """The name of the pod of a task."""
+    job = c.api.get(SCAVENGERJOBS, NS, name)
+    assert job is not None
+    suffix = pod_names.task_suffix(job["metadata"]["uid"], name, job["spec"]["array"]["tasks"])
+    return pod_names.pod_name(name, index, suffix)
+
+
 def alive(c: Harness, name: str = "sweep") -> list[str]:
-    return sorted(p["metadata"]["name"] for p in c.pods(name) if p["status"].get("phase") == "Running")
+    return sorted(task_of(pod) for pod in c.pods(name) if pod["status"].get("phase") == "Running")
 
 
 def tasks_ever(c: Harness) -> list[str]:
-    """The name of each pod there has ever been."""
-    return sorted(name for _, _, name in c._ever("pods"))
+    """The task of each pod there has ever been. No other controller makes pods of these names."""
+    made = [name for _, _, name in c._ever("pods")]
+    found = [(name, pod_names.parts_of(name, "sweep")) for name in made]
+    assert all(parts is not None and parts.suffix for _, parts in found), made
+    return sorted(f"sweep-{parts.index}" for _, parts in found if parts is not None)
 
 
 async def test_all_tasks_run_and_complete() -> None:
@@ -143,7 +159,7 @@ async def test_pods_carry_the_number_of_their_grant_and_hold_its_capacity() -> N
         c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda job: job["spec"]["array"].update(maxRunning=8))
         await c.until(lambda: len(c.pods("sweep")) == 8)
         held = sorted((one.pod, one.count) for one in instance.admitter._state.assumed_starts.reservations())
-        assert held == [("", 3), *((f"{NS}/sweep-{index}", 1) for index in range(5))]
+        assert held == [("", 3), *((f"{NS}/{pod_of(c, index)}", 1) for index in range(5))]
         c.api.release_watches(PODS)
         first, *_, last = numbers = list(grants(c).values())
         assert numbers == [first] * 5 + [last] * 3
@@ -176,7 +192,7 @@ async def test_an_interrupted_task_starts_again_and_the_others_run_on() -> None:
         c.submit("sweep", array={"tasks": 3})
         await c.until(lambda: len(alive(c)) == 3 and c.phase("sweep") == "Running")
         await c.pass_time(5)
-        (victim,) = [pod for pod in c.pods("sweep") if pod["metadata"]["name"] == "sweep-1"]
+        (victim,) = [pod for pod in c.pods("sweep") if task_of(pod) == "sweep-1"]
         c.delete_pod(victim)
         await c.until(lambda: c.status("sweep").get("interruptedCount") == 1)
         await c.until(lambda: len(alive(c)) == 3)
@@ -211,7 +227,7 @@ async def test_a_task_that_failed_starts_again_where_it_may() -> None:
         c.submit("sweep", array={"tasks": 2}, backoffLimit=1)
         await c.until(lambda: len(alive(c)) == 2)
         await c.pass_time(70)
-        (bad,) = [pod for pod in c.pods("sweep") if pod["metadata"]["name"] == "sweep-1"]
+        (bad,) = [pod for pod in c.pods("sweep") if task_of(pod) == "sweep-1"]
         c.end(bad, 1)
         await c.until(lambda: sets(c).get("retriesUsed") == "1:1")
         await c.until(lambda: len(alive(c)) == 2)
@@ -225,7 +241,7 @@ async def test_retry_of_tasks_that_failed() -> None:
         c.admitter()
         c.submit("sweep", array={"tasks": 2})
         await c.until(lambda: len(alive(c)) == 2)
-        (bad,) = [pod for pod in c.pods("sweep") if pod["metadata"]["name"] == "sweep-1"]
+        (bad,) = [pod for pod in c.pods("sweep") if task_of(pod) == "sweep-1"]
         c.end(bad, 1)
         c.succeed("sweep")
         await c.until(lambda: c.phase("sweep") == "Failed")
@@ -263,13 +279,109 @@ async def test_suspend_and_go_on() -> None:
 async def test_a_pod_of_others_with_the_name_of_a_task_holds_only_that_back() -> None:
     async with empty_harness() as c:
         c.node()
-        c.api.put(PODS, {"metadata": {"name": "sweep-1", "namespace": NS}, "spec": {}, "status": {"phase": "Running"}})
-        c.admitter()
         c.submit("sweep", array={"tasks": 3})
+        name = pod_of(c, 1)
+        c.api.put(PODS, {"metadata": {"name": name, "namespace": NS}, "spec": {}, "status": {"phase": "Running"}})
+        c.admitter()
         await c.until(lambda: len(alive(c)) == 2)
         c.succeed("sweep")
-        await c.until(lambda: "pod sweep-1" in c.status("sweep").get("message", ""), limit=200)
+        await c.until(lambda: f"pod {name}," in c.status("sweep").get("message", ""), limit=200)
         assert sets(c)["completedIndexes"] == "0,2"
+
+
+async def test_a_statefulset_of_the_same_name_gets_its_pods() -> None:
+    """The pods of completed tasks are kept for their logs, and an array runs for days."""
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("postgres", array={"tasks": 2, "maxRunning": 1})
+        await c.until(lambda: len(alive(c, "postgres")) == 1)
+        c.succeed("postgres")
+        await c.until(lambda: alive(c, "postgres") == ["postgres-1"] and len(c.pods("postgres")) == 2)
+        for ordinal in range(2):
+            pod = {"metadata": {"name": f"postgres-{ordinal}", "namespace": NS}, "spec": {"containers": []}}
+            await c.run_to_end(c.user().create(PODS, NS, pod))
+        c.succeed("postgres")
+        await c.until(lambda: c.phase("postgres") == "Completed")
+
+
+def older_admitter(c: Harness) -> None:
+    """Jobs are created as an older admitter created them: without a suffix for the names of pods."""
+
+    def admission(body: dict[str, Any]) -> None:
+        if body["kind"] == "Job":
+            del body["spec"]["template"]["metadata"]["annotations"][names.ANNOTATION_POD_SUFFIX]
+
+    c.admission = admission
+
+
+def newer_admitter(c: Harness) -> None:
+    """Jobs are created as they are now."""
+    c.admission = lambda body: None
+
+
+def pods_ever(c: Harness) -> list[str]:
+    return sorted(name for _, _, name in c._ever("pods"))
+
+
+async def test_the_tasks_of_a_job_from_before_an_upgrade_keep_their_names() -> None:
+    """Two lives of a task never have two names, whatever a watch shows: the API server refuses the second."""
+    async with empty_harness() as c:
+        c.node()
+        older_admitter(c)
+        first = c.admitter()
+        c.submit("sweep", array={"tasks": 4, "maxRunning": 2})
+        await c.until(lambda: len(alive(c)) == 2)
+        await first.kill()
+        newer_admitter(c)
+        c.admitter()
+        await c.pass_time(5)
+        (victim,) = [pod for pod in c.pods("sweep") if task_of(pod) == "sweep-0"]
+        c.delete_pod(victim)
+        await c.until(lambda: c.status("sweep").get("interruptedCount") == 1 and len(alive(c)) == 2)
+        c.succeed("sweep")
+        await c.until(lambda: alive(c) == ["sweep-2", "sweep-3"])
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("sweep") == "Completed")
+        assert pods_ever(c) == ["sweep-0", "sweep-0", "sweep-1", "sweep-2", "sweep-3"]
+
+
+async def test_a_job_that_is_created_again_beside_pods_from_before_an_upgrade_names_its_own_as_they_are() -> None:
+    """Somebody has deleted the Job, and its pods are still there."""
+    async with empty_harness() as c:
+        c.node()
+        older_admitter(c)
+        c.admitter()
+        c.submit("sweep", array={"tasks": 3, "maxRunning": 2})
+        await c.until(lambda: len(alive(c)) == 2)
+        newer_admitter(c)
+        c.kubelet = False  # it does not end what is deleted
+        c.api.remove(JOBS, NS, "sweep")
+        c.api.edit(SCAVENGERJOBS, NS, "sweep", lambda job: job["spec"]["array"].update(maxRunning=3))
+        await c.until(lambda: len(c.pods("sweep")) == 3)
+        c.kubelet = True
+        await c.until(lambda: len(alive(c)) == 3)
+        c.succeed("sweep")
+        await c.until(lambda: c.phase("sweep") == "Completed")
+        assert pods_ever(c) == ["sweep-0", "sweep-0", "sweep-1", "sweep-1", "sweep-2"]
+
+
+async def test_all_lives_of_a_task_have_one_name_also_under_another_job() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("sweep", array={"tasks": 2})
+        await c.until(lambda: len(alive(c)) == 2)
+        job = c.api.get(JOBS, NS, "sweep")
+        assert job is not None
+        for pod in c.pods("sweep"):
+            c.delete_pod(pod)
+        c.api.remove(JOBS, NS, "sweep")
+        await c.until(lambda: len(pods_ever(c)) == 4 and len(alive(c)) == 2)
+        again = c.api.get(JOBS, NS, "sweep")
+        assert again is not None
+        assert again["metadata"]["uid"] != job["metadata"]["uid"]
+        assert pods_ever(c) == sorted(2 * [pod_of(c, 0), pod_of(c, 1)])
 
 
 async def test_a_pod_that_has_gone_meanwhile_holds_nothing_back() -> None:
@@ -278,9 +390,10 @@ async def test_a_pod_that_has_gone_meanwhile_holds_nothing_back() -> None:
         there = {"sweep-1"}
 
         def admission(body: dict[str, Any]) -> None:
-            if body["kind"] == "Pod" and body["metadata"]["name"] in there:
+            if body["kind"] == "Pod" and task_of(body) in there:
                 there.clear()
-                raise AlreadyExists(HTTPStatus.CONFLICT, "AlreadyExists", 'pods "sweep-1" already exists')
+                said = f'pods "{body["metadata"]["name"]}" already exists'
+                raise AlreadyExists(HTTPStatus.CONFLICT, "AlreadyExists", said)
 
         c.admission = admission
         c.admitter()
@@ -465,7 +578,7 @@ async def test_the_most_that_run_at_a_time_grows_and_shrinks() -> None:
         await c.until(lambda: len(alive(c)) == 7)
         await c.pass_time(100)
         for name, seconds in {"sweep-1": 90, "sweep-2": 5, "sweep-5": 10}.items():
-            checkpoint(c, name, seconds)
+            checkpoint(c, pod_of(c, int(name.removeprefix("sweep-"))), seconds)
         await c.pass_time(1)
         most(5)
         await c.until(lambda: len(alive(c)) == 5)
@@ -531,7 +644,7 @@ async def test_a_task_that_came_back_is_not_the_next_to_go_for_another_queue() -
         c.submit("sweep", queue="a", cpu="1", array={"tasks": 10}, interruptionAfter="1h")
         await c.until(lambda: len(alive(c)) == 10)
         await c.pass_time(300)
-        (victim,) = [pod for pod in c.pods("sweep") if pod["metadata"]["name"] == "sweep-4"]
+        (victim,) = [pod for pod in c.pods("sweep") if task_of(pod) == "sweep-4"]
         c.api.edit(NODES, None, "n1", lambda body: body["spec"].update(unschedulable=True))  # as a drain does
         c.delete_pod(victim)
         await c.until(lambda: sets(c)["interruptedIndexes"] == "4")

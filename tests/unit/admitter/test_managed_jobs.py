@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import pytest
 from scavenger_admitter.core.manifest import job_manifest
-from scavenger_admitter.core.pods_of_job import pods_of_job
+from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
 from scavenger_api import names
+from scavenger_api.times import format_micro_time
+from scavenger_domain.gang import moment
 from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import running, terminated
 from scavenger_testing.answers import Request
@@ -121,6 +123,41 @@ def test_the_pods_of_a_gang_have_their_indexes_as_the_job_controller_gives_them(
     assert [pod["metadata"]["labels"][INDEX] for pod in pods] == ["0", "1", "2"]
     assert [pod["spec"]["hostname"] for pod in pods] == ["job-0", "job-1", "job-2"]
     assert [pod["spec"]["containers"][0]["env"][0]["value"] for pod in pods] == ["0", "1", "2"]
+
+
+def test_the_template_names_the_pods() -> None:
+    batch = as_answered(3)
+    suffix = batch["spec"]["template"]["metadata"]["annotations"][names.ANNOTATION_POD_SUFFIX]
+    assert [pod["metadata"]["name"] for pod in pods_of_job(batch)] == [f"job-{index}-{suffix}" for index in range(3)]
+
+
+@pytest.mark.parametrize("text", ["xbcdf", "12345", "wbcdf"])
+@pytest.mark.parametrize("found", [None, "", "x2345", "0", "abcdef", "../..", "-"])
+def test_pods_of_a_template_that_does_not_name_them_are_called_as_before(text: str, found: str | None) -> None:
+    """An older admitter may have created half of a gang: no member of that half gets a second pod."""
+    batch = as_answered(2, run=format_micro_time(moment(36**8 + int(text, 36))))
+    annotations = batch["spec"]["template"]["metadata"]["annotations"]
+    del annotations[names.ANNOTATION_POD_SUFFIX]
+    if found is not None:
+        annotations[names.ANNOTATION_POD_SUFFIX] = found
+    assert [pod["metadata"]["name"] for pod in pods_of_job(batch)] == [f"job-0-{text}", f"job-1-{text}"]
+
+
+@pytest.mark.parametrize("found", [None, "", "abcde", "xa234", "../.."])
+def test_pods_of_tasks_whose_template_does_not_name_them_are_called_as_before(found: str | None) -> None:
+    batch = job_manifest(b.job(spec={"array": {"tasks": 8}}), restarts=0, run=b.stamp(1), max_grace_seconds=300)
+    batch["metadata"]["uid"] = "uid-of-the-job"
+    annotations = batch["spec"]["template"]["metadata"]["annotations"]
+    suffix = annotations.pop(names.ANNOTATION_POD_SUFFIX)
+    if found is not None:
+        annotations[names.ANNOTATION_POD_SUFFIX] = found
+    pod = pod_of_task(batch, 7, queue="q", affinity={})
+    assert (pod["metadata"]["name"], pod["spec"]["hostname"]) == ("job-7", "job-7")
+    annotations[names.ANNOTATION_POD_SUFFIX] = suffix
+    pod = pod_of_task(batch, 7, queue="q", affinity={})
+    assert (pod["metadata"]["name"], pod["spec"]["hostname"]) == (f"job-7-{suffix}", "job-7")
+    env = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+    assert env[names.ENV_PEERS] == "job-7"
 
 
 def test_a_name_belongs_to_one_run() -> None:

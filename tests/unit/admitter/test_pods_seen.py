@@ -26,7 +26,7 @@ from scavenger_kube import kinds
 from tests.unit.effort import examples
 
 from . import builders as b
-from .test_array import NOON, array, job_of_array, see, task
+from .test_array import NOON, array, job_of_array, named, see, task
 
 KEY = "ns/job"
 SIZE = 6
@@ -75,10 +75,6 @@ SORTS: dict[str, dict[str, Any]] = {
 def node(name: str, state: str) -> kinds.Node:
     made = b.node(name, ready=state != "silent")
     return msgspec.structs.replace(made, spec=kinds.NodeSpec(taints=(GOING,))) if state == "going" else made
-
-
-def named(pod: kinds.Pod, name: str) -> kinds.Pod:
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name))
 
 
 class Shown:
@@ -163,6 +159,31 @@ def test_what_may_be_of_no_task_is_read(odd: kinds.Pod) -> None:
     shown = Shown()
     shown.put(odd)
     assert shown.view() == ([odd], None)
+
+
+def test_pods_whose_names_have_a_suffix_are_untouched() -> None:
+    shown = Shown()
+    for index in (3, 4):
+        shown.put(named(task(index), f"job-{index}-xbcdf"))
+    read, untouched = shown.view()
+    assert not read
+    assert untouched is not None
+    assert set(indexes_of(untouched.runs)) == {3, 4}
+
+
+def test_where_a_task_has_two_pods_all_are_read() -> None:
+    """One Job makes pods with one suffix. That of the other pod may be somebody's who writes what he likes."""
+    pods = [named(task(3), "job-3-xbcdf"), task(3, uid="another"), task(4)]
+    shown = Shown()
+    for pod in pods:
+        shown.put(pod)
+        shown.check()
+    read, untouched = shown.view()
+    assert untouched is None
+    assert sorted(pod.metadata.name for pod in read) == ["job-3", "job-3-xbcdf", "job-4"]
+    shown.remove("ns/job-3-xbcdf")
+    shown.check()
+    assert shown.view()[1] is not None
 
 
 def test_pods_of_another_job_than_the_one_that_is_shown_are_read() -> None:
@@ -308,7 +329,7 @@ def test_buckets_that_do_not_follow_from_the_pods_are_told(wrong: str) -> None:
     shown.put(task(4, ended=110, held=False))
     shown.put(task(5, started=None))
     shown.check()
-    group = shown.buckets._jobs[KEY].groups[b.place(0), b.BATCH]
+    group = shown.buckets._jobs[KEY].groups[b.place(0), b.BATCH, ""]
     if wrong == "moved":
         shown.pods["ns/job-3"] = task(3, deleted=100)
     elif wrong == "bit":

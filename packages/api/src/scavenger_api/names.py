@@ -59,6 +59,8 @@ MANAGED_BY: Final = "scavenger.dev/admitter"
 ANNOTATION_RUN: Final = f"{GROUP}/run"
 ANNOTATION_GRANT: Final = f"{GROUP}/grant"
 """On the pod of a task: the number of the decision that gave it capacity (docs/designs/0023-arrays.md)."""
+ANNOTATION_POD_SUFFIX: Final = f"{GROUP}/pod-suffix"
+"""In the template of a Job: the end of the names of its pods (`scavenger_api.pod_names`)."""
 ANNOTATION_RESTARTS: Final = f"{GROUP}/restarts"
 ANNOTATION_INTERRUPTED: Final = f"{GROUP}/interrupted"
 """On the pod of a task whose last run others interrupted."""
@@ -149,6 +151,8 @@ BASELINE_CAPABILITIES: Final = RESTRICTED_CAPABILITIES | {
 """Capabilities that PodSecurity `baseline` lets a container add."""
 
 MAX_NAME_LENGTH: Final = 52
+MAX_LABEL_LENGTH: Final = 63
+"""Of the value of a label, and of a host name. The name of a pod is no longer, as others select and group by it."""
 MAX_RECENT_TIMESTAMPS: Final = 20
 # Extended resources that a status accounts for.
 MAX_DEVICES: Final = 8

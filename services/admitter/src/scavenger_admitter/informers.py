@@ -157,9 +157,10 @@ class Informers:
         uid, late = batch.metadata.uid if batch is not None else "", format_time(self._clock.now() - self._patience)
         return self.arrays.view(key, run_of(job), uid, told, late)
 
-    def pods_of_tasks(self, key: str, tasks: Iterable[int]) -> list[Pod]:
-        """The pods of these tasks of an array, as far as they are shown."""
-        found = (self.pods.get(f"{key}-{task}") for task in tasks)
+    def named_pods(self, key: str, pods: Iterable[str]) -> list[Pod]:
+        """The pods of a ScavengerJob with these names, as far as they are shown. key: its `namespace/name`."""
+        namespace = key.partition("/")[0]
+        found = (self.pods.get(f"{namespace}/{name}") for name in pods)
         return [pod for pod in found if pod is not None and job_key(pod) == (key,)]
 
     def members(self, job: ScavengerJob) -> list[Pod]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_domain.gang import task_index
@@ -88,6 +88,18 @@ class GangPods:
         self.not_before = now + pause(self.failures, PODS_AGAIN_SECONDS, PODS_AGAIN_MOST)
 
 
+class Answer(NamedTuple):
+    """What the API server said when the pod of a task was created.
+
+    Attributes:
+        pod: its name.
+        at: when that was, on the monotonic clock.
+    """
+
+    pod: str
+    at: float
+
+
 @dataclass(slots=True)
 class JobRecord:
     """One job. What is of a run is of no meaning for the next one, so the run is kept beside it."""
@@ -105,10 +117,10 @@ class JobRecord:
     """The run that is to be interrupted, and why."""
     gang: GangPods = field(default_factory=GangPods)
     """The pods of the last run that this process has created any of."""
-    posted: dict[int, float] = field(default_factory=dict)
-    """Tasks whose pods were created and are not shown yet, and when that was, by the monotonic clock."""
-    taken: dict[int, float] = field(default_factory=dict)
-    """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
+    posted: dict[int, Answer] = field(default_factory=dict)
+    """Tasks whose pods were created and are not shown yet."""
+    taken: dict[int, Answer] = field(default_factory=dict)
+    """Tasks whose pods cannot be created, as others have their names."""
     pod_bytes: int = 0
     """The largest pod of a task that the API server has answered with, as JSON; 0 where there was none."""
     stopped: dict[str, InterruptDecision] = field(default_factory=dict)
@@ -147,7 +159,9 @@ class JobRecord:
         """The tasks whose pods were created lately and are not among those shown. now: by the monotonic clock."""
         shown = {task_index(pod) for pod in pods}
         self.posted = {
-            task: at for task, at in self.posted.items() if task not in shown and now - at < UNSEEN_START_SECONDS
+            task: made
+            for task, made in self.posted.items()
+            if task not in shown and now - made.at < UNSEEN_START_SECONDS
         }
         return self.posted
 
@@ -158,10 +172,10 @@ class JobRecord:
             self.stopped = {uid: why for uid, why in self.stopped.items() if uid in shown}
         return self.stopped
 
-    def taken_now(self, now: float) -> Iterable[int]:
-        """The tasks whose names were taken a while ago. now: by the monotonic clock."""
-        self.taken = {task: at for task, at in self.taken.items() if now - at < TAKEN_SECONDS}
-        return self.taken
+    def taken_now(self, now: float) -> Mapping[int, str]:
+        """The tasks whose names were taken a while ago, each with the name. now: by the monotonic clock."""
+        self.taken = {task: found for task, found in self.taken.items() if now - found.at < TAKEN_SECONDS}
+        return {task: found.pod for task, found in self.taken.items()}
 
     # --- versions ---
 

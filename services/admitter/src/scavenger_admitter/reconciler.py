@@ -52,7 +52,7 @@ from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import GangPods, JobRecords
+from scavenger_admitter.job_record import Answer, GangPods, JobRecords
 from scavenger_admitter.lookups import Look, Lookups
 from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_admitter.references import refers
@@ -412,12 +412,12 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal, made = None, 0
 
-        def answered(index: int, *, taken: bool, size: int) -> None:
+        def answered(index: int, pod: str, *, taken: bool, size: int) -> None:
             nonlocal made
             self._limiter.start(key)
             made += not taken
             record.pod_bytes = max(record.pod_bytes, size)
-            (record.taken if taken else record.posted)[index] = self._clock.monotonic()
+            (record.taken if taken else record.posted)[index] = Answer(pod, self._clock.monotonic())
 
         again, target = attempt.failures > 0, _target(job, attempt)
         try:
@@ -481,7 +481,8 @@ class Reconciler:
         deleted = frozenset(action.uid for action in record.done if isinstance(action, DeletePod))
         stopped = record.stopped_now(informers.arrays.by_uid(key, record.stopped))
         batch, (pods, untouched) = informers.batch.get(key), informers.look(job, (*stopped, *deleted))
-        posted = record.posted_now(informers.pods_of_tasks(key, record.posted), self._clock.monotonic())
+        made = (answer.pod for answer in record.posted.values())
+        posted = record.posted_now(informers.named_pods(key, made), self._clock.monotonic())
         gang = record.gang if record.gang.run == run else GangPods()
         return Observation(
             job=job,
@@ -507,7 +508,7 @@ class Reconciler:
             posted_tasks=set_of(posted) if posted else 0,
             stopped_tasks=stopped,
             deleted_pods=deleted,
-            held_tasks=set_of(record.taken_now(self._clock.monotonic())) if record.taken else 0,
+            held_tasks=record.taken_now(self._clock.monotonic()),
             assumed_started=attempt.stage is Stage.POSTED,
             token=informers.gets_token(job),
             spec_bytes=size_of(job),

@@ -75,9 +75,9 @@ log = get_logger(__name__)
 class TaskAnswered(Protocol):
     """Called when the API server has answered about the pod of a task."""
 
-    def __call__(self, index: int, *, taken: bool, size: int) -> None:
-        """index: of the task. taken: whether a pod of others has the name. size: of its own pod, bytes as JSON; 0 where
-        the pod was there before."""
+    def __call__(self, index: int, pod: str, *, taken: bool, size: int) -> None:
+        """index: of the task. pod: the name of its pod. taken: whether a pod of others has that name. size: of its own
+        pod, bytes as JSON; 0 where the pod was there before."""
 
 
 class _Told(Struct, frozen=True, gc=False, rename="camel"):
@@ -284,6 +284,7 @@ class Writer:
                 token=action.token,
                 user=action.user,
                 target=target,
+                plain_names=action.plain_names,
                 burstable=self._burstable,
                 snapshot_image=self._snapshot_image,
                 allowed_annotations=self._allowed_annotations,
@@ -427,17 +428,17 @@ class Writer:
     async def _create_task(
         self, batch: dict[str, Any], index: int, pod: dict[str, Any], answered: TaskAnswered
     ) -> None:
-        meta, taken, size = batch["metadata"], False, 0
+        meta, name, taken, size = batch["metadata"], pod["metadata"]["name"], False, 0
         for _ in range(TRIES):
             try:
                 size = len(await self._post_pod(meta["namespace"], pod))
             except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
-                found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
+                found = await metadata_now(self._client, PODS, meta["namespace"], name)
                 if found is None:  # it has gone meanwhile
                     continue
                 taken = found.controller is None or found.controller.uid != meta["uid"]
             break
-        answered(index, taken=taken, size=size)
+        answered(index, name, taken=taken, size=size)
 
     async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:
         """The Job of that name, as the API server has it. Raises NotFound, ApiError."""

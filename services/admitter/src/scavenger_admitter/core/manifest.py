@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from scavenger_api import names
+from scavenger_api import names, pod_names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec
 from scavenger_api.podspec import VolumeMount
@@ -14,6 +14,7 @@ from scavenger_api.reclaimed import RECLAIMED, asked_for, placed_by
 from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.rules.template import OVERRIDDEN, keeps_its_node, restarts
 from scavenger_api.template import TemplateMetadata
+from scavenger_api.times import micros, parse_time
 from scavenger_domain.node_affinity import REQUIRED
 from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
@@ -41,8 +42,8 @@ def peers(job: ScavengerJob) -> tuple[str, ...]:
     """DNS names of the pods in index order; for a single pod its host name, which it knows itself."""
     name, namespace, count = job.metadata.name, job.metadata.namespace, job.spec.parallelism
     if count == 1:
-        return (f"{name}-0",)
-    return tuple(f"{name}-{i}.{service_name(job)}.{namespace}.svc" for i in range(count))
+        return (pod_names.host_name(name, 0),)
+    return tuple(f"{pod_names.host_name(name, i)}.{service_name(job)}.{namespace}.svc" for i in range(count))
 
 
 def peers_value(job: ScavengerJob) -> str:
@@ -65,6 +66,7 @@ def job_manifest(
     token: bool = False,
     user: int | None = None,
     target: Target = ANYWHERE,
+    plain_names: bool = False,
     burstable: bool = False,
     snapshot_image: str = "",
     allowed_annotations: Collection[str] = (),
@@ -82,6 +84,7 @@ def job_manifest(
         token: its pods get the token of their service account.
         user: the user id of its pods, where the job names none; None for the image's.
         target: the nodes its pods may go to.
+        plain_names: as in `CreateJob`.
         burstable: its pods are not of QoS class Guaranteed.
         snapshot_image: of `snap`, for jobs with snapshots.
         allowed_annotations: keys of annotations that its pods may have although they keep a node (`keeps_its_node`).
@@ -111,6 +114,7 @@ def job_manifest(
                         **_program(job.spec),
                         # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
                         names.ANNOTATION_RUN: run,
+                        **_pod_suffix(job, run, plain=plain_names),
                         POD_DELETION_COST: LOWEST_COST,
                     },
                     "finalizers": [names.FINALIZER],
@@ -144,6 +148,19 @@ def _size(spec: ScavengerJobSpec) -> dict[str, Any]:
     if spec.parallelism == 1:
         return {}
     return {"completionMode": "Indexed", "parallelism": spec.parallelism, "completions": spec.parallelism}
+
+
+def _pod_suffix(job: ScavengerJob, run: str, *, plain: bool) -> dict[str, str]:
+    """The annotation of the template by which the admitter names the pods. A template does not change, so all pods that
+    a Job ever has are named by the same rule."""
+    if plain:
+        return {}
+    if job.spec.array is not None:
+        suffix = pod_names.task_suffix(job.metadata.uid, job.metadata.name, job.spec.array.tasks)
+    else:
+        queued = parse_time(run)
+        suffix = pod_names.run_suffix(micros(queued) if queued is not None else 0)
+    return {names.ANNOTATION_POD_SUFFIX: suffix}
 
 
 def task_affinity(template: dict[str, Any], target: Target) -> dict[str, Any]:

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scavenger_api import names
+from scavenger_api import names, pod_names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.times import micros, parse_time
 
 ENV_COMPLETION_INDEX: Final = "JOB_COMPLETION_INDEX"
 """What the Job controller calls the index in the environment of an Indexed Job."""
-SUFFIX_LENGTH: Final = 5
-"""As long as the random suffix that Kubernetes gives."""
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def pods_of_job(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -26,7 +23,11 @@ def pods_of_job(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
         batch: the Job, as the API server answered.
     """
-    return [_pod(batch, index) for index in range(batch["spec"].get("parallelism", 1))]
+    given = _suffix(batch)
+    if pod_names.RUN_SUFFIX.fullmatch(given) is None:  # a Job from before there were suffixes in templates
+        queued = parse_time(batch["metadata"]["annotations"][names.ANNOTATION_RUN])
+        given = pod_names.older_run_suffix(micros(queued) if queued is not None else 0)
+    return [_pod(batch, index, given) for index in range(batch["spec"].get("parallelism", 1))]
 
 
 def pod_of_task(
@@ -38,7 +39,7 @@ def pod_of_task(
     interrupted: bool = False,
     grant: int = 0,
 ) -> dict[str, Any]:
-    """The pod of a task. Its name has no suffix: the API server refuses a second one, whoever tries
+    """The pod of a task. All its lives have one name: the API server refuses a second one, whoever tries
     (docs/designs/0023-arrays.md).
 
     Args:
@@ -49,9 +50,8 @@ def pod_of_task(
         interrupted: whether others interrupted the last run of the task; its pod says so.
         grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
     """
-    pod = _pod(batch, index)
+    pod = _pod(batch, index, task_suffix(batch))
     meta, spec = pod["metadata"], pod["spec"]
-    meta["name"] = f"{batch['metadata']['name']}-{index}"
     meta["labels"] |= {names.LABEL_TASK: str(index), names.LABEL_QUEUE: queue}
     if interrupted:
         meta["annotations"][names.ANNOTATION_INTERRUPTED] = "true"
@@ -71,17 +71,26 @@ def pod_of_task(
     return pod
 
 
-def _pod(batch: Mapping[str, Any], index: int) -> dict[str, Any]:
+def task_suffix(batch: Mapping[str, Any]) -> str:
+    """The suffix of the pods of an array; empty where its Job names none. batch: as in `pods_of_job`."""
+    given = _suffix(batch)
+    return given if pod_names.TASK_SUFFIX.fullmatch(given) else ""
+
+
+def _suffix(batch: Mapping[str, Any]) -> str:
+    return str(batch["spec"]["template"]["metadata"]["annotations"].get(names.ANNOTATION_POD_SUFFIX, ""))
+
+
+def _pod(batch: Mapping[str, Any], index: int, suffix: str) -> dict[str, Any]:
     meta, template = batch["metadata"], batch["spec"]["template"]
     indexed = batch["spec"].get("completionMode") == "Indexed"
     member = {COMPLETION_INDEX: str(index)}
     given, spec = template["metadata"], template["spec"]
-    host = f"{meta['name']}-{index}"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{host}-{_suffix(meta)}",
+            "name": pod_names.pod_name(meta["name"], index, suffix),
             "namespace": meta["namespace"],
             "labels": {**given["labels"], **(member if indexed else {})},
             "annotations": {**given["annotations"], **member},
@@ -99,7 +108,7 @@ def _pod(batch: Mapping[str, Any], index: int) -> dict[str, Any]:
         },
         "spec": {
             **spec,
-            "hostname": host,
+            "hostname": pod_names.host_name(meta["name"], index),
             **{
                 kind: [_member(one, index) if indexed else one for one in spec[kind]]
                 for kind in ("initContainers", "containers")
@@ -112,14 +121,3 @@ def _pod(batch: Mapping[str, Any], index: int) -> dict[str, Any]:
 def _member(container: Mapping[str, Any], index: int) -> dict[str, Any]:
     env = [{"name": ENV_COMPLETION_INDEX, "value": str(index)}, *container.get("env", ())]
     return {**container, "env": env}
-
-
-def _suffix(meta: Mapping[str, Any]) -> str:
-    """It follows from the place in line, in microseconds, of which two runs of a job have the same last digits only
-    where they are a multiple of 60.466176 seconds apart."""
-    queued = parse_time(meta["annotations"][names.ANNOTATION_RUN])
-    rest, text = micros(queued) if queued is not None else 0, ""
-    while len(text) < SUFFIX_LENGTH:
-        rest, digit = divmod(rest, len(_DIGITS))
-        text = _DIGITS[digit] + text
-    return text

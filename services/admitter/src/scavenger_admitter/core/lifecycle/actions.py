@@ -23,6 +23,8 @@ class CreateJob:
     """They get the token of their service account."""
     user: int | None = None
     """The user id of pods that name none; None for the image's."""
+    plain_names: bool = False
+    """Pods of tasks are called `NAME-INDEX`, as pods are that the array still has from before there were suffixes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,8 +106,8 @@ class Observation:
     """The number of the grant to these tasks."""
     posted_tasks: int = 0
     """Tasks whose pods were created and are not shown yet: a set of indexes, as in `scavenger_api.indexes`."""
-    held_tasks: int = 0
-    """Tasks that cannot start, as the names of their pods are taken by pods of others: such a set."""
+    held_tasks: Mapping[int, str] = field(default_factory=dict)
+    """Tasks that cannot start, each with the pod of others that has the name of its pod."""
     stopped_tasks: Mapping[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, whose room is taken from them, and why."""
     pod_bytes: int = 0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from scavenger_api import names
+from scavenger_api import names, pod_names
 from scavenger_api.indexes import MAX_TASKS, set_of
 from scavenger_domain.gang import task_index
 from scavenger_domain.nodes import leaving
@@ -96,6 +96,7 @@ class _Bucket:
     Attributes:
         run: the queue position that its array was started from, as the pod says it.
         owner: the UID of its Job.
+        suffix: of its name. Two pods of one task have two, so they are in two groups.
         task: its index.
         ended: whether it has ended.
         started: when its container started; None where it has not, or a pod has ended that never ran.
@@ -104,6 +105,7 @@ class _Bucket:
 
     run: str
     owner: str
+    suffix: str
     task: int
     ended: bool
     started: datetime | None
@@ -113,6 +115,11 @@ class _Bucket:
     def starts(self) -> bool:
         """Whether its pod may still start."""
         return not self.ended and self.started is None
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """What all pods of a group have in common."""
+        return self.run, self.owner, self.suffix
 
 
 Said = Callable[[Pod], bool]
@@ -129,16 +136,17 @@ def bucket_of(pod: Pod, leaving_nodes: Collection[str], said: Said = _nothing_sa
     run = meta.annotations.get(names.ANNOTATION_RUN, "")
     if task is None or task >= MAX_TASKS or owner is None or not run or deleting(pod):
         return None
-    if meta.name != f"{meta.labels.get(names.LABEL_JOB)}-{task}":  # else two pods might be of one task
+    named = pod_names.parts_of(meta.name, meta.labels.get(names.LABEL_JOB, ""))
+    if named is None or named.index != task:  # else two pods might be of one task
         return None
     started, created = started_at(pod), meta.creation_timestamp or ""
     if pod.ended:
-        return None if held(pod) else _Bucket(run, owner.uid, task, True, started, created)
+        return None if held(pod) else _Bucket(run, owner.uid, named.suffix, task, True, started, created)
     if not held(pod) or not goes_on(pod) or pod.spec.node_name in leaving_nodes:
         return None
     if started is None and (not created or not waits_only(pod) or said(pod)):
         return None
-    return _Bucket(run, owner.uid, task, False, started, created)
+    return _Bucket(run, owner.uid, named.suffix, task, False, started, created)
 
 
 def _created(pod: Pod) -> str:
@@ -258,14 +266,14 @@ class _Pods:
     Attributes:
         read: those that are read one by one, by key.
         buckets: where the others are, by key.
-        groups: those, by run and the UID of their Job.
+        groups: those, by `_Bucket.group`.
         by_uid: the key of each pod.
         changed: keys of pods of tasks that changed since `PodsSeen.changed` was asked.
     """
 
     read: dict[str, Pod] = field(default_factory=dict)
     buckets: dict[str, _Bucket] = field(default_factory=dict)
-    groups: dict[tuple[str, str], _Group] = field(default_factory=dict)
+    groups: dict[tuple[str, str, str], _Group] = field(default_factory=dict)
     by_uid: dict[str, str] = field(default_factory=dict)
     changed: dict[str, None] = field(default_factory=dict)
 
@@ -279,7 +287,7 @@ class _Pods:
             self.read[key] = pod
         else:
             self.buckets[key] = at
-            self.groups.setdefault((at.run, at.owner), _Group()).add(at, pod)
+            self.groups.setdefault(at.group, _Group()).add(at, pod)
 
     def drop(self, key: str) -> None:
         found = self.get(key)
@@ -289,18 +297,23 @@ class _Pods:
         self.by_uid.pop(found.metadata.uid, None)
         if self.read.pop(key, None) is None:
             at = self.buckets.pop(key)
-            group = self.groups[at.run, at.owner]
+            group = self.groups[at.group]
             group.remove(at)
             if group.empty:
-                del self.groups[at.run, at.owner]
+                del self.groups[at.group]
 
     def get(self, key: str) -> Pod | None:
         at = self.buckets.get(key)
         if at is None:
             return self.read.get(key)
-        return self.groups[at.run, at.owner].of(at)[at.task]
+        return self.groups[at.group].of(at)[at.task]
 
-    def others(self, but: tuple[str, str] | None) -> Iterator[Pod]:
+    def group_of(self, run: str, owner: str) -> tuple[str, str, str] | None:
+        """The group of the pods of one Job; None where there is none, or more than one."""
+        found = [name for name in self.groups if name[:2] == (run, owner)]
+        return found[0] if owner and len(found) == 1 else None
+
+    def others(self, but: tuple[str, str, str] | None) -> Iterator[Pod]:
         """All pods but those of one group."""
         yield from self.read.values()
         for name, group in self.groups.items():
@@ -369,14 +382,15 @@ class PodsSeen:
         found = self._jobs.get(job)
         if found is None:
             return [], None
-        group = found.groups.get((run, owner)) if owner else None
-        read = list(found.others((run, owner) if group is not None else None))
-        if group is None:
+        name = found.group_of(run, owner)
+        read = list(found.others(name))
+        if name is None:
             return read, None
         tasks = 0
         for uid in told:
             at = found.buckets.get(found.by_uid.get(uid, ""))
             tasks |= 1 << at.task if at is not None else 0
+        group = found.groups[name]
         quiet, overdue = group.untouched(tasks), group.late(late)
         if overdue:
             quiet = replace(quiet.only(quiet.runs, quiet.ended, quiet.starts & ~set_of(overdue)), told=quiet.told)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final, Self
 
-from scavenger_api import names
+from scavenger_api import names, pod_names
 from scavenger_api.array import MAX_COUNTED, ArraySpec, ArrayStatus
 from scavenger_api.indexes import MAX_TASKS, all_of, format_indexes, indexes_of, set_of
 from scavenger_api.job import Phase, ScavengerJobStatus
@@ -112,9 +113,16 @@ class _Pods:
         pod = next((found for pods in where if (found := pods.get(task)) is not None), None)
         return pod is not None and mark(task, pod) == name
 
+    def plain(self, job: str) -> bool:
+        """Whether there is a pod whose name has no suffix. A Job that is created then gives none a suffix, as a task
+        could have two pods otherwise: by their names the API server tells second lives. job: name of the array."""
+        read = (*self.alive.values(), *self.ended.values(), *self.counted.values(), *self.strangers)
+        found = (pod_names.parts_of(pod.metadata.name, job) for pod in (*read, *islice(self.untouched.pods, 1)))
+        return any(parts is not None and not parts.suffix for parts in found)  # untouched ones have one suffix
+
     @property
     def present(self) -> int:
-        """Tasks whose name is taken."""
+        """Tasks of which there is a pod."""
         strangers = (found for pod in self.strangers if (found := task_index(pod)) is not None)
         read = set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
         return read | self.untouched.runs | self.untouched.ended | self.untouched.starts
@@ -567,7 +575,7 @@ class _Plan:
         if batch is not None and stands and done:
             draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
         usable = seen.batch is None or (stands and not done)
-        taken = self.pods.present | seen.posted_tasks | seen.held_tasks
+        taken = self.pods.present | seen.posted_tasks | set_of(seen.held_tasks)
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
         busy |= self.pods.untouched.runs | self.pods.untouched.starts | seen.posted_tasks
@@ -582,7 +590,9 @@ class _Plan:
         self.startable = min(most, first) if free and not seen.granted else 0
         draft.candidate = self.startable > 0
         if free and seen.granted_tasks and queued is not None:
-            job = CreateJob(accounting.run_id(queued), 0, seen.level, token=seen.token, user=seen.user)
+            plain = self.pods.plain(seen.job.metadata.name)
+            run = accounting.run_id(queued)
+            job = CreateJob(run, 0, seen.level, token=seen.token, user=seen.user, plain_names=plain)
             tasks = self.tasks.next(min(most, seen.granted_tasks), taken)
             draft.actions.append(StartTasks(job, tasks, seen.grant_number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
@@ -593,10 +603,11 @@ class _Plan:
 
     def _taken(self, startable: int) -> Wait | None:
         """Why nothing starts though tasks wait: pods of others have the names of theirs."""
-        waits = self.tasks.waiting(self.pods.present) & self.draft.seen.held_tasks
+        held = self.draft.seen.held_tasks
+        waits = self.tasks.waiting(self.pods.present) & set_of(held)
         if startable or not waits:
             return None
-        name = f"{self.draft.seen.job.metadata.name}-{next(indexes_of(waits))}"
+        name = held[next(indexes_of(waits))]
         said = f"held back by pod {name}, which has the name of a task's and does not belong to it: delete that pod"
         return Wait(WaitReason.HELD_BACK, said)
 
