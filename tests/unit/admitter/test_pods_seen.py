@@ -171,19 +171,30 @@ def test_pods_whose_names_have_a_suffix_are_untouched() -> None:
     assert set(indexes_of(untouched.runs)) == {3, 4}
 
 
-def test_where_a_task_has_two_pods_all_are_read() -> None:
-    """One Job makes pods with one suffix. That of the other pod may be somebody's who writes what he likes."""
-    pods = [named(task(3), "job-3-xbcdf"), task(3, uid="another"), task(4)]
+def test_of_pods_with_several_suffixes_the_fewer_are_read() -> None:
+    """One Job makes pods with one suffix. An older admitter makes others, after a way back to it."""
     shown = Shown()
-    for pod in pods:
+    for pod in (named(task(3), "job-3-xbcdf"), named(task(4), "job-4-xbcdf"), task(3, uid="another"), task(5)):
         shown.put(pod)
         shown.check()
-    read, untouched = shown.view()
-    assert untouched is None
-    assert sorted(pod.metadata.name for pod in read) == ["job-3", "job-3-xbcdf", "job-4"]
-    shown.remove("ns/job-3-xbcdf")
+    shown.remove("ns/job-5")
     shown.check()
-    assert shown.view()[1] is not None
+    read, untouched = shown.view()
+    assert [pod.metadata.name for pod in read] == ["job-3"]
+    assert untouched is not None
+    assert set(indexes_of(untouched.runs)) == {3, 4}
+
+
+def test_a_second_pod_of_a_task_stops_when_the_task_is_completed() -> None:
+    shown = Shown()
+    for pod in (named(task(3), "job-3-xbcdf"), named(task(4), "job-4-xbcdf"), task(3, uid="another", ended=110)):
+        shown.put(pod)
+    read, untouched = shown.view()
+    outcome = plan_array(see(array(), *read, untouched=untouched))
+    assert outcome.status.array is not None
+    assert outcome.status.array.completed_indexes == "3"
+    (stops,) = [action for action in outcome.actions if isinstance(action, DeletePod)]
+    assert (stops.name, stops.intent.partition(":")[2]) == ("job-3-xbcdf", "Superseded")
 
 
 def test_pods_of_another_job_than_the_one_that_is_shown_are_read() -> None:

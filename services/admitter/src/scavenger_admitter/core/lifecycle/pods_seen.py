@@ -309,9 +309,10 @@ class _Pods:
         return self.groups[at.group].of(at)[at.task]
 
     def group_of(self, run: str, owner: str) -> tuple[str, str, str] | None:
-        """The group of the pods of one Job; None where there is none, or more than one."""
-        found = [name for name in self.groups if name[:2] == (run, owner)]
-        return found[0] if owner and len(found) == 1 else None
+        """The largest group of the pods of one Job; None where there is none. There is another one where an older
+        admitter has made pods of this Job meanwhile, or a user may write pods as the admitter does."""
+        found = [name for name in self.groups if name[:2] == (run, owner)] if owner else []
+        return max(found, key=lambda name: (len(self.groups[name].where), name), default=None)
 
     def others(self, but: tuple[str, str, str] | None) -> Iterator[Pod]:
         """All pods but those of one group."""
