@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
@@ -74,5 +75,5 @@ def test_memory_needs_one_sample() -> None:
 
 
 def test_it_is_a_setting() -> None:
-    assert RegulatorSettings().rules().cpu_samples == 2
-    assert RegulatorSettings(cpu_samples=1).rules().cpu_samples == 1
+    assert RegulatorSettings().rules(SharedSettings()).cpu_samples == 2
+    assert RegulatorSettings(cpu_samples=1).rules(SharedSettings()).cpu_samples == 1
