@@ -203,6 +203,8 @@ def settings_block(service: str) -> str:
         "settings: {}",
     ]
     for name, schema in setting_schemas(settings_of(service)).items():
+        if schema.get("deprecated"):
+            continue
         default = json.dumps(schema.get("default"))
         lines += [f"  # {schema['description']}", f"  # {name}: {default}"]
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ reason and is written by hand, and a test holds it to `scavenger_api.reasons`.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +28,10 @@ from typing import Any, Final
 from scavenger_api import crd, names
 from scavenger_api.events import EVENTS
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_cli.exits import ExitCode
 from scavenger_runtime.events import BURST
-from scavenger_runtime.settings import ENV_PREFIX, ServiceSettings
+from scavenger_runtime.settings import ENV_PREFIX, ServiceSettings, is_deprecated
 
 from tools import generate_charts as charts
 from tools import generated as generated_files
@@ -152,6 +154,20 @@ misspelt or out of its bounds is refused by helm, and by the service itself, by 
 that do not go together; what has to hold is listed below the table.
 [install.md](install.md#settings) says how to set them, and what a change does.
 """
+SHARED_SETTINGS: Final = """
+## All components
+
+The ConfigMap `scavenger-settings` has what admitter, regulator, prioritizer, scheduler plugin and `kubectl sj` read
+alike. Set values of these names in the chart `scavenger-base`
+([preemption-classes.md](preemption-classes.md#settings-of-all-components)).
+
+"""
+BOUNDS: Final = (
+    ("minimum", "at least"),
+    ("exclusiveMinimum", "above"),
+    ("maximum", "at most"),
+    ("exclusiveMaximum", "below"),
+)
 SERVICES: Final = charts.SERVICES
 
 
@@ -160,9 +176,10 @@ def settings_page() -> str:
     common = ServiceSettings.model_fields
     parts = [SETTINGS_HEADER, "\n## Every service\n\n", settings_table(ServiceSettings, list(common))]
     parts.append(refusals(ServiceSettings, None))
+    parts.append(SHARED_SETTINGS + shared_table())
     for service in SERVICES:
         found = charts.settings_of(service)
-        own = [name for name in found.model_fields if name not in common]
+        own = [name for name, field in found.model_fields.items() if name not in common and not is_deprecated(field)]
         title, meaning = service.capitalize(), " ".join((found.__doc__ or "").split())
         parts.append(f"\n## {title}\n\n{meaning}\n\n{settings_table(found, own)}{refusals(found, ServiceSettings)}")
         other = [name for name in common if found.model_fields[name].default != common[name].default]
@@ -170,6 +187,17 @@ def settings_page() -> str:
             changed = ", ".join(f"`{flag(name)}` is {shown(found, name)}" for name in other)
             parts.append(f"\nUnlike above, {changed}.\n")
     return "".join(parts)
+
+
+def shared_table() -> str:
+    """A row for each key of the ConfigMap that all components read, as the chart that writes it describes it."""
+    schema = json.loads((ROOT / "charts" / "scavenger-base" / "values.schema.json").read_text())
+    rows = []
+    for key, default in SharedSettings().to_data().items():
+        one = schema["properties"][key]
+        said = [f"{words} {one[bound]:g}" for bound, words in BOUNDS if bound in one]
+        rows.append((f"`{key}`", f"`{default}`", "; ".join([one["description"], *said])))
+    return table(("key", "default", ""), rows)
 
 
 def refusals(settings: type[ServiceSettings], but_for: type[ServiceSettings] | None) -> str:
@@ -226,13 +254,7 @@ def words_of(settings: type[ServiceSettings], name: str, schema: Schema) -> str:
         text += f" ({unit})"
     if "enum" in schema:
         text += "; " + " or ".join(f"`{value}`" for value in schema["enum"])
-    bounds = (
-        ("minimum", "at least"),
-        ("exclusiveMinimum", "above"),
-        ("maximum", "at most"),
-        ("exclusiveMaximum", "below"),
-    )
-    said = [f"{words} {schema[key]:g}" for key, words in bounds if key in schema]
+    said = [f"{words} {schema[key]:g}" for key, words in BOUNDS if key in schema]
     return f"{text}; {', '.join(said)}" if said else text
 
 

@@ -16,20 +16,21 @@ from typing import Any
 import pytest
 import yaml
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS, SETTING_RESOURCE_WEIGHTS, SETTINGS_CONFIGMAP
-from scavenger_api.weights import parse_weights
+from scavenger_api.names import SETTING_RESOURCE_WEIGHTS, SETTINGS_CONFIGMAP
+from scavenger_api.shared_settings import FIELDS, SharedSettings, flag_field, key_of
+from scavenger_api.weights import weights_of
 from scavenger_board.settings import BoardSettings
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.core.level_policies import parse_policies
 from scavenger_regulator.core.metrics.added import parse_added
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_runtime.settings import ServiceSettings
+from scavenger_runtime.settings import ServiceSettings, is_deprecated
 from scavenger_testing.manifests import documents
 from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
 from tests.charts import renders
-from tools.generate_charts import GIVEN_BY_THE_CHART
+from tools.generate_charts import GIVEN_BY_THE_CHART, camel
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
@@ -712,20 +713,66 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
     assert not any(o["globalDefault"] for o in objects if o["kind"] == "PriorityClass")
 
 
-def test_all_services_read_the_weights_that_the_base_has(helm: Path) -> None:
-    made = Chart(helm, "base").objects({"resourceWeights": {"amd.com/gpu": 2.5}})["ConfigMap"]
-    weights = parse_weights(made["data"][SETTING_RESOURCE_WEIGHTS])
-    assert weights == DEFAULT_RESOURCE_WEIGHTS | {"amd.com/gpu": 2.5}
+def test_the_base_alone_has_the_settings_of_all_components(helm: Path) -> None:
+    made = [
+        (chart.name, document["metadata"]["name"])
+        for chart in CHARTS
+        for document in Chart(helm, chart.name.removeprefix("scavenger-")).objects().values()
+        if document["kind"] == "ConfigMap" and document["metadata"]["name"] == SETTINGS_CONFIGMAP
+    ]
+    assert made == [("scavenger-base", SETTINGS_CONFIGMAP)]
 
-    key = {"name": made["metadata"]["name"], "key": SETTING_RESOURCE_WEIGHTS, "optional": True}
-    entry = {"name": "SCAVENGER_RESOURCE_WEIGHTS", "valueFrom": {"configMapKeyRef": key}}
-    for service in ("admitter", "regulator", "prioritizer", "scheduler"):
-        (container,) = Chart(helm, service).objects()["Deployment"]["spec"]["template"]["spec"]["containers"]
-        assert entry in container["env"]
-    own = Chart(helm, "regulator").objects({"settings": {"resourceWeights": "cpu=2"}})["Deployment"]
-    (container,) = own["spec"]["template"]["spec"]["containers"]
-    found = [one for one in container["env"] if one["name"] == "SCAVENGER_RESOURCE_WEIGHTS"]
-    assert found == [{"name": "SCAVENGER_RESOURCE_WEIGHTS", "value": "cpu=2"}]
+
+def test_the_settings_of_all_components_are_the_defaults_until_they_are_set(helm: Path) -> None:
+    base = Chart(helm, "base")
+    data = base.objects()["ConfigMap"]["data"]
+    assert SharedSettings().read(data) == (SharedSettings(), {})
+    assert data.keys() == FIELDS.keys()
+
+    values: dict[str, Any] = {"startupCostSeconds": 0.5, "trustedIntervalSeconds": 604800, "startOverWindowSeconds": 0}
+    values |= {"minimumRun": True, "resourceWeights": {"amd.com/gpu": 2.5}}
+    found, problems = SharedSettings().read(base.objects(values)["ConfigMap"]["data"])
+    weights = weights_of("amd.com/gpu=2.5")
+    assert (found, problems) == (SharedSettings(0.5, 604800, 0, minimum_run=True, resource_weights=weights), {})
+
+    reused = base.objects(dict.fromkeys([*FIELDS][:4]))["ConfigMap"]["data"]
+    assert reused.keys() == {SETTING_RESOURCE_WEIGHTS}, "values of an older release have no such keys"
+    assert "startupCostSeconds" in base.refused({"startupCostSeconds": -1})
+
+
+def test_who_reads_the_settings_may_read_that_one_configmap(helm: Path) -> None:
+    may = {"get", "list", "watch"}
+    for name in USERS_OF_THE_LIBRARY:
+        rules = [
+            rule
+            for document in Chart(helm, name).objects().values()
+            if document["kind"] == "Role" and "uninstall" not in document["metadata"]["name"]
+            for rule in document["rules"]
+            if SETTINGS_CONFIGMAP in rule.get("resourceNames", ())
+        ]
+        reads = name in ("admitter", "regulator", "prioritizer", "scheduler")
+        assert [set(rule["verbs"]) for rule in rules] == [may] * reads, name
+
+
+def test_settings_that_have_moved_are_still_taken_and_the_notes_say_where_to(helm: Path) -> None:
+    for service, settings in SERVICES.items():
+        moved = [camel(name) for name, field in settings.model_fields.items() if is_deprecated(field)]
+        values = {
+            name: True if name == "minimumRun" else "cpu=2" if name == "resourceWeights" else "90s" for name in moved
+        }
+        taken = environment(Chart(helm, service).objects({"settings": values})["Deployment"])
+        assert {
+            f"SCAVENGER_{name}".upper() for name, field in settings.model_fields.items() if is_deprecated(field)
+        } <= taken.keys()
+        done = Chart(helm, service).run("install", {"settings": values}, "--generate-name", "--dry-run=client")
+        assert done.returncode == 0, done.stderr
+        notes = done.stdout.partition("NOTES:")[2]
+        for field in FIELDS.values():
+            name = camel(flag_field(field))
+            told = f"settings.{name} of scavenger-{service} is deprecated"
+            assert (told in notes) == (name in moved), name
+            assert name not in moved or f"{key_of(field)} of scavenger-base" in notes
+        assert "deprecated" not in Chart(helm, service).folder.joinpath("values.yaml").read_text()
 
 
 def _dashboards(objects: Mapping[str, Any]) -> list[Any]:

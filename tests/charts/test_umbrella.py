@@ -256,3 +256,14 @@ def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
 def definitions() -> dict[tuple[str, str, str], dict[str, Any]]:
     files = (ROOT / "charts/scavenger-crds/files").glob("*.yaml")
     return keyed(document for file in files for document in documents(file.read_text()))
+
+
+def test_the_notes_name_settings_that_have_moved(helm: Path) -> None:
+    given = (f"global.image.registry={REGISTRY}", f"scavenger-webhook.admission.caBundle={AUTHORITY}")
+    words = [f"--set={one}" for one in (*given, "scavenger-regulator.settings.minimumRun=true")]
+    done = renders.run(helm, "install", "scavenger", UMBRELLA, "--dry-run=client", *words)
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("NOTES:")[2]
+    assert notes.count("is deprecated") == 1
+    assert "settings.minimumRun of scavenger-regulator is deprecated" in notes
+    assert "\nminimumRun of scavenger-base: " in notes

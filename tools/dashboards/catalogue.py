@@ -32,6 +32,7 @@ BOUNDS: Final = {
     "informer": "the lists a service follows",
     "job_name": "ScavengerJobs, only where kube-state-metrics is told to show them",
     "job_namespace": "namespaces with ScavengerJobs, only where kube-state-metrics is told to show them",
+    "key": "keys of the ConfigMap `scavenger-settings`",
     "kind": "the kinds of write of the prioritizer",
     "lease": "the Lease of a service",
     "level": "`lower`, `admission`, `upper`",

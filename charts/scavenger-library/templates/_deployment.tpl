@@ -90,30 +90,21 @@ place of those in the values. volumes, volumeMounts: lists, beside the extra one
 {{- include "scavenger.deployment" $parts }}
 {{- end }}
 
-{{- /* The weights of resources, which the chart scavenger-base has for all; as an entry of `env`. */ -}}
-{{- define "scavenger.weights" -}}
-- name: SCAVENGER_RESOURCE_WEIGHTS
+{{- /* The namespace of the system, where its ConfigMaps are; as an entry of `env`. */ -}}
+{{- define "scavenger.namespace" -}}
+- name: SCAVENGER_NAMESPACE
   valueFrom:
-    configMapKeyRef:
-      name: scavenger-settings
-      key: resourceWeights
-      optional: true
+    fieldRef:
+      apiVersion: v1
+      fieldPath: metadata.namespace
 {{- end }}
 
 {{- define "scavenger.service.container" -}}
 env:
-  - name: SCAVENGER_NAMESPACE
-    valueFrom:
-      fieldRef:
-        apiVersion: v1
-        fieldPath: metadata.namespace
+  {{- include "scavenger.namespace" nil | nindent 2 }}
   {{- range $name, $value := .settings | default .root.Values.settings }}
   - name: SCAVENGER_{{ $name | snakecase | upper }}
     value: {{ include "scavenger.setting" $value | quote }}
-  {{- end }}
-  {{- $own := hasKey (.settings | default .root.Values.settings) "resourceWeights" }}
-  {{- if not (or $own (eq .root.Chart.Name "scavenger-webhook")) }}
-  {{- include "scavenger.weights" nil | nindent 2 }}
   {{- end }}
   {{- if include "scavenger.metrics.secret" .root }}
   - name: SCAVENGER_METRICS_TLS_FOLDER

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import typer
 from scavenger_api import names
-from scavenger_api.weights import DEFAULT_WEIGHTS, Weights, WeightsError, weights_of
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_kube.blocking import Client
 from scavenger_kube.errors import ApiError, Forbidden, NotFound
 from scavenger_kube.kinds import ConfigMap
@@ -124,14 +124,22 @@ class Access:
         return self._served[version]
 
     @functools.cached_property
-    def weights(self) -> Weights:
-        """What the resources of a job count as: as the services read it, or what they have by default where that may
-        not be read, or says nothing that can be."""
+    def settings_data(self) -> Mapping[str, str]:
+        """The ConfigMap with what all components read alike, which is asked for once; empty without one. Raises
+        ApiError."""
         try:
-            data = decode(self.of_services(paths.settings), ConfigMap).data
-            return weights_of(data.get(names.SETTING_RESOURCE_WEIGHTS, ""))
-        except (ApiError, WeightsError):
-            return DEFAULT_WEIGHTS
+            return decode(self.of_services(paths.settings), ConfigMap).data
+        except NotFound:
+            return {}
+
+    @property
+    def shared(self) -> SharedSettings:
+        """What all components read alike, or what they have by default where that may not be read, or says nothing that
+        can be."""
+        try:
+            return SharedSettings().read(self.settings_data).settings
+        except ApiError:
+            return SharedSettings()
 
     def _no_job(self, name: str) -> CliError:
         """The job may be in another namespace, which is the mistake made most often."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from scavenger_api.levels import LevelsView
-from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
+from scavenger_api.shared_settings import DEFAULT_SETTINGS, SharedSettings
 from scavenger_kube.kinds import Pod
 
 from scavenger_cli.objects import Job, Queue
@@ -47,8 +47,8 @@ class Facts:
 
     levels: the regulator's. queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
     their number. room: what the nodes have for it. pods: the job's own. pull_secrets: names of the
-    Secrets that these pull images with, those of their service account included. weights: of resources, in what it
-    has at risk. admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
+    Secrets that these pull images with, those of their service account included. shared: what all components read.
+    admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
     be read". snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. pod_use: what
     its pods use, by name and resource, where they may use more than they request. unreadable: what could not be
     read, in words.
@@ -62,7 +62,7 @@ class Facts:
     room: Room | None = None
     pods: Sequence[Pod] = ()
     pull_secrets: Sequence[str] = ()
-    weights: Weights = DEFAULT_WEIGHTS
+    shared: SharedSettings = DEFAULT_SETTINGS
     admitter_seen: datetime | None = None
     admitter_known: bool = False
     snapshot_warning: str = ""

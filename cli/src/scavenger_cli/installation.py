@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.levels import Visibility
 from scavenger_api.rules.image import tag_of
-from scavenger_api.weights import DEFAULT_WEIGHTS
+from scavenger_api.shared_settings import FIELDS, Reading, SharedSettings, flag_field, key_of
 from scavenger_domain.ailments import Ailment, some
 from scavenger_domain.nodes import available, counts
 from scavenger_domain.pulls import NO_IMAGE
@@ -136,7 +136,7 @@ class Installation:
         missing_fields: fields that this program knows and the CRDs of the cluster lack.
         tolerated_taints: keys of taints that take no node out of the load.
         unreadable: what else may not be read, in words.
-        weights: what units of resources are worth, in thousandths of a core.
+        settings: the ConfigMap with what all components read alike; empty without one.
     """
 
     cluster: Cluster
@@ -150,7 +150,12 @@ class Installation:
     missing_fields: Sequence[str] | None = None
     tolerated_taints: Collection[str] = ()
     unreadable: Collection[str] = ()
-    weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS.thousandths))
+    settings: Mapping[str, str] | None = None
+
+    @cached_property
+    def shared(self) -> Reading:
+        """What all components read alike, and what of it they cannot use."""
+        return SharedSettings().read(self.settings or {})
 
     @cached_property
     def used(self) -> frozenset[str]:
@@ -399,11 +404,38 @@ def _weights(seen: Installation) -> Found:
         yield _unknown("nodes")
         return
     devices = _devices(seen.cluster.nodes)
-    bare = [name for name in devices if not seen.weights.get(name)]
+    weighed = dict(seen.shared.settings.resource_weights.thousandths)
+    bare = [name for name in devices if name not in weighed]
     if bare:
         text = f"{some(bare)} have no weight: an interruption counts the CPU beside them alone as lost"
         yield State.NOTE, text, "resourceWeights of charts/scavenger-base"
     yield State.OK, f"{', '.join(sorted(devices)) or 'there are no devices'}", ""
+
+
+def _settings(seen: Installation) -> Found:
+    if seen.settings is None:
+        yield _unknown(f"the ConfigMap {names.SETTINGS_CONFIGMAP}")
+        return
+    for key, problem in seen.shared.problems.items():
+        text = (
+            f"{key} in the ConfigMap {names.SETTINGS_CONFIGMAP}: {problem}; the last good value stays, or the default"
+        )
+        yield State.MEND, text, f"{key} of charts/scavenger-base"
+    if strange := sorted(seen.settings.keys() - FIELDS.keys()):
+        text = f"the ConfigMap {names.SETTINGS_CONFIGMAP} has {some(strange)}, which this version does not know"
+        yield State.NOTE, text, f"its keys are {', '.join(FIELDS)}"
+    for one in seen.cluster.deployments or ():
+        own = [field for field in FIELDS.values() if one.variable(f"SCAVENGER_{flag_field(field)}".upper())]
+        if own:
+            flags, keys = (", ".join(key_of(name) for name in fields) for fields in (map(flag_field, own), own))
+            text = f"{one.metadata.name} has {flags} of its own, which the next version does not have"
+            yield State.NOTE, text, f"leave that out of its settings, and set {keys} of charts/scavenger-base"
+    told = (f"{key} {value}" for key, value in seen.shared.settings.to_data().items())
+    yield (
+        State.OK,
+        ", ".join(told) if seen.settings else f"no ConfigMap {names.SETTINGS_CONFIGMAP}: the defaults hold",
+        "",
+    )
 
 
 def _neighbours(seen: Installation) -> Found:
@@ -426,6 +458,7 @@ CHECKS: Final[tuple[tuple[str, tuple[str, ...], Callable[[Installation], Found]]
     ("webhook", (), _webhook),
     ("versions", ("VersionsDiffer",), _versions),
     ("nodes", ("KeepScaleDownOff",), _nodes),
+    ("settings", (), _settings),
     ("devices", (), _weights),
     ("neighbours", ("KueueManagesJobs", "MeshInjection"), _neighbours),
 )

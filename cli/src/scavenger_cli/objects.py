@@ -15,11 +15,12 @@ from scavenger_api.duration import parse_duration
 from scavenger_api.main_container import main_index, unequal
 from scavenger_api.pod_sums import sides, template_requests
 from scavenger_api.reclaimed import asked_for, placed_by
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import queues
-from scavenger_domain.gang import PER_CPU_SECOND, Place, Rank, by_priority, line_order, moment
+from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, Place, Rank, by_priority, line_order, moment
 from scavenger_domain.taints import TolerationLike
 from scavenger_domain.unit import Unit, unit_of
 from scavenger_kube.decoders import decoder_of
@@ -173,18 +174,17 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         found = self.core_seconds(unit.unsaved(micros(now)), weights) * self.spec.parallelism
         return min(found, written) if self.spec.reclaimed and written is not None else found
 
-    def at_risk(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
+    def at_risk(self, now: datetime, shared: SharedSettings) -> float:
         """Core-seconds by which the job is ranked at this moment: what is unsaved, as far as its promise is trusted,
-        and what a restart costs. By the rule of the prioritizer, with the start-up cost and the trusted interval that
-        the services have unless told otherwise. What the prioritizer wrote is minutes old. It stands for jobs on
-        reclaimed capacity, whose real use it alone knows.
+        and what a restart costs. By the rule of the prioritizer, and the settings that it reads as well. What the
+        prioritizer wrote is minutes old. It stands for jobs on reclaimed capacity, whose real use it alone knows.
         """
         if not self.has_risk:
             return 0.0
         unit, written = self.unit, self.status.preemption.running_priority
         if unit.started is None or (self.spec.reclaimed and written is not None):
             return written or 0.0
-        return self.core_seconds(unit.time_at_risk(micros(now)), weights) * self.spec.parallelism
+        return self.core_seconds(time_at_risk(unit, now, shared), shared.resource_weights) * self.spec.parallelism
 
     def core_seconds(self, time: int, weights: Weights = DEFAULT_WEIGHTS) -> float:
         """Core-seconds of one pod in some microseconds."""
@@ -370,6 +370,12 @@ def _line_order(job: Job) -> Place:
     started = parse_time(status.running_timestamps[-1]) if status.running_timestamps else None
     queued = queues.place_in_queue(parse_time(status.queued_timestamp), started, array=array)
     return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
+
+
+def time_at_risk(unit: Unit, now: datetime, shared: SharedSettings) -> int:
+    """`Unit.time_at_risk` by the settings that all components read, in microseconds."""
+    cost, trusted = shared.startup_cost_seconds, shared.trusted_interval_seconds
+    return unit.time_at_risk(micros(now), round(cost * MICROSECONDS), round(trusted * MICROSECONDS))
 
 
 def _rank(job: Job) -> Rank:

@@ -26,7 +26,7 @@ from scavenger_cli.explain import (
     what_fits,
 )
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
-from scavenger_cli.objects import Job
+from scavenger_cli.objects import Job, time_at_risk
 from scavenger_cli.words import age, plural, span
 
 SHOWN_TASKS = 5
@@ -67,12 +67,12 @@ def unsaved(facts: Facts, pod: Pod) -> float:
 
 def at_risk(facts: Facts, pod: Pod) -> float:
     """Core-seconds by which a task is ranked, as in `Job.at_risk`."""
-    return _core_seconds(facts, pod, lambda task: task.time_at_risk(micros(facts.now)))
+    return _core_seconds(facts, pod, lambda task: time_at_risk(task, facts.now, facts.shared))
 
 
 def _core_seconds(facts: Facts, pod: Pod, time: Callable[[Unit], int]) -> float:
     task = unit_of(facts, pod)
-    return facts.job.core_seconds(time(task), facts.weights) if task.running else 0.0
+    return facts.job.core_seconds(time(task), facts.shared.resource_weights) if task.running else 0.0
 
 
 # --- an array ---

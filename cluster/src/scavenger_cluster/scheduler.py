@@ -28,6 +28,7 @@ BURST: Final = 2000
 
 _NAME: Final = "kube-scheduler:priorityclasses"
 _RBAC: Final = "rbac.authorization.k8s.io"
+_READ: Final = ["get", "list", "watch"]
 
 
 def check_scheduler(kind: str) -> str:
@@ -76,7 +77,8 @@ def rights() -> dict[str, dict[str, Any]]:
         "kind": "ClusterRole",
         "metadata": metadata,
         "rules": [
-            {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]}
+            {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": _READ},
+            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["scavenger-settings"], "verbs": _READ},
         ],
     }
     binding = {
@@ -91,6 +93,6 @@ def rights() -> dict[str, dict[str, Any]]:
 
 
 def grant(client: ApiClient) -> None:
-    """Give the plugin its rights; without them it works with the PriorityClasses' usual values, and complains."""
+    """Give the plugin its rights; without them it works with usual values, and complains."""
     for path, body in rights().items():
         client.apply(path, body)

@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final, Protocol
 
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE
+from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_domain.gang import estimated_time_at_risk
 
 from scavenger_simulator.clock import SECOND, seconds, ticks
@@ -30,7 +30,6 @@ SYSTEM_CRITICAL: Final = 2_000_000_000
 """Priorities from here on are those of Kubernetes' own classes."""
 
 _NO_MORE: Final = 1 << 62
-_STARTUP_COST: Final = ticks(DEFAULT_STARTUP_COST_SECONDS)
 """The plugin's own: it has no setting for it."""
 
 
@@ -327,7 +326,8 @@ class OrdinaryPods:
         if job.stage is not Stage.RUNNING:
             return 0.0
         reported = job.reported(now)
-        return estimated_time_at_risk(job.running_since, reported, now, _STARTUP_COST) / SECOND * self._cost(job)
+        startup_cost = self._world.settings.prioritizer.startup_cost
+        return estimated_time_at_risk(job.running_since, reported, now, startup_cost) / SECOND * self._cost(job)
 
     def _cost(self, job: Job) -> float:
         """What the resources of a whole job count as, in cores."""

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Self
 from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
 from scavenger_admitter.core.admission.cycle.turns import PATIENCE
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW
 from scavenger_regulator.core.rules import Rules
@@ -73,7 +74,8 @@ class Settings:
         # Not by its constructor: that reads the environment, and a simulation is to be the same everywhere.
         regulator = RegulatorSettings.model_construct(**options)
         regulator.check()
-        settings = cls(regulator=regulator.rules(), history_window=regulator.history_window)
+        shared = replace(SharedSettings(), **regulator.own_values())
+        settings = cls(regulator=regulator.rules(shared), history_window=regulator.history_window)
         if regulator.source == "requests":
             raise ValueError("source requests is not simulated: leave it out")
         if regulator.source == "prometheus":

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from scavenger_admitter.wakeups import Wakeups
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.reasons import WaitReason
+from scavenger_api.shared_settings import DEFAULT_SETTINGS
 from scavenger_api.times import format_micro_time, format_time, micros
 from scavenger_runtime.write_budget import WriteBudget
 from scavenger_testing import VirtualClock, eventually, node, scavengerjob_dict
@@ -121,6 +122,7 @@ class Shown:
         self._clock = clock
         self.jobs: dict[str, ScavengerJob] = {}
         self.levels: dict[str, str] | None = None
+        self.shared = SimpleNamespace(current=DEFAULT_SETTINGS)
 
     def levels_view(self) -> LevelsView:
         return LevelsView.of(self.levels, self._clock.now())

@@ -92,8 +92,8 @@ def test_no_role_has_wildcards_or_reads_secrets_of_others() -> None:
             assert "persistentvolumeclaims" not in rule["resources"] or rule["verbs"] == ["get"], role["metadata"][
                 "name"
             ]
-            own = {names.LEVELS_CONFIGMAP, "scavenger-regulator-state", "scavenger-regulator-profiles"}
-            own.add("extension-apiserver-authentication")
+            own = {names.LEVELS_CONFIGMAP, names.SETTINGS_CONFIGMAP, "scavenger-regulator-state"}
+            own |= {"scavenger-regulator-profiles", "extension-apiserver-authentication"}
             if "configmaps" in rule["resources"]:
                 by_name = role["metadata"]["name"] == names.ADMITTER and rule["verbs"] == ["get"]
                 assert by_name or rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own, role["metadata"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 from scavenger_api import names
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.times import format_time
 from scavenger_cli.details import cpu_account
 from scavenger_cli.exits import ExitCode
@@ -126,6 +128,12 @@ def test_why_of_an_array_that_runs_as_many_as_it_may() -> None:
     restarts = 2 * 60  # what a restart costs each of them
     assert figures["priority"].startswith(f"{2 * (100 + 40 + restarts) / 60:.1f} min of CPU time, with what a restart")
     assert '"maxRunning":4' in found.remedies[0]
+
+
+def test_tasks_are_ranked_by_the_settings_of_all_components() -> None:
+    facts = array_facts(busy(3, 100), running=1, runningIndexes="3")
+    found = explain_array(replace(facts, shared=SharedSettings(startup_cost_seconds=600)))
+    assert shown(found)["priority"].startswith(f"{2 * 700 / 60:.1f} min of CPU time, with what a restart")
 
 
 def test_why_of_an_array_that_waits_for_capacity() -> None:

@@ -87,6 +87,7 @@ GOOD: dict[str, Any] = {
     "endpoints": endpoints(True, None),
     "measured": ["n1", "n2"],
     "missing_fields": [],
+    "settings": {"startupCostSeconds": "60"},
 }
 
 
@@ -320,3 +321,47 @@ def test_the_command_fails_where_a_part_could_not_be_looked_at(server: Server, s
     assert code == 1
     assert "classes         unknown" in out
     assert "not permitted to read priority classes\nerror: not looked at: classes" in err
+
+
+# --- settings of all components ---
+
+
+def settings_row(data: dict[str, str] | None, **changes: Any) -> list[Row]:
+    return [row for row in rows(settings=data, **changes) if row.check == "settings"]
+
+
+def test_the_settings_are_shown_as_the_components_read_them() -> None:
+    (row,) = settings_row({"startupCostSeconds": "90", "resourceWeights": "nvidia.com/gpu=24"})
+    assert row.text == (
+        "startupCostSeconds 90, trustedIntervalSeconds 7200, startOverWindowSeconds 60, minimumRun false, "
+        "resourceWeights cpu=1,nvidia.com/gpu=24,amd.com/gpu=16"
+    )
+    (row,) = settings_row({})
+    assert (row.state, row.text) == (State.OK, "no ConfigMap scavenger-settings: the defaults hold")
+
+
+def test_a_setting_that_no_component_can_use_has_to_be_mended() -> None:
+    (row,) = [row for row in settings_row({"startupCostSeconds": "1m"}) if row.state is not State.OK]
+    assert (row.state, row.remedy) == (State.MEND, "startupCostSeconds of charts/scavenger-base")
+    assert "'1m' is no number of seconds from 0 to 604800; the last good value stays" in row.text
+
+
+def test_a_key_that_means_nothing_is_named() -> None:
+    (row,) = [row for row in settings_row({"startupCost": "90"}) if row.state is not State.OK]
+    assert (row.state, "has startupCost, which this version does not know" in row.text) == (State.NOTE, True)
+    assert "startupCostSeconds" in row.remedy
+
+
+def test_a_component_with_a_setting_of_its_own_is_named() -> None:
+    own = deployment_dict(
+        names.REGULATOR, SCAVENGER_STARTUP_COST="90", SCAVENGER_MINIMUM_RUN="true", SCAVENGER_PERIOD="9"
+    )
+    cluster = {"deployments": [*deployments(ready={names.REGULATOR: None}), msgspec.convert(own, Deployment)]}
+    (row,) = [row for row in settings_row({}, cluster=cluster) if row.state is not State.OK]
+    assert row.state is State.NOTE
+    assert row.text == (
+        "scavenger-regulator has startupCost, minimumRun of its own, which the next version does not have"
+    )
+    assert row.remedy == (
+        "leave that out of its settings, and set startupCostSeconds, minimumRun of charts/scavenger-base"
+    )

@@ -12,6 +12,8 @@ import pytest
 from pydantic import BaseModel
 from scavenger_api import job as contract
 from scavenger_api import queue as queue_contract
+from scavenger_api.shared_settings import SharedSettings
+from scavenger_api.weights import weights_of
 from scavenger_cli import objects
 from scavenger_cli.objects import Job, decode, decode_items, place_in_line, position, raw_items
 from scavenger_kube import scavenger_kinds
@@ -78,15 +80,24 @@ def test_a_status_written_by_the_model_is_read_back() -> None:
     ],
 )
 def test_at_risk_counts_from_what_is_safe(status: dict[str, Any], seconds: float) -> None:
-    assert job(phase="Running", cpu="500m", parallelism=4, status=status).at_risk(NOW) == seconds * 2.0
+    assert (
+        job(phase="Running", cpu="500m", parallelism=4, status=status).at_risk(NOW, SharedSettings()) == seconds * 2.0
+    )
+
+
+def test_at_risk_goes_by_the_settings_of_all_components() -> None:
+    running = job(phase="Running", cpu="1", status={"runningTimestamps": [ago(100)]}, interruptionAfter="168h")
+    assert running.at_risk(NOW, SharedSettings(startup_cost_seconds=500)) == 600
+    assert running.at_risk(NOW, SharedSettings(trusted_interval_seconds=10)) == pytest.approx(61)
+    assert running.at_risk(NOW, SharedSettings(resource_weights=weights_of("cpu=2"))) == 320
 
 
 def test_at_risk_is_computed_now_and_only_on_reclaimed_capacity_the_prioritizers_figure() -> None:
     status = {"runningTimestamps": [ago(100)], "preemption": {"runningPriority": 77}}
-    assert job(phase="Running", cpu="1", status=status).at_risk(NOW) == 160
-    assert job(phase="Running", capacity="Reclaimed", status=status).at_risk(NOW) == 77
-    assert job(phase="Running", status={**status, "runningTimestamps": []}).at_risk(NOW) == 77
-    assert job(phase="Interrupted", status=status).at_risk(NOW) == 0
+    assert job(phase="Running", cpu="1", status=status).at_risk(NOW, SharedSettings()) == 160
+    assert job(phase="Running", capacity="Reclaimed", status=status).at_risk(NOW, SharedSettings()) == 77
+    assert job(phase="Running", status={**status, "runningTimestamps": []}).at_risk(NOW, SharedSettings()) == 77
+    assert job(phase="Interrupted", status=status).at_risk(NOW, SharedSettings()) == 0
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,11 @@ def test_the_plugin_takes_the_place_of_default_preemption() -> None:
 
 
 def test_the_plugin_has_the_rights_of_the_manifests() -> None:
-    shipped_role, shipped_binding = yaml.safe_load_all((MANIFESTS / "default/rbac.yaml").read_text())
+    documents = yaml.safe_load_all((MANIFESTS / "default/rbac.yaml").read_text())
+    shipped_role, shipped_binding, of_settings, settings_binding = documents
     (role_path, role), (binding_path, binding) = scheduler.rights().items()
-    assert role["rules"] == shipped_role["rules"]
-    assert binding["subjects"] == shipped_binding["subjects"]
+    assert role["rules"] == [*shipped_role["rules"], *of_settings["rules"]]
+    assert binding["subjects"] == shipped_binding["subjects"] == settings_binding["subjects"]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     for path, body in ((role_path, role), (binding_path, binding)):
         assert path.endswith(f"/{body['kind'].lower()}s/{body['metadata']['name']}")

@@ -11,12 +11,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scavenger_admitter.admission_loop import preemption_rules
 from scavenger_admitter.core.admission.running import BoundPod, RunningJobs
 from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.facts import running_job, running_task
+from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import ScavengerJob as AdmitterJob
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.times import format_time, micros
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights, weights_of
 from scavenger_cli.objects import Job
@@ -41,8 +44,10 @@ from scavenger_prioritizer.core.snapshot import Share, Source
 from scavenger_prioritizer.core.snapshot import Snapshot as PrioritizerSnapshot
 from scavenger_prioritizer.facts import gangs as prioritizer_gangs
 from scavenger_prioritizer.facts import job_facts, pod_facts
+from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.core.eviction.risk import RiskRules, at_risk
 from scavenger_regulator.facts import gangs as regulator_gangs
+from scavenger_regulator.settings import RegulatorSettings
 from scavenger_testing import builders
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -192,6 +197,8 @@ member = st.fixed_dictionaries(
     ),
     st.sampled_from(["", "cpu=0", "memory=0.3,nvidia.com/gpu=0.1", "cpu=2,memory=1"]),
     st.booleans(),
+    st.sampled_from([0.0, 0.5, 60.0, 3600.0]),
+    st.sampled_from([1.0, 600.0, 7200.0]),
 )
 def test_all_who_ask_get_the_same_figure(
     started: int,
@@ -201,36 +208,44 @@ def test_all_who_ask_get_the_same_figure(
     requests: dict[str, int],
     weights: str,
     reclaimed: bool,
+    startup_cost: float,
+    trusted: float,
 ) -> None:
     first = {"phase": "Running", "checkpoint": report, "started": started}
     pods = [{**pod, **requests, "index": index} for index, pod in enumerate((first, *others))]
     case = {"started": started, "interval": interval, "parallelism": len(pods), "reclaimed": reclaimed, "pods": pods}
     case["weights"] = weights
-    assert len(set(_answers(case).values())) == 1
+    shared = SharedSettings(startup_cost, trusted, resource_weights=_weights(case))
+    assert len(set(_answers(case, shared).values())) == 1
 
 
-def _answers(case: dict[str, Any]) -> dict[str, float]:
+ADMITTER, PRIORITIZER, REGULATOR = AdmitterSettings(), PrioritizerSettings(), RegulatorSettings()
+
+
+def _answers(case: dict[str, Any], shared: SharedSettings | None = None) -> dict[str, float]:
     """CPU-seconds at risk, as each reader says. Only those answer who can see what the case is about: the command line
     and the ledger know no pods, so of a gang only as long as it is whole, and without reclaimed capacity."""
     job, pods = _objects(case)
-    now, weights = micros(NOW), _weights(case)
+    now, shared = micros(NOW), shared or SharedSettings(resource_weights=_weights(case))
+    weights, rules = shared.resource_weights, preemption_rules(ADMITTER, shared)
     (seen,) = regulator_gangs([msgspec.convert(job, ScavengerJob)], pods)
-    answers = {"regulator": at_risk(seen, NOW, RiskRules(weights=weights)).cpu_seconds}
-    (ranked,) = rank(PrioritizerSnapshot(now, Share(None, Source.KEPT), _as_prioritizer_sees(job, pods, weights)))
+    answers = {"regulator": at_risk(seen, NOW, REGULATOR.rules(shared).risk).cpu_seconds}
+    gangs = _as_prioritizer_sees(job, pods, weights)
+    (ranked,) = rank(PrioritizerSnapshot(now, Share(None, Source.KEPT), gangs, rules=PRIORITIZER.rules(shared)))
     answers["prioritizer"] = ranked.risk / PER_CPU_SECOND
     own = AdmitterJob.model_validate(job)
     jobs = RunningJobs({own.key: {pod.metadata.key: admitter_pod(pod) for pod in pods}})
     jobs.apply(running_job(own, None))
     for gang in jobs.gangs():
-        answers["admitter"] = gang.risk(now, STARTUP_COST, weights=weights) / PER_CPU_SECOND
+        answers["admitter"] = gang.risk(now, rules.startup_cost, rules.trusted, rules.weights) / PER_CPU_SECOND
     if case["reclaimed"] or not answers.keys() >= {"admitter"}:
         return answers
-    answers["command line"] = msgspec.convert(job, Job).at_risk(NOW, weights)
+    answers["command line"] = msgspec.convert(job, Job).at_risk(NOW, shared)
     weighed = case.get("weights") or case["pods"][0].get("gpu")  # the ledger books each resource by itself
-    if case["started"] >= 0 and case["interval"] <= 2 * HOUR and not weighed:
+    if case["started"] >= 0 and case["interval"] <= shared.trusted_interval_seconds and not weighed:
         spent = accounting.settle(own.status, own.spec, NOW, accounting.cpu_time(own.spec), kept=False)
         since = _safe(own)
-        cost = 60 * accounting.cores(own.spec) if since == _began(own) else 0.0
+        cost = shared.startup_cost_seconds * accounting.cores(own.spec) if since == _began(own) else 0.0
         answers["ledger, with what a restart costs"] = round(spent.lost + cost, 6)
     return {who: round(figure, 6) for who, figure in answers.items()}
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,14 @@ from scavenger_prioritizer.controller import Prioritizer
 from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
-from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
+from scavenger_testing.builders import (
+    configmap_dict,
+    job_dict,
+    node_dict,
+    pod_dict,
+    scavengerjob_dict,
+    settings_dict,
+)
 from scavenger_testing.clock import PATIENCE, VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
 
@@ -156,7 +164,7 @@ class Cluster:
                     (o["metadata"].get("namespace", ""), o["metadata"]["name"]): o["metadata"]["resourceVersion"]
                     for o in self.api.list(informer.resource)
                     if informer.resource is not PODS or "scavenger.dev/job" in o["metadata"].get("labels", {})
-                    if informer.resource is not CONFIGMAPS or o["metadata"]["name"] == "scavenger-levels"
+                    if informer.resource is not CONFIGMAPS or o["metadata"]["name"] == f"scavenger-{informer.name}"
                     if informer.resource is not PODDISRUPTIONBUDGETS or o["metadata"]["name"] == names.DISRUPTION_BUDGET
                 }
                 cached = {
@@ -797,3 +805,42 @@ async def test_it_ends_when_what_it_does_beside_its_passes_fails(name: str, monk
         with pytest.raises(ExceptionGroup) as raised:
             await asyncio.wait_for(c.prioritizer.run(), PATIENCE)
         assert raised.group_contains(ValueError, match="a bug")
+
+
+# --- settings of all components ---
+
+
+def say(c: Cluster, **data: str) -> None:
+    c.api.put(CONFIGMAPS, settings_dict(**data))
+
+
+async def test_a_change_of_the_weights_acts_at_once_without_a_restart() -> None:
+    async with cluster(period=600) as c:
+        c.publish(50, periodSeconds="1000")
+        for name, resources in (("gpu", {"cpu": "1", "nvidia.com/gpu": "1"}), ("cpu", {"cpu": "8"})):
+            c.add_job(name, 600)
+            c.api.edit(PODS, "lab", f"{name}-run-0", partial(_ask, resources))
+        async with passing(c):
+            await until(c, lambda: (c.label("gpu"), c.label("cpu")) == (NON_PREEMPTIBLE, PREEMPTIBLE))
+            began = c.clock.monotonic()
+            say(c, resourceWeights="nvidia.com/gpu=2")
+            # A job that has lost its protection is not protected again for a minute.
+            await until(c, lambda: (c.label("gpu"), c.label("cpu")) == (PREEMPTIBLE, NON_PREEMPTIBLE))
+            assert c.clock.monotonic() - began < 5
+            say(c, resourceWeights="nvidia.com/gpu=lots")
+            await c.clock.advance(70)
+            assert (c.label("gpu"), c.label("cpu")) == (PREEMPTIBLE, NON_PREEMPTIBLE), "the last good value stays"
+
+
+def _ask(requests: Mapping[str, str], pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["resources"] = {"requests": dict(requests)}
+
+
+async def test_the_start_over_window_is_followed() -> None:
+    async with cluster(period=600) as c:
+        c.publish(0, periodSeconds="1000")
+        c.add_job("j", 1800 + 90)
+        async with passing(c):
+            await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
+            say(c, startOverWindowSeconds="600")
+            await until(c, lambda: c.label("j") == PREEMPTIBLE)

@@ -708,3 +708,12 @@ def test_a_job_without_any_time_is_as_old_as_time() -> None:
     """Nothing recorded at all: the order still holds and the cap does too."""
     subject = Gang(job("j", started=None), (pod("p"),))
     assert 0 <= at_risk(subject) < HALF_HOUR
+
+
+def test_what_the_scheduler_would_take_follows_the_start_up_cost_that_both_read() -> None:
+    """A figure is written where its estimate is not near enough, by the same start-up cost."""
+    born = pod("p", written=None, started=ago(100), cost=1000)
+    subject = gang("j", started=100, pods=[born], written=None)
+    for cost in (0, 60, 3600):
+        rules = Rules(startup_cost=cost * MICROSECONDS, window=0)
+        assert not plan_classes(snapshot([subject], 100, rules=rules)).refresh, cost

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_regulator.core.history import DEFAULT_WINDOW, History
 from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.levels import WaterLevels
@@ -37,7 +38,7 @@ OWN_LEVELS = {"lower": 50, "admission": 60, "upper": 80}
 
 def test_nothing_is_added_by_default() -> None:
     assert parse_added("") == ()
-    assert RegulatorSettings().rules().metrics == ()
+    assert RegulatorSettings().rules(SharedSettings()).metrics == ()
 
 
 def test_what_is_said_of_a_metric() -> None:
@@ -108,7 +109,7 @@ def test_prometheus_measures_them() -> None:
         RegulatorSettings(added_metrics=text)
     with pytest.raises(ValidationError, match=r"\[0\].levels"):
         RegulatorSettings(added_metrics=json.dumps([PARSED]), prometheus_url="http://p")
-    (metric,) = RegulatorSettings(added_metrics=text, prometheus_url="http://p").rules().metrics
+    (metric,) = RegulatorSettings(added_metrics=text, prometheus_url="http://p").rules(SharedSettings()).metrics
     assert metric.levels == LEVELS
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW, History
 from scavenger_regulator.core.learning import learn, learned
@@ -158,5 +159,5 @@ def test_calm_is_without_a_gap() -> None:
 
 
 def test_it_is_a_setting() -> None:
-    assert RegulatorSettings().rules().cpu_samples == 2
-    assert RegulatorSettings(cpu_samples=1).rules().cpu_samples == 1
+    assert RegulatorSettings().rules(SharedSettings()).cpu_samples == 2
+    assert RegulatorSettings(cpu_samples=1).rules(SharedSettings()).cpu_samples == 1

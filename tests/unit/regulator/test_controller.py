@@ -20,6 +20,7 @@ from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.quantity import parse_quantity
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.times import format_time, micros
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
@@ -35,7 +36,15 @@ from scavenger_regulator.store import STATE_CONFIGMAP
 from scavenger_regulator.uninstall import restore
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.metrics import REGISTRY
-from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
+from scavenger_testing.builders import (
+    condition,
+    configmap_dict,
+    job_dict,
+    node_dict,
+    pod_dict,
+    scavengerjob_dict,
+    settings_dict,
+)
 from scavenger_testing.clock import VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
 
@@ -122,6 +131,7 @@ class Cluster:
             o["metadata"]["uid"]: o["metadata"]["resourceVersion"]
             for o in self.api.list(informer.resource)
             if not labelled or "scavenger.dev/job" in o["metadata"].get("labels", {})
+            if informer.resource is not CONFIGMAPS or o["metadata"]["name"] == f"scavenger-{informer.name}"
         }
         return stored == {o.metadata.uid: o.metadata.resource_version for o in informer.items()}
 
@@ -130,6 +140,7 @@ class Cluster:
         successor = Regulator(self.api.client(), self.settings, self.clock, self.events)
         before = self.regulator
         successor.jobs, successor.pods, successor.nodes = before.jobs, before.pods, before.nodes
+        successor.shared = before.shared
         await successor.restore()
         self.regulator = successor
 
@@ -730,7 +741,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any], says: str) -> None:
 
 
 def test_settings_have_the_designs_defaults() -> None:
-    rules = RegulatorSettings().rules()
+    rules = RegulatorSettings().rules(SharedSettings())
     assert (rules.reserve, rules.floor, rules.cooldown, rules.risk.startup_cost) == (20, 33, 300, 60)
     assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 60)
     assert rules.yield_at_checkpoint
@@ -738,7 +749,7 @@ def test_settings_have_the_designs_defaults() -> None:
 
 
 def test_the_rules_own_the_defaults_of_the_settings() -> None:
-    assert RegulatorSettings().rules() == Rules()
+    assert RegulatorSettings().rules(SharedSettings()) == Rules()
 
 
 # --- metrics ---
@@ -776,3 +787,31 @@ async def test_evictions_are_counted_from_0_on() -> None:
         c.measure(9)
         await c.period()
     assert shown("evictions_total", reason="AboveUpperLevel", outcome="evicted") == before + 2
+
+
+# --- settings of all components ---
+
+
+async def test_a_change_of_the_settings_acts_in_the_next_period() -> None:
+    """Which of two jobs goes: the one with a GPU, or the one that has computed for longer."""
+    async with cluster() as c:
+        c.add_job("gpu", 300)
+        c.add_job("long", 600)
+        asked = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+        c.api.edit(
+            PODS, "lab", "gpu-run-0", lambda pod: pod["spec"]["containers"][0].update(resources={"requests": asked})
+        )
+
+        async def victims() -> list[str]:
+            await c.caught_up()
+            c.measure(8.7, each=2)
+            _, decision = await c.regulator.decide(await c.regulator.measurements.measure())
+            return [victim.candidate.gang.key for victim in decision.victims]
+
+        assert await victims() == ["lab/long"]
+        c.api.put(CONFIGMAPS, settings_dict(resourceWeights="nvidia.com/gpu=1"))
+        assert await victims() == ["lab/gpu"]
+        c.api.put(CONFIGMAPS, settings_dict(resourceWeights="nvidia.com/gpu=many", startupCostSeconds="600"))
+        assert await victims() == ["lab/gpu"], "the last good value stays"
+        c.api.remove(CONFIGMAPS, SYSTEM, "scavenger-settings")
+        assert await victims() == ["lab/long"]

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS
-from scavenger_regulator.controller import Regulator
 from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.store import PROFILES_CONFIGMAP
@@ -131,10 +131,7 @@ async def test_what_was_learned_outlives_the_process() -> None:
         found = c.api.get(CONFIGMAPS, SYSTEM, PROFILES_CONFIGMAP)
         assert found is not None
         before = int(offered(c)[0] or 0)
-        successor = Regulator(c.api.client(), c.settings, c.clock, c.events)
-        successor.jobs, successor.pods, successor.nodes = c.regulator.jobs, c.regulator.pods, c.regulator.nodes
-        await successor.restore()
-        c.regulator = successor
+        await c.succeed()
         await periods(c, 1)
         assert int(offered(c)[0] or 0) >= before, "it goes on from where it was"
         await periods(c, 20, cpu=0.5)
@@ -210,7 +207,7 @@ def test_off_by_default_and_then_nothing_of_it_is_checked() -> None:
     assert not settings.offer_rules().enabled
     rules = RegulatorSettings(**ON).offer_rules()
     assert (rules.percentile, rules.step, rules.hysteresis, rules.min_samples, rules.silent_after) == (95, 5, 2, 5, 90)
-    assert RegulatorSettings(**ON).node_memory_rules().ahead == 60
+    assert RegulatorSettings(**ON).node_memory_rules(SharedSettings()).ahead == 60
 
 
 # --- memory -------------------------------------------------------------------------------------------------

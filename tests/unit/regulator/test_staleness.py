@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_regulator.settings import RegulatorSettings
 
 from bench.simulator.staleness import stale_percent
@@ -29,7 +30,7 @@ PROMETHEUS = {"source": "prometheus", "prometheus_url": "http://prometheus"}
 def test_levels_are_never_stale_while_the_regulator_works(
     settings: dict[str, Any], interval: float, late: tuple[float, float]
 ) -> None:
-    rules = RegulatorSettings(**settings).rules()
+    rules = RegulatorSettings(**settings).rules(SharedSettings())
     assert stale_percent(rules, interval=interval, nodes=20, late=late) == 0
 
 

@@ -47,6 +47,18 @@ def test_what_decides_on_the_risk_is_one_setting_of_all_services() -> None:
     assert risk.trusted_interval == ranked.trusted / 1e6 == reclaimed.trusted / 1e6 == 3600
 
 
+def test_what_all_components_read_alike_has_the_names_of_its_chart() -> None:
+    words = ["startupCostSeconds=90", "trustedIntervalSeconds=1h", "minimumRun=true", "startOverWindowSeconds=0"]
+    older = ["startupCost=90s", "trustedInterval=1h", "minimumRun=true", "startOverWindow=0"]
+    assert settings_of(parse_changes(words)) == settings_of(parse_changes(older))
+
+
+def test_a_value_that_is_left_open_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text("settings: {startupCost: null, minimumRun: null, resourceWeights: null}\n")
+    assert settings_of(parse_changes([], path)) == settings_of({})
+
+
 def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:
     path = tmp_path / "values.yaml"
     path.write_text("replicas: 1\nsettings: {reserve: 30, period: 1m, logLevel: debug, order: [at-risk]}\n")

@@ -37,7 +37,7 @@ def tasks(access: Access, name: JobName, no_headers: NoHeadersOption = False) ->
     from scavenger_cli.tasks import retries_of
 
     job = _array(access, name)
-    facts, retries = Facts(job, access.now(), weights=access.weights), retries_of(job)
+    facts, retries = Facts(job, access.now(), shared=access.shared), retries_of(job)
     rows = [_row(facts, pod, retries) for pod in pods_of(access, job) if not pod.ended]
     if rows:
         header = ["TASK", "STATUS", "NODE", "AGE", "RETRIES", "UNSAVED", "LAST-CHECKPOINT"]

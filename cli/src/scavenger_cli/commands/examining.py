@@ -168,7 +168,7 @@ def _seen(access: Access, reader: Reader, cluster: Cluster) -> Installation:
         missing_fields=reader.optional("CustomResourceDefinitions", lambda: _missing_fields(access)),
         tolerated_taints=[key.strip() for key in tolerated.split(",") if key.strip()],
         unreadable=tuple(reader.unreadable),
-        weights=dict(access.weights.thousandths),
+        settings=reader.optional(f"the ConfigMap {names.SETTINGS_CONFIGMAP}", lambda: access.settings_data),
     )
 
 

@@ -62,7 +62,7 @@ def print_job(access: Access, job: Job) -> None:
     jobs = reader.all_jobs() if job.phase in objects.QUEUED else None
     queues = reader.optional("queues", access.queues) if jobs is not None else None
     line = objects.place_in_line(job, jobs, queues or ()) if jobs is not None else None
-    weights = access.weights if job.phase == Phase.RUNNING else DEFAULT_WEIGHTS
+    weights = access.shared.resource_weights if job.phase == Phase.RUNNING else DEFAULT_WEIGHTS
     for text in render.pairs(details.job_details(job, now, line, weights, queues or ()), min(width(), MAX_WIDTH)):
         say(text)
     say("\nTimeline:")
@@ -278,7 +278,7 @@ def _view(access: Access, limit: int) -> View:
         node_use=reader.node_use(),
         queues=reader.optional("queues", access.queues),
         jobs=reader.optional("jobs", lambda: access.jobs(access.scope)),
-        weights=access.weights,
+        weights=access.shared.resource_weights,
         limit=limit,
     )
 

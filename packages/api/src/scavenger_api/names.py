@@ -170,9 +170,13 @@ DEFAULT_STARTUP_COST_SECONDS: Final = 60.0
 # (docs/designs/0011-tenancy.md).
 DEFAULT_TRUSTED_INTERVAL_SECONDS: Final = 7200.0
 
+# How long a job is preemptible after a checkpoint, unless the services are told otherwise (docs/preemption-classes.md).
+DEFAULT_START_OVER_WINDOW_SECONDS: Final = 60.0
+
 # How many cores a unit of a resource is worth (scavenger_api.weights), unless the chart scavenger-base says otherwise.
 DEFAULT_RESOURCE_WEIGHTS: Final = {"cpu": 1.0, "memory": 0.0, "nvidia.com/gpu": 16.0, "amd.com/gpu": 16.0}
-# The ConfigMap of the chart scavenger-base with what all services read alike, and its key for the weights.
+# The ConfigMap of the chart scavenger-base with what all components read alike (scavenger_api.shared_settings), and its
+# key for the weights.
 SETTINGS_CONFIGMAP: Final = "scavenger-settings"
 SETTING_RESOURCE_WEIGHTS: Final = "resourceWeights"
 

@@ -9,6 +9,7 @@ Amounts are as in `scavenger_api.quantity`: millicores, bytes, whole units.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +18,14 @@ from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS
 _GIB: Final = 1 << 30
 _MOST: Final = 1e6
 _MANY: Final = 64
+_LONGEST: Final = 8192
+"""Characters of a list of weights."""
+
+BLANKS: Final = " \t\r\n"
+"""What may stand around a value: no other character counts as blank in Python and in Go."""
+
+_AMOUNT: Final = re.compile(r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_MOST_DIGITS: Final = 40
 
 
 class WeightsError(ValueError):
@@ -50,6 +59,10 @@ class Weights(NamedTuple):
         """The same of a pod that uses so much CPU, whatever it requests of that."""
         return self.cost({**requests, "cpu": millicores})
 
+    def text(self) -> str:
+        """As `parse_weights` reads it, without resources that are worth nothing."""
+        return ",".join(f"{name}={weight / 1000:g}" for name, weight in self.thousandths)
+
 
 def _unit(resource: str) -> int:
     """How much of a resource is a unit of it. Of CPU amounts are in thousandths."""
@@ -58,20 +71,25 @@ def _unit(resource: str) -> int:
     return _GIB if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-") else 1
 
 
+def read_amount(text: str) -> float | None:
+    """A number of 0 or more, in decimal digits; None for all else, such as `inf`, `1_000` and `0x10`."""
+    text = text.strip(BLANKS)
+    return float(text) if len(text) <= _MOST_DIGITS and _AMOUNT.fullmatch(text) else None
+
+
 def parse_weights(text: str) -> dict[str, float]:
     """Weights from `cpu=1,nvidia.com/gpu=16`; those that are not named have their defaults.
 
     Raises:
         WeightsError: when it says what is wrong, and what would be right.
     """
+    if len(text) > _LONGEST:
+        raise WeightsError(f"more than {_LONGEST} characters")
     weights: dict[str, float] = dict(DEFAULT_RESOURCE_WEIGHTS)
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, number = (side.strip() for side in part.partition("="))
-        try:
-            weight = float(number)
-        except ValueError:
-            weight = -1.0  # none: below
-        if not (separator and name and 0 <= weight <= _MOST):
+    for part in filter(None, (part.strip(BLANKS) for part in text.split(","))):
+        name, _, number = part.partition("=")
+        name, weight = name.strip(BLANKS), read_amount(number)
+        if not name or weight is None or weight > _MOST:
             raise WeightsError(f"{part[:80]!r} is no weight: write RESOURCE=NUMBER from 0 to 1000000, as in cpu=1")
         weights[name] = weight
     if len(weights) > _MANY:

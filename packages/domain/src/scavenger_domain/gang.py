@@ -352,21 +352,21 @@ def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_c
         start: of the main container.
         reported: its checkpoint. As in `safe_until`, neither one from the future counts nor one of the last run.
         now: the present.
-        startup_cost: the plugin's own, which no setting changes.
+        startup_cost: what a restart costs each core.
     """
     if reported is not None and start < reported <= now:
         return now - reported
     return max(0, now - start) + startup_cost
 
 
-def estimated_at_risk(members: Iterable[Member], now: int) -> int:
+def estimated_at_risk(members: Iterable[Member], now: int, startup_cost: int = STARTUP_COST) -> int:
     """What the scheduler plugin takes for what is at risk of a gang that nobody wrote a figure on. Its informer shows
     no pod that has ended (`newPodInformer` in kube-scheduler's pkg/scheduler/scheduler.go), so no finished member."""
     total = 0
     for pod in members:  # no generator: the prioritizer asks it of ten thousand gangs in a pass
         started = pod.started
         if started is not None and pod.live:
-            total += pod.cost * estimated_time_at_risk(started, pod.checkpoint, now)
+            total += pod.cost * estimated_time_at_risk(started, pod.checkpoint, now, startup_cost)
     return total
 
 

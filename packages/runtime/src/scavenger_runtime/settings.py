@@ -20,18 +20,14 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
-from scavenger_api.names import (
-    DEFAULT_RESOURCE_WEIGHTS,
-    DEFAULT_STARTUP_COST_SECONDS,
-    DEFAULT_TRUSTED_INTERVAL_SECONDS,
-    EVERY_TAINT,
-    MAX_INTERRUPTION_AFTER_SECONDS,
-)
-from scavenger_api.weights import parse_weights
+from scavenger_api.names import EVERY_TAINT, MAX_INTERRUPTION_AFTER_SECONDS
+from scavenger_api.shared_settings import FIELDS, flag_field
+from scavenger_api.weights import parse_weights, weights_of
 
 from scavenger_runtime.listening import EVERYWHERE
 
 ENV_PREFIX = "SCAVENGER_"
+_TRUTHS = (bool, bool | None)
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
@@ -62,44 +58,54 @@ def _split(value: Any) -> Any:
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 """A duration in seconds; flags and environment also take `30s`, `5m`, `1h30m`."""
 
+OptionalSeconds = Annotated[float | None, BeforeValidator(parse_seconds)]
+"""The same, or None where nothing was said."""
+
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """A list of words; flags and environment take them separated by commas."""
 
 
-def _checked_weights(value: str) -> str:
-    parse_weights(value)
+def _checked_weights(value: str | None) -> str | None:
+    parse_weights(value or "")
     return value
 
 
-ResourceWeights = Annotated[str, AfterValidator(_checked_weights)]
+OptionalWeights = Annotated[str | None, AfterValidator(_checked_weights)]
 """Weights of resources, as `scavenger_api.weights.parse_weights` takes them."""
 
 
-def option(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
-    """A setting: its default, what it does, its unit, and pydantic's limits (ge, le, gt, ...)."""
-    return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
+def option(default: Any, text: str, *, unit: str = "", deprecated: bool = False, **limits: Any) -> Any:
+    """A setting: its default, what it does, its unit, and pydantic's limits (ge, le, gt, ...).
+
+    One that is deprecated is still taken, and shown nowhere but in `--help` and the schema of the chart.
+    """
+    extra: dict[str, Any] = ({"unit": unit} if unit else {}) | ({"deprecated": True} if deprecated else {})
+    return Field(default, description=text, json_schema_extra=extra or None, **limits)
+
+
+def is_deprecated(field: FieldInfo) -> bool:
+    """Whether the next version does not have the setting."""
+    extra = field.json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get("deprecated"))
+
+
+def _moved(key: str, **limits: Any) -> Any:
+    return option(
+        None,
+        f"deprecated, until the next version: `{key}` of the chart scavenger-base has the value for all components",
+        deprecated=True,
+        **limits,
+    )
 
 
 # --- settings that more than one service has: they mean the same, so they are described once ---
 
-STARTUP_COST: Any = option(
-    DEFAULT_STARTUP_COST_SECONDS,
-    "added per core to the unsaved work until the first checkpoint after a start",
-    unit="seconds",
-    ge=0,
-)
-MINIMUM_RUN: Any = option(
-    False,
-    "a job that was interrupted runs for its interruptionAfter, trusted-interval at most, before it is taken again,"
-    " unless regular pods need the capacity and no other job makes it; admitter and regulator each have this setting",
-)
-TRUSTED_INTERVAL: Any = option(
-    DEFAULT_TRUSTED_INTERVAL_SECONDS,
-    "longest interruptionAfter that is taken at its word; a longer one protects a running job for no more than this, "
-    "and for less the longer it has not been due",
-    unit="seconds",
-    ge=1,
-)
+# Of these five the ConfigMap scavenger-settings has the values for all (scavenger_runtime.shared_settings).
+STARTUP_COST: Any = _moved("startupCostSeconds", unit="seconds", ge=0)
+TRUSTED_INTERVAL: Any = _moved("trustedIntervalSeconds", unit="seconds", ge=1)
+START_OVER_WINDOW: Any = _moved("startOverWindowSeconds", unit="seconds", ge=0)
+MINIMUM_RUN: Any = _moved("minimumRun")
+RESOURCE_WEIGHTS: Any = _moved("resourceWeights")
 MAX_INTERRUPTION_AFTER: Any = option(
     MAX_INTERRUPTION_AFTER_SECONDS,
     "no job may promise checkpoints less often than this; admitter and webhook each have this setting",
@@ -110,11 +116,6 @@ ALLOWED_TOLERATIONS: Any = option(
     (),
     f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {EVERY_TAINT} is every taint; "
     "admitter and webhook each have this setting",
-)
-RESOURCE_WEIGHTS: Any = option(
-    ",".join(f"{name}={weight:g}" for name, weight in DEFAULT_RESOURCE_WEIGHTS.items()),
-    "how many cores a core, a GiB or a device is worth where it is said what a job would lose; the largest of a pod "
-    "counts. Set it in the chart scavenger-base, for all components",
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)
@@ -199,13 +200,25 @@ class ServiceSettings(BaseSettings):
         """All settings for the log, secrets masked."""
         return self.model_dump(mode="json")
 
+    def own_values(self) -> dict[str, Any]:
+        """What the service was given in the place of what all read, by field of `SharedSettings`.
+
+        This counts for one version more.
+        """
+        found = {}
+        for field in FIELDS.values():
+            value = getattr(self, flag_field(field), None)
+            if value is not None:
+                found[field] = weights_of(value) if field == "resource_weights" else value
+        return found
+
     @classmethod
     def _parser(cls) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(
             prog=cls._program(), description=(cls.__doc__ or "").strip(), allow_abbrev=False
         )
         for name, field in cls.model_fields.items():
-            flag: dict[str, Any] = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
+            flag: dict[str, Any] = {"nargs": "?", "const": "true"} if field.annotation in _TRUTHS else {}
             parser.add_argument(
                 _flag(name),
                 dest=name,
@@ -237,7 +250,9 @@ def _placeholder(field: FieldInfo) -> str:
     unit = extra.get("unit") if isinstance(extra, dict) else None
     if unit:
         return str(unit).upper()
-    named: dict[Any, str] = {bool: "{true,false}", int: "NUMBER", float: "NUMBER"}
+    if field.annotation in _TRUTHS:
+        return "{true,false}"
+    named: dict[Any, str] = {int: "NUMBER", float: "NUMBER"}
     return named.get(field.annotation, "TEXT")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from scavenger_api import names
 from scavenger_kube import kinds
 
 Quantities = Mapping[str, str]
@@ -219,6 +220,13 @@ def configmap_dict(name: str = "configmap", data: Mapping[str, str] | None = Non
         "metadata": metadata(name, **meta),
         "data": dict(data or {}),
     }
+
+
+def settings_dict(**data: str) -> dict[str, Any]:
+    """The ConfigMap with what all components read alike. The same object each time it is stored, so that it changes."""
+    return configmap_dict(
+        names.SETTINGS_CONFIGMAP, data, namespace=names.SYSTEM_NAMESPACE, uid=names.SETTINGS_CONFIGMAP
+    )
 
 
 def condition(type: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, str]:

@@ -15,8 +15,8 @@ from typing import Final
 
 from scavenger_api.job import Phase
 from scavenger_api.levels import LevelsView
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.times import micros
-from scavenger_api.weights import weights_of
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.write_budget import WriteBudget
 
@@ -53,6 +53,17 @@ def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRul
     )
 
 
+def preemption_rules(settings: AdmitterSettings, shared: SharedSettings) -> PreemptionRules:
+    """How a cycle judges running jobs. shared: what all components read alike, at its beginning."""
+    return PreemptionRules(
+        period=round(settings.reclaim_period * SECOND),
+        startup_cost=round(shared.startup_cost_seconds * SECOND),
+        trusted=round(shared.trusted_interval_seconds * SECOND),
+        weights=shared.resource_weights,
+        minimum_run=shared.minimum_run,
+    )
+
+
 class AdmissionLoop:
     """Runs admission cycles whenever something changed that could let a job start.
 
@@ -60,7 +71,8 @@ class AdmissionLoop:
         state: the cluster as the informers have shown it.
         settings: of the admitter.
         clock: for `now` and the pace.
-        informers: what the regulator publishes, and the newest known version of each ScavengerJob.
+        informers: what the regulator publishes, what all components read alike, and the newest known version of each
+            ScavengerJob.
         limiter: how many starts are in flight, and in which namespaces no job may start: jobs of others would queue
             behind creates that hang, and their own would pass each other when the API server answers again.
         budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
@@ -90,13 +102,6 @@ class AdmissionLoop:
         self._limiter = limiter
         self._budget = budget
         self._wakeups = wakeups
-        self._rules = PreemptionRules(
-            period=round(settings.reclaim_period * SECOND),
-            startup_cost=round(settings.startup_cost * SECOND),
-            trusted=round(settings.trusted_interval * SECOND),
-            weights=weights_of(settings.resource_weights),
-            minimum_run=settings.minimum_run,
-        )
         self._starvation_rules = StarvationRules(
             share=settings.starved_share,
             after=round(settings.starved_after * SECOND),
@@ -160,7 +165,7 @@ class AdmissionLoop:
             plan_admissions,
             snapshot,
             max_starts_per_cycle=max(1, self._affordable_starts()),
-            rules=self._rules,
+            rules=preemption_rules(self._settings, self._informers.shared.current),
             measurement=measurement,
             patience=round(self._settings.keep_turn_after * SECOND) or None,
             arrays_keep_place=self._settings.arrays_keep_place,

@@ -161,6 +161,7 @@ class Admitter:
         informers.pods.add_handler(self._on_pod)
         informers.nodes.add_handler(self._on_node)
         informers.levels.add_handler(self._on_levels)
+        informers.shared.on_change(self._wakeups.admit)
         for failures in informers.failures:
             failures.add_handler(self._on_failure)
 

@@ -15,13 +15,14 @@ from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Event, Node, ObjectMeta, ObjectReference, Pod
-from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
+from scavenger_kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
 from scavenger_runtime.cache import Change, by_namespace, by_node
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.kept_parts import short_event
 from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.shared_settings import FollowedSettings, configmap_informer
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
@@ -92,16 +93,10 @@ class Informers:
         ]
         for informer in self.failures:
             informer.add_handler(self._on_failure)
-        self.levels = add(
-            Informer(
-                client,
-                CONFIGMAPS,
-                namespace=self._namespace,
-                field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
-                name="levels",
-                clock=clock,
-            )
-        )
+        self.levels = add(configmap_informer(client, self._namespace, names.LEVELS_CONFIGMAP, clock))
+        self.shared = FollowedSettings(client, context.settings, clock)
+        """What all components read alike."""
+        add(self.shared.informer)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         self.arrays.apply(change.old, change.new)

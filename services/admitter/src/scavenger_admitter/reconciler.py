@@ -151,12 +151,19 @@ class Reconciler:
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
             reclaim_period=timedelta(seconds=settings.reclaim_period),
-            trusted_interval=timedelta(seconds=settings.trusted_interval),
-            startup_cost=timedelta(seconds=settings.startup_cost),
             snapshots=bool(settings.snapshot_image),
             bounds=Bounds.of(settings.max_interruption_after, settings.allowed_tolerations),
             turns=settings.interrupted_first == "short-runs",
             quiet_for=timedelta(seconds=settings.explain_after),
+        )
+
+    def _limits(self) -> LifecycleSettings:
+        """What a look goes by: the settings of the admitter, and those of all components at this moment."""
+        shared = self._informers.shared.current
+        return replace(
+            self._lifecycle_settings,
+            trusted_interval=timedelta(seconds=shared.trusted_interval_seconds),
+            startup_cost=timedelta(seconds=shared.startup_cost_seconds),
         )
 
     async def reconcile(self, key: str) -> Result | None:
@@ -521,7 +528,7 @@ class Reconciler:
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
             last_queue_position=self._records.last_queue_position,
-            settings=self._lifecycle_settings,
+            settings=self._limits(),
         )
 
     async def _commit(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:

@@ -17,7 +17,8 @@ from scavenger_runtime.settings import (
     TRUSTED_INTERVAL,
     WRITE_RATE,
     Names,
-    ResourceWeights,
+    OptionalSeconds,
+    OptionalWeights,
     Seconds,
     ServiceSettings,
     option,
@@ -104,10 +105,10 @@ class AdmitterSettings(ServiceSettings):
         "an array keeps its place in its queue while its tasks start, as it did before; otherwise each start uses up a"
         " place. The next version has no such setting",
     )
-    startup_cost: Seconds = STARTUP_COST
-    trusted_interval: Seconds = TRUSTED_INTERVAL
-    minimum_run: bool = MINIMUM_RUN
-    resource_weights: ResourceWeights = RESOURCE_WEIGHTS
+    startup_cost: OptionalSeconds = STARTUP_COST
+    trusted_interval: OptionalSeconds = TRUSTED_INTERVAL
+    minimum_run: bool | None = MINIMUM_RUN
+    resource_weights: OptionalWeights = RESOURCE_WEIGHTS
 
     usage_period: Seconds = option(
         30.0,

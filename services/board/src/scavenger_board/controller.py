@@ -19,7 +19,7 @@ from scavenger_kube.decode import Cacheable
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import ConfigMap
 from scavenger_kube.metrics_api import NODE_METRICS, decode_node_metrics
-from scavenger_kube.resources import CONFIGMAPS, LEASES, LIVING, NODES, PODDISRUPTIONBUDGETS, PODS, Lease
+from scavenger_kube.resources import LEASES, LIVING, NODES, PODDISRUPTIONBUDGETS, PODS, Lease
 from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.http_server import HttpServer
@@ -30,6 +30,7 @@ from scavenger_runtime.kept_pods import keeping
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics_access import MetricsAccess
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.shared_settings import configmap_informer
 from scavenger_runtime.threads import in_thread
 from starlette.types import ASGIApp
 
@@ -148,13 +149,7 @@ class BoardView:
         self._held: dict[str, str] = {}
         self._used: dict[str, Amounts] | None = None
         self.history = History(settings.history)
-        self.levels = Informer(
-            client,
-            CONFIGMAPS,
-            namespace=settings.namespace,
-            field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
-            clock=clock,
-        )
+        self.levels = configmap_informer(client, settings.namespace, names.LEVELS_CONFIGMAP, clock)
         self.levels.add_handler(self._on_levels)
         self.informers: Sequence[Informer[Any]] = (
             self.levels,

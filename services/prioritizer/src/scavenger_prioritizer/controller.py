@@ -14,11 +14,12 @@ from typing import Any, Final, TypeVar
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
+from scavenger_api.weights import Weights
 from scavenger_domain.gang import MICROSECONDS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Node, Pod
-from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS, PodDisruptionBudget
+from scavenger_kube.resources import NODES, PODDISRUPTIONBUDGETS, PODS, PodDisruptionBudget
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
@@ -28,6 +29,7 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.shared_settings import FollowedSettings, configmap_informer
 from scavenger_runtime.stale_marks import stale_finalizers
 from scavenger_runtime.threads import in_thread
 from scavenger_runtime.write_budget import WriteBudget
@@ -80,11 +82,12 @@ class Prioritizer:
     def __init__(self, client: ApiClient, settings: PrioritizerSettings, clock: Clock, events: EventRecorder) -> None:
         self._settings = settings
         self._clock = clock
-        self._rules = settings.rules()
         self._source: Source | None = None
         self._changes: dict[str, str] = {}
         self.job_facts: FactsCache[ScavengerJob, JobFacts] = FactsCache(job_facts)
-        self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(partial(pod_facts, weights=self._rules.weights))
+        self.shared = FollowedSettings(client, settings, clock)
+        self._weights = self.shared.current.resource_weights
+        self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(partial(pod_facts, weights=self._weights))
         self._budget = WriteBudget(
             clock,
             rate=settings.write_rate,
@@ -104,20 +107,13 @@ class Prioritizer:
         self.usage = ReclaimedUsage(
             client,
             clock,
-            self._rules.weights,
             period=settings.usage_period,
             timeout=min(METRICS_TIMEOUT, settings.usage_period),
         )
         self.jobs = Informer(client, SCAVENGERJOBS, clock=clock, transform=requests_alone)
         self.pods = Informer(client, PODS, label_selector=names.LABEL_JOB, clock=clock)
         self.nodes = Informer(client, NODES, clock=clock)
-        self.levels = Informer(
-            client,
-            CONFIGMAPS,
-            namespace=settings.namespace,
-            field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
-            clock=clock,
-        )
+        self.levels = configmap_informer(client, settings.namespace, names.LEVELS_CONFIGMAP, clock)
         self.budgets = Informer(
             client, PODDISRUPTIONBUDGETS, field_selector=f"metadata.name={names.DISRUPTION_BUDGET}", clock=clock
         )
@@ -142,7 +138,7 @@ class Prioritizer:
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """The caches that snapshots are made of."""
-        return (self.jobs, self.pods, self.nodes, self.levels, self.budgets)
+        return (self.jobs, self.pods, self.nodes, self.levels, self.shared.informer, self.budgets)
 
     async def run(self) -> None:
         """Pass after pass until cancelled; one under way is finished first."""
@@ -165,6 +161,7 @@ class Prioritizer:
         self.budgets.add_handler(self._on_change(budget_is_right))
         self.budgets.add_handler(_warn_of_foreign_budget)
         self.levels.add_handler(lambda change: self.request_pass())
+        self.shared.on_change(self.request_pass)
 
     def request_pass(self) -> None:
         """Have a pass begin within `debounce` seconds."""
@@ -218,18 +215,18 @@ class Prioritizer:
 
         What takes long at ten thousand jobs is done in threads, here and below: the Lease is renewed meanwhile.
         """
-        now = self._clock.now()
+        now, rules = self._clock.now(), self._settings.rules(self.shared.current)
         configmap = self.levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
         view = LevelsView.of(None if configmap is None else configmap.data, now)
-        found = await in_thread(self._gangs, self.jobs.items(), self.pods.items())
+        found = await in_thread(self._gangs, self.jobs.items(), self.pods.items(), rules.weights)
         return Snapshot(
             now=micros(now),
             share=Share.of(view, self._settings.fallback_preemptible_percent),
             gangs=found,
             cordoned=frozenset(n.metadata.name for n in self.nodes.items() if self._cordoned(n)),
             budgets={b.metadata.namespace: budget_is_right(b) for b in self.budgets.items()},
-            rules=self._rules,
-            used=self.usage.rates(found, micros(now)),
+            rules=rules,
+            used=self.usage.rates(found, micros(now), rules.weights),
             written_at=self.writer.written_at,
             exposed_at=self.writer.exposed_at,
             idle_budgets=self.writer.idle_budgets,
@@ -240,7 +237,10 @@ class Prioritizer:
         known = {pod.node for gang in found for pod in gang.pods if pod.exempt and pod.live}
         return self.neighbours.lone([node.metadata.name for node in self.nodes.items()], known, now)
 
-    def _gangs(self, jobs: Sequence[ScavengerJob], pods: Sequence[Pod]) -> list[Gang]:
+    def _gangs(self, jobs: Sequence[ScavengerJob], pods: Sequence[Pod], weights: Weights) -> list[Gang]:
+        if weights != self._weights:
+            self._weights = weights
+            self.pod_facts.describe_with(partial(pod_facts, weights=weights))
         return gangs(self.job_facts.refresh(jobs), self.pod_facts.refresh(pods))
 
     async def decide(self) -> ClassPlan:

@@ -154,6 +154,11 @@ class FactsCache(Generic[Obj, F]):
         self._entries = entries
         return facts
 
+    def describe_with(self, describe: Callable[[Obj], F]) -> None:
+        """Make the facts anew, by another rule. What was written is seen again as the informer shows it: until then it
+        may be written twice."""
+        self._describe, self._entries = describe, {}
+
     def note(self, planned: F, **written: str | int | None) -> None:
         """Remember what was written to an object until the informer shows it, so that it is not written twice. Of what
         is None nothing was written.

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
-from scavenger_api.weights import weights_of
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_domain.gang import MICROSECONDS
 from scavenger_domain.nodes import LEAVING
 from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
+    START_OVER_WINDOW,
     STARTUP_COST,
     TRUSTED_INTERVAL,
     WRITE_RATE,
     Names,
-    ResourceWeights,
+    OptionalSeconds,
+    OptionalWeights,
     Seconds,
     ServiceSettings,
     option,
@@ -31,9 +33,9 @@ class PrioritizerSettings(ServiceSettings):
     debounce: Seconds = option(
         1.0, "from a change of pods, nodes or levels to the pass that answers it", unit="seconds", ge=0
     )
-    startup_cost: Seconds = STARTUP_COST
-    trusted_interval: Seconds = TRUSTED_INTERVAL
-    resource_weights: ResourceWeights = RESOURCE_WEIGHTS
+    startup_cost: OptionalSeconds = STARTUP_COST
+    trusted_interval: OptionalSeconds = TRUSTED_INTERVAL
+    resource_weights: OptionalWeights = RESOURCE_WEIGHTS
     fallback_preemptible_percent: float = option(
         FALLBACK_PREEMPTIBLE_PERCENT,
         "share of the running jobs that is preemptible where no regulator publishes levels",
@@ -50,9 +52,7 @@ class PrioritizerSettings(ServiceSettings):
     priority_ratio: float = option(
         1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
     )
-    start_over_window: Seconds = option(
-        60.0, "a job is preemptible for so long after a checkpoint, reported or due; 0 is off", unit="seconds", ge=0
-    )
+    start_over_window: OptionalSeconds = START_OVER_WINDOW
     class_hold: Seconds = option(
         60.0, "a job that has lost its protection is not protected again sooner", unit="seconds", ge=0
     )
@@ -83,16 +83,16 @@ class PrioritizerSettings(ServiceSettings):
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
 
-    def rules(self) -> Rules:
-        """The part of the settings that decides."""
+    def rules(self, shared: SharedSettings) -> Rules:
+        """The part of the settings that decides, with those of all components."""
         return Rules(
-            startup_cost=round(self.startup_cost * MICROSECONDS),
-            trusted=round(self.trusted_interval * MICROSECONDS),
-            weights=weights_of(self.resource_weights),
+            startup_cost=round(shared.startup_cost_seconds * MICROSECONDS),
+            trusted=round(shared.trusted_interval_seconds * MICROSECONDS),
+            weights=shared.resource_weights,
             step=self.priority_step,
             status_step=self.status_step,
             ratio=self.priority_ratio,
             budgets=self.budgets,
-            window=round(self.start_over_window * MICROSECONDS),
+            window=round(shared.start_over_window_seconds * MICROSECONDS),
             hold=round(self.class_hold * MICROSECONDS),
         )

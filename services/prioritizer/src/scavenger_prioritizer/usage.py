@@ -24,20 +24,19 @@ from scavenger_prioritizer.core.snapshot import Gang, PodFacts
 class ReclaimedUsage:
     """Measures the pods of gangs on reclaimed capacity that the last snapshot current.
 
-    weights: of resources. period: seconds between two questions. timeout: seconds until one counts as failed.
+    period: seconds between two questions. timeout: seconds until one counts as failed.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock, weights: Weights, *, period: float, timeout: float) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, *, period: float, timeout: float) -> None:
         self._clock = clock
-        self._weights = weights
         self._period = period
         self._usage = PodUsage(client, timeout)
         self._pods: Mapping[str, Life] = {}
 
-    def rates(self, gangs: Iterable[Gang], now: int) -> dict[str, int]:
+    def rates(self, gangs: Iterable[Gang], now: int, weights: Weights) -> dict[str, int]:
         """`Snapshot.used`: by UID, the cost of what each measured pod used on average since its work was last safe.
 
-        now: microseconds since the epoch. From here on these gangs are the ones that are measured.
+        now: microseconds since the epoch. weights: of resources. From here on these gangs are measured.
         """
         found: dict[str, int] = {}
         pods: dict[str, Life] = {}
@@ -49,7 +48,7 @@ class ReclaimedUsage:
                         pods[f"{pod.namespace}/{pod.name}"] = Life(pod.uid, moment_of(pod.birth) or 0)
                         rate = self._rate(pod, since, now)
                         if rate is not None:
-                            found[pod.uid] = self._weights.cost_using(rate, pod.requests)
+                            found[pod.uid] = weights.cost_using(rate, pod.requests)
         self._pods = pods
         metrics.MEASURED.set(len(found))
         return found

@@ -25,6 +25,7 @@ from scavenger_runtime.informer import Informer
 from scavenger_runtime.kept_jobs import requests_alone
 from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.shared_settings import FollowedSettings
 from scavenger_runtime.stale_marks import stale_budgets, stale_finalizers
 from scavenger_runtime.threads import in_thread
 
@@ -79,7 +80,8 @@ class Regulator:
         self._client = client
         self._settings = settings
         self._clock = clock
-        self._rules = settings.rules()
+        self.shared = FollowedSettings(client, settings, clock)
+        self._rules = settings.rules(self.shared.current)
         selector = None if settings.source == "requests" else names.LABEL_JOB
         self.jobs = Informer(client, SCAVENGERJOBS, clock=clock, transform=requests_alone)
         self.pods = Informer(client, PODS, label_selector=selector, clock=clock, transform=without_details)
@@ -98,7 +100,7 @@ class Regulator:
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """The caches a decision looks at."""
-        return (self.jobs, self.pods, self.nodes)
+        return (self.jobs, self.pods, self.nodes, self.shared.informer)
 
     def _make_source(self) -> Source:
         settings, source = self._settings, self._make_main_source()
@@ -191,6 +193,7 @@ class Regulator:
         return snapshot, decision
 
     def _look(self, measurement: Measurement) -> _Seen:
+        self._rules = self._settings.rules(self.shared.current)  # of this period, to its end
         now = self._clock.now()
         if now < self._looked_at:
             self._set_back(self._looked_at - now, now)

@@ -6,7 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import field_validator, model_validator
 from scavenger_api.names import STALE_AFTER_PERIODS
-from scavenger_api.weights import weights_of
+from scavenger_api.shared_settings import SharedSettings
 from scavenger_runtime.settings import (
     MINIMUM_RUN,
     RESOURCE_WEIGHTS,
@@ -14,7 +14,8 @@ from scavenger_runtime.settings import (
     TOLERATED_TAINTS,
     TRUSTED_INTERVAL,
     Names,
-    ResourceWeights,
+    OptionalSeconds,
+    OptionalWeights,
     Seconds,
     ServiceSettings,
     option,
@@ -137,10 +138,10 @@ class RegulatorSettings(ServiceSettings):
     much_at_risk: Seconds = option(
         _RULES.eviction.much_at_risk, "there is much unsaved work this long after a checkpoint", unit="seconds", ge=0
     )
-    startup_cost: Seconds = STARTUP_COST
-    trusted_interval: Seconds = TRUSTED_INTERVAL
-    minimum_run: bool = MINIMUM_RUN
-    resource_weights: ResourceWeights = RESOURCE_WEIGHTS
+    startup_cost: OptionalSeconds = STARTUP_COST
+    trusted_interval: OptionalSeconds = TRUSTED_INTERVAL
+    minimum_run: bool | None = MINIMUM_RUN
+    resource_weights: OptionalWeights = RESOURCE_WEIGHTS
     settle: Seconds = option(
         _RULES.settle, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )
@@ -322,8 +323,8 @@ class RegulatorSettings(ServiceSettings):
         for one in type(self).__pydantic_decorators__.model_validators.values():
             one.func(self)
 
-    def rules(self) -> Rules:
-        """The part of the settings that decides."""
+    def rules(self, shared: SharedSettings) -> Rules:
+        """The part of the settings that decides, with those of all components."""
         return Rules(
             period=self.period,
             reserve=self.reserve,
@@ -343,8 +344,8 @@ class RegulatorSettings(ServiceSettings):
             per_node=self.per_node,
             stale_after=self.stale_after,
             metrics=tuple(one.metric for one in self.added),
-            trust=self._trust(),
-            risk=self._risk(),
+            trust=self.trust_rules(),
+            risk=_risk(shared),
             eviction=EvictionRules(
                 max_victims=self.max_victims,
                 hard_ceiling=self.hard_ceiling,
@@ -353,16 +354,13 @@ class RegulatorSettings(ServiceSettings):
                 order=self.order,
             ),
             offers=self.offer_rules(),
-            node_memory=self.node_memory_rules(),
+            node_memory=self.node_memory_rules(shared),
             throttle=self.throttle_rules(),
         )
 
-    def _trust(self) -> Trust:
+    def trust_rules(self) -> Trust:
+        """The part of the settings that says which figures are believed."""
         return Trust(self.believed, self.coverage)
-
-    def _risk(self) -> RiskRules:
-        weights = weights_of(self.resource_weights)
-        return RiskRules(self.startup_cost, self.trusted_interval, weights, self.minimum_run)
 
     def offer_rules(self) -> OfferRules:
         """The part of the settings that offers reclaimed capacity."""
@@ -375,13 +373,13 @@ class RegulatorSettings(ServiceSettings):
             silent_after=self.believed + self.period,
         )
 
-    def node_memory_rules(self) -> NodeMemoryRules:
+    def node_memory_rules(self, shared: SharedSettings) -> NodeMemoryRules:
         """The part of the settings that keeps nodes with reclaimed capacity from running out of memory."""
         return NodeMemoryRules(
             ahead=2 * self.period,
             max_victims=self.max_victims,
-            risk=self._risk(),
-            trust=self._trust(),
+            risk=_risk(shared),
+            trust=self.trust_rules(),
         )
 
     def throttle_rules(self) -> ThrottleRules:
@@ -400,3 +398,12 @@ class RegulatorSettings(ServiceSettings):
             window=self.prometheus_window,
             history_window=self.history_window,
         )
+
+
+def _risk(shared: SharedSettings) -> RiskRules:
+    return RiskRules(
+        startup_cost=shared.startup_cost_seconds,
+        trusted_interval=shared.trusted_interval_seconds,
+        weights=shared.resource_weights,
+        minimum_run=shared.minimum_run,
+    )

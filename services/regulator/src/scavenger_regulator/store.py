@@ -67,20 +67,20 @@ class Store:
         self.reclaimed: ReclaimedState | None = None
         self._client = client
         self._settings = settings
-        self._rules = settings.rules()
+        self._offers, self._trust = settings.offer_rules(), settings.trust_rules()
         self._source = source
         self._histories: dict[str, dict[str, History]] = {}
         self._state_saved: tuple[Mapping[str, ScopeState], datetime] | None = None
         self._profiles_saved: datetime | None = None
-        if self._rules.offers.enabled:
-            self.reclaimed = ReclaimedState(Profiles(self._rules.offers.half_life))
+        if self._offers.enabled:
+            self.reclaimed = ReclaimedState(Profiles(self._offers.half_life))
 
     # --- learning -----------------------------------------------------------------------------------------
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take the measurement in as far as reclaimed capacity needs it."""
         if self.reclaimed is not None:
-            self.reclaimed = observe(self.reclaimed, snapshot, self._rules.trust)
+            self.reclaimed = observe(self.reclaimed, snapshot, self._trust)
 
     def learn(self, decision: Decision, nodes: Collection[str]) -> None:
         """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept."""
@@ -100,7 +100,7 @@ class Store:
 
         Raises ApiError where the API server cannot be read; beginning without would be worse.
         """
-        nodes, cooldown = list(nodes), self._rules.cooldown
+        nodes, cooldown = list(nodes), self._settings.cooldown
         state = await read_configmap(self._client, self._settings.namespace, STATE_CONFIGMAP)
         data = state.data if state else {}
         self.states = load_states(data.get(KEY_STATES), now, cooldown) or states_from_published(
@@ -123,7 +123,7 @@ class Store:
     async def _restore_profiles(self, nodes: list[str], now: datetime) -> None:
         found = await read_configmap(self._client, self._settings.namespace, PROFILES_CONFIGMAP)
         data = found.data if found is not None and found.data.get(KEY_SOURCE) == self._source else {}
-        profiles = Profiles.load(data.get(KEY_PROFILES), self._rules.offers.half_life, nodes, now)
+        profiles = Profiles.load(data.get(KEY_PROFILES), self._offers.half_life, nodes, now)
         self.reclaimed, self._profiles_saved = ReclaimedState(profiles), now
         log.info("profiles", nodes=len(profiles.nodes))
 

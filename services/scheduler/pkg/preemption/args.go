@@ -35,9 +35,6 @@ type Args struct {
 	// job with the least at risk is looked for on every node whatever they say. Defaults: 10 percent, 100 nodes.
 	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
 	MinCandidateNodesAbsolute   *int32 `json:"minCandidateNodesAbsolute,omitempty"`
-
-	// weights are those of the process.
-	weights weights
 }
 
 // decodeArgs reads, completes and checks the arguments; a misspelled one is an error, not a default.
@@ -77,9 +74,6 @@ func decodeStrict(configuration runtime.Object, args *Args) error {
 }
 
 func (a *Args) setDefaults() {
-	if a.weights == nil {
-		a.weights = defaultWeights
-	}
 	if a.NonPreemptibleWait == nil {
 		a.NonPreemptibleWait = &metav1.Duration{Duration: defaultNonPreemptibleWait}
 	}

@@ -16,6 +16,8 @@ type attempt struct {
 	pl        *Plugin
 	preemptor *v1.Pod
 	now       time.Time
+	// settings are those of its beginning.
+	settings settings
 	// unmet are the reasons that NodeResourcesFit gave for turning down nodes: what else a node may lack of the
 	// preemptor's requests does not keep it out.
 	unmet map[string]bool
@@ -70,7 +72,7 @@ func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sam
 		pl: pl, preemptor: preemptor, now: now, entitled: entitled, wait: pl.entitle.wait, sample: sample,
 		priority: priorityOf(preemptor), priorities: pl.priorities.values(),
 		jobs: map[jobKey]*job{}, losses: map[string]*loss{}, refusals: map[string]*fwk.Status{},
-		unmet: map[string]bool{},
+		unmet: map[string]bool{}, settings: pl.settings.now(),
 	}
 }
 
@@ -101,7 +103,7 @@ func (at *attempt) job(key jobKey, pod *v1.Pod) *job {
 	if ok {
 		return found
 	}
-	made := at.pl.jobs.addUp(key, pod, at.now, at.pl.decided.has)
+	made := at.pl.jobs.addUp(key, pod, at.now, at.settings, at.pl.decided.has)
 	at.jobsMutex.Lock()
 	defer at.jobsMutex.Unlock()
 	at.jobs[key] = made

@@ -66,12 +66,12 @@ func (p promising) mayTakeMore(kept, nodes []fwk.NodeInfo, budgets []*policy.Pod
 // hasWaited tells whether the preemptor has waited for as long as the unsaved work of the jobs is worth that would go if
 // it might take all, and notes how long that is.
 func (p promising) hasWaited(nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) bool {
-	pl, cores := p.at.pl, p.at.pl.jobs.weights.cost(computesWith(p.at.preemptor))
+	pl, cores := p.at.pl, p.at.settings.weights.cost(computesWith(p.at.preemptor))
 	if pl.entitle.fullFrom == 0 || cores == 0 {
 		return false
 	}
 	all := newAttempt(pl, p.at.preemptor, p.at.now, true, p.at.sample)
-	all.unmet = p.at.unmet
+	all.unmet, all.settings = p.at.unmet, p.at.settings
 	other := promising{p.NodeToStatusReader, all, withAttempt(p.ctx, all), p.state}
 	kept, _ := other.worthTrying(nodes, budgets)
 	best := other.try(kept, budgets)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 )
 
@@ -199,8 +200,9 @@ func (d *decisions) holds(known *decision) bool {
 
 // shared is what all profiles of one scheduler know together: they decide about the same pods.
 type shared struct {
-	jobs    *jobTable
-	decided *decisions
+	jobs     *jobTable
+	settings *followedSettings
+	decided  *decisions
 }
 
 var (
@@ -210,19 +212,22 @@ var (
 )
 
 // sharedOf returns what the plugins on these informers share, until the context ends.
-func sharedOf(
-	ctx context.Context, factory informers.SharedInformerFactory, w weights, clock clock.PassiveClock,
-) (*shared, error) {
+func sharedOf(ctx context.Context, handle fwk.Handle, clock clock.PassiveClock) (*shared, error) {
+	factory := handle.SharedInformerFactory()
 	sharedMutex.Lock()
 	defer sharedMutex.Unlock()
 	if known, ok := sharedBy[factory]; ok {
 		return known, nil
 	}
-	jobs, err := newJobTable(factory.Core().V1().Pods().Informer(), w)
+	jobs, err := newJobTable(factory.Core().V1().Pods().Informer())
 	if err != nil {
 		return nil, err
 	}
-	made := &shared{jobs: jobs, decided: newDecisions(clock)}
+	settings, err := followSettings(ctx, handle.ClientSet())
+	if err != nil {
+		return nil, err
+	}
+	made := &shared{jobs: jobs, settings: settings, decided: newDecisions(clock)}
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(made.decided.handler()); err != nil {
 		return nil, err
 	}

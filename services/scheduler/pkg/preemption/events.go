@@ -41,7 +41,7 @@ func (pl *Plugin) remove(ctx context.Context, r removal, preempt func() error) e
 }
 
 func (pl *Plugin) tell(ctx context.Context, r removal) {
-	seconds, _ := riskOf(pl.jobs.podsOf(keyOf(r.victim), r.victim), pl.clock.Now(), pl.jobs.weights)
+	seconds, _ := riskOf(pl.jobs.podsOf(keyOf(r.victim), r.victim), pl.clock.Now(), pl.settings.now())
 	pl.recorder(ctx).Eventf(r.victim, r.pods[0], v1.EventTypeNormal, eventReason,
 		"Preempting", "Freed capacity on node %s for pod %s: %.0f CPU-seconds of unsaved work in its job",
 		r.node, klog.KObj(r.pods[0]), seconds)

@@ -55,10 +55,11 @@ type job struct {
 }
 
 // newJob says what a job's pods come to. It is non-preemptible when one of its pods says so: the labels of a gang are
-// written one after the other, and one may be missing. lasting tells that the answer holds until one of the pods changes.
-func newJob(pods []*v1.Pod, now time.Time, w weights, decided func(types.UID) bool) (j *job, lasting bool) {
+// written one after the other, and one may be missing. lasting tells that the answer holds until one of the
+// pods changes, whatever the time and the settings are.
+func newJob(pods []*v1.Pod, now time.Time, set settings, decided func(types.UID) bool) (j *job, lasting bool) {
 	j = &job{class: preemptible}
-	j.seconds, lasting = riskOf(pods, now, w)
+	j.seconds, lasting = riskOf(pods, now, set)
 	for _, pod := range pods {
 		if decided(runOf(pod)) {
 			j.lost, lasting = true, false
@@ -76,8 +77,7 @@ func newJob(pods []*v1.Pod, now time.Time, w weights, decided func(types.UID) bo
 
 // jobTable finds the pods of a job wherever they run, and remembers what they came to until one of them changes.
 type jobTable struct {
-	pods    cache.Indexer
-	weights weights
+	pods cache.Indexer
 
 	mu   sync.RWMutex
 	jobs map[jobKey]*job
@@ -87,11 +87,11 @@ type jobTable struct {
 }
 
 // newJobTable follows an informer, to which it adds an index.
-func newJobTable(informer cache.SharedIndexInformer, w weights) (*jobTable, error) {
+func newJobTable(informer cache.SharedIndexInformer) (*jobTable, error) {
 	if err := informer.AddIndexers(cache.Indexers{jobIndex: indexByJob}); err != nil {
 		return nil, err
 	}
-	t := &jobTable{pods: informer.GetIndexer(), weights: w, jobs: map[jobKey]*job{}}
+	t := &jobTable{pods: informer.GetIndexer(), jobs: map[jobKey]*job{}}
 	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
 			pod, ok := podOf(object)
@@ -180,9 +180,11 @@ func (t *jobTable) podsOf(key jobKey, pod *v1.Pod) []*v1.Pod {
 }
 
 // addUp adds up a job; `pod` is one of its pods.
-func (t *jobTable) addUp(key jobKey, pod *v1.Pod, now time.Time, decided func(types.UID) bool) *job {
+func (t *jobTable) addUp(
+	key jobKey, pod *v1.Pod, now time.Time, set settings, decided func(types.UID) bool,
+) *job {
 	before := t.changes.Load()
-	made, lasting := newJob(t.podsOf(key, pod), now, t.weights, decided)
+	made, lasting := newJob(t.podsOf(key, pod), now, set, decided)
 	if lasting {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -38,6 +38,12 @@ var (
 			"by class.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"class"})
+	invalidSettings = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "settings_invalid",
+		Help:           "1 where a key of the ConfigMap scavenger-settings has a value that cannot be used.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"key"})
 	decisionSeconds = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem:      subsystem,
 		Name:           "preemption_decision_duration_seconds",
@@ -49,7 +55,10 @@ var (
 
 // registerMetrics adds them to what the scheduler serves at /metrics.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(attempts, victimsTotal, lostSeconds, decisionSeconds)
+	legacyregistry.MustRegister(attempts, victimsTotal, lostSeconds, decisionSeconds, invalidSettings)
+	for _, key := range []string{keyWeights, keyStartupCost} {
+		invalidSettings.WithLabelValues(key)
+	}
 	for _, result := range []string{resultPreempted, resultAwaiting, resultNoCandidate, resultRefused, resultError} {
 		attempts.WithLabelValues(result)
 	}

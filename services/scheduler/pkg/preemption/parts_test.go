@@ -101,7 +101,7 @@ func TestRiskOfOnePod(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon, defaultWeights); got != tt.want {
+			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon, defaultSettings); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -141,6 +141,7 @@ func TestTableOfGangs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			set := settings{weights: w, startupCost: defaultSettings.startupCost}
 			var pods []*v1.Pod
 			for i, member := range tt.Pods {
 				if member.Phase != v1.PodRunning {
@@ -172,14 +173,14 @@ func TestTableOfGangs(t *testing.T) {
 			for task, want := range tt.Units {
 				key := keyOf(pods[0])
 				key.job = "gang[" + task + "]"
-				if got, annotated := riskOf(byKey[key], noon, w); got != want.Estimate || annotated {
+				if got, annotated := riskOf(byKey[key], noon, set); got != want.Estimate || annotated {
 					t.Errorf("task %s: got %v, annotated %t; want %v", task, got, annotated, want.Estimate)
 				}
 			}
 			if tt.Units != nil {
 				return
 			}
-			if got, annotated := riskOf(pods, noon, w); got != tt.Estimate || annotated {
+			if got, annotated := riskOf(pods, noon, set); got != tt.Estimate || annotated {
 				t.Errorf("got %v, annotated %t; want %v", got, annotated, tt.Estimate)
 			}
 		})
@@ -211,7 +212,7 @@ func TestTableOfUnits(t *testing.T) {
 			if ok != (tt.Started != nil) || ok && !start.Equal(tt.Started.Time) {
 				t.Errorf("started %v, %t; want %v", start, ok, tt.Started)
 			}
-			if got := estimatedRisk(tt.Pod, noon, defaultWeights); got != tt.Estimate {
+			if got := estimatedRisk(tt.Pod, noon, defaultSettings); got != tt.Estimate {
 				t.Errorf("estimate %v, want %v", got, tt.Estimate)
 			}
 		})
@@ -220,14 +221,6 @@ func TestTableOfUnits(t *testing.T) {
 
 func milliCPU(amount int64) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(amount, resource.DecimalSI)}
-}
-
-func TestWeightsThatAreNone(t *testing.T) {
-	for _, text := range []string{"cpu", "cpu=", "=1", "cpu=much", "cpu=-1", "cpu=NaN", "cpu=1e7", "cpu=1;memory=1"} {
-		if found, err := weightsOf(text); err == nil {
-			t.Errorf("%q was taken for %v", text, found)
-		}
-	}
 }
 
 // A pod of an earlier run that does not go is no member of the gang.
@@ -298,7 +291,7 @@ func TestRiskOfAGang(t *testing.T) {
 				}
 				pods = append(pods, p.Pod)
 			}
-			if got, annotated := riskOf(pods, noon, defaultWeights); got != tt.want || annotated != tt.annotated {
+			if got, annotated := riskOf(pods, noon, defaultSettings); got != tt.want || annotated != tt.annotated {
 				t.Errorf("got %v, annotated %t; want %v, %t", got, annotated, tt.want, tt.annotated)
 			}
 		})
@@ -668,7 +661,7 @@ func TestTriedAgainWhenClassesChange(t *testing.T) {
 		s.update(job.nonPreemptible())
 	}
 	s.eventually("the jobs are protected again", func() bool {
-		known := s.plugin.jobs.addUp(keyOf(jobs[0].Pod), jobs[0].Pod, noon, s.plugin.decided.has)
+		known := s.plugin.jobs.addUp(keyOf(jobs[0].Pod), jobs[0].Pod, noon, defaultSettings, s.plugin.decided.has)
 		return known.class == nonPreemptible
 	})
 	if _, status := s.preempt(stale); !status.IsSuccess() {

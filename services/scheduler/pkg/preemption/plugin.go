@@ -16,6 +16,7 @@
 //   - podgroup.go  the same for a group of pods, with podgroup_removal.go
 //   - kubernetes.go what differs between versions of Kubernetes, with kubernetes_older.go (1.36 and 1.35),
 //     executor.go (all but 1.35), kubernetes_1_36.go and kubernetes_1_35.go
+//   - settings.go  what all components read alike, as far as the plugin needs it
 //   - weights.go   what the resources of a pod count as
 //   - args.go, metrics.go, events.go
 package preemption
@@ -23,7 +24,6 @@ package preemption
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -51,6 +51,7 @@ type Plugin struct {
 	handle     fwk.Handle
 	clock      clock.WithDelayedExecution
 	jobs       *jobTable
+	settings   *followedSettings
 	priorities priorities
 	decided    *decisions
 	entitle    *entitlement
@@ -77,9 +78,6 @@ func New(ctx context.Context, configuration runtime.Object, handle fwk.Handle) (
 	if err != nil {
 		return nil, err
 	}
-	if args.weights, err = weightsOf(os.Getenv(weightsVariable)); err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
-	}
 	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	return newPlugin(ctx, args, handle, features, clock.RealClock{})
 }
@@ -91,17 +89,18 @@ func newPlugin(
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	pods := handle.SharedInformerFactory().Core().V1().Pods()
-	known, err := sharedOf(ctx, handle.SharedInformerFactory(), args.weights, clock)
-	if err != nil {
-		return nil, fmt.Errorf("%s: indexing pods by job: %w", Name, err)
-	}
 	registerMetrics()
+	pods := handle.SharedInformerFactory().Core().V1().Pods()
+	known, err := sharedOf(ctx, handle, clock)
+	if err != nil {
+		return nil, fmt.Errorf("%s: following pods and settings: %w", Name, err)
+	}
 	pl := &Plugin{
 		DefaultPreemption: embedded,
 		handle:            handle,
 		clock:             clock,
 		jobs:              known.jobs,
+		settings:          known.settings,
 		priorities:        watchPriorities(ctx, handle.ClientSet()),
 		decided:           known.decided,
 		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, args.FullWaitFrom.Duration, clock),

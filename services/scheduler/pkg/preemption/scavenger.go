@@ -34,10 +34,6 @@ const (
 
 	// maxRisk keeps a figure somebody made up (1e300) from drowning the sums it enters: 30,000 CPU-years.
 	maxRisk = 1e12
-
-	// startupCost is what a restart costs each core of a job that has written no checkpoint since its start
-	// (scavenger_api, DEFAULT_STARTUP_COST_SECONDS): one that has just come back must not be the next victim for ever.
-	startupCost = 60.0
 )
 
 // class is what the prioritizer made of a running pod.
@@ -111,7 +107,7 @@ func (p priorities) of(name string) int32 {
 // older one, or none yet, and the largest counts: too much protects a job a moment too long, too little breaks a whole
 // gang for the price of a pod. Where no pod has one (annotated is false) it is estimated, pod by pod. Of pods that have
 // ended there are none: the pod informer of a scheduler leaves them out.
-func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotated bool) {
+func riskOf(pods []*v1.Pod, now time.Time, set settings) (seconds float64, annotated bool) {
 	for _, pod := range pods {
 		if written, ok := annotatedRisk(pod); ok {
 			seconds, annotated = max(seconds, written), true
@@ -121,7 +117,7 @@ func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotate
 		return seconds, true
 	}
 	for _, pod := range pods {
-		seconds += estimatedRisk(pod, now, w)
+		seconds += estimatedRisk(pod, now, set)
 	}
 	return min(seconds, maxRisk), false
 }
@@ -129,18 +125,18 @@ func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotate
 // estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the cost of its
 // requests times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
 // on a preemptible pod only where this is far from the truth (estimated_at_risk in scavenger_domain.gang).
-func estimatedRisk(pod *v1.Pod, now time.Time, w weights) float64 {
+func estimatedRisk(pod *v1.Pod, now time.Time, set settings) float64 {
 	since, ok := startOf(pod)
 	if !ok {
 		return 0
 	}
-	cost := startupCost
+	cost := set.startupCost
 	if checkpoint, err := time.Parse(time.RFC3339, pod.Annotations[annotationCheckpoint]); err == nil {
 		if checkpoint.After(since) && !checkpoint.After(now) {
 			since, cost = checkpoint, 0
 		}
 	}
-	return w.cost(computesWith(pod)) * (max(0, now.Sub(since).Seconds()) + cost)
+	return set.weights.cost(computesWith(pod)) * (max(0, now.Sub(since).Seconds()) + cost)
 }
 
 // startOf is when the work of a scavenger pod started: its main container; false while that has not run. The kubelet's

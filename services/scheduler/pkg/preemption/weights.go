@@ -3,8 +3,6 @@ package preemption
 import (
 	"fmt"
 	"maps"
-	"math"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,12 +10,12 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// weightsVariable names the variable of the environment with the weights: the chart takes it from the ConfigMap that all
-// services read. It belongs to the process, not to a profile: profiles decide about the same pods.
-const weightsVariable = "SCAVENGER_RESOURCE_WEIGHTS"
-
-// maxWeight keeps the figures within reason.
-const maxWeight = 1e6
+// These keep the figures, and what has to be read, within reason.
+const (
+	maxWeight      = 1e6
+	maxWeights     = 64
+	maxWeightsText = 8192
+)
 
 // weights say how many cores a unit of a resource is worth: a core, a GiB, a device (scavenger_api.weights).
 type weights map[v1.ResourceName]float64
@@ -26,18 +24,24 @@ var defaultWeights = weights{v1.ResourceCPU: 1, v1.ResourceMemory: 0, "nvidia.co
 
 // weightsOf reads weights such as "cpu=1,nvidia.com/gpu=16"; those that are not named have their defaults.
 func weightsOf(text string) (weights, error) {
+	if len(text) > maxWeightsText {
+		return nil, fmt.Errorf("more than %d characters", maxWeightsText)
+	}
 	found := maps.Clone(defaultWeights)
 	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
+		if part = strings.Trim(part, blanks); part == "" {
 			continue
 		}
 		name, number, _ := strings.Cut(part, "=")
-		name = strings.TrimSpace(name)
-		weight, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || name == "" || math.IsNaN(weight) || weight < 0 || weight > maxWeight {
-			return nil, fmt.Errorf("%s: %q is no weight: write RESOURCE=NUMBER from 0 to 1000000, as in cpu=1", weightsVariable, part)
+		name = strings.Trim(name, blanks)
+		weight, ok := numberOf(number)
+		if !ok || name == "" || weight > maxWeight {
+			return nil, fmt.Errorf("%.80q is no weight: write RESOURCE=NUMBER from 0 to 1000000, as in cpu=1", part)
 		}
 		found[v1.ResourceName(name)] = weight
+	}
+	if len(found) > maxWeights {
+		return nil, fmt.Errorf("more than %d resources", maxWeights)
 	}
 	return found, nil
 }

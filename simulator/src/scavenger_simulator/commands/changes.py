@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from scavenger_api.shared_settings import FIELDS, flag_field
 from scavenger_api.weights import weights_of
 from scavenger_regulator.core.eviction.plan import SORTERS
 from scavenger_regulator.settings import RegulatorSettings
@@ -37,7 +38,9 @@ _NOT_OF_THE_REGULATOR: Final = (*OF_THE_RUN, START_OVER_WINDOW)
 INTERRUPTED_FIRST: Final = ("always", "short-runs")
 _MICROSECONDS: Final = 1_000_000
 _OF_THE_REGULATOR: Final = {camel_case(name): name for name in RegulatorSettings.__annotations__}
-_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in _NOT_OF_THE_REGULATOR}}
+_SHARED: Final = {key: flag_field(field) for key, field in FIELDS.items()}
+"""What all components read alike, by the names in the chart scavenger-base."""
+_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in _NOT_OF_THE_REGULATOR}, **_SHARED}
 
 Changes = dict[str, Any]
 """By name as in the chart, such as historyWindow: the value, checked."""
@@ -97,7 +100,7 @@ def _checked(name: str, value: Any, source: str) -> Any:
 def settings_of(changes: Mapping[str, Any]) -> Settings:
     """The settings of a run with these changes. Raises InputError where they contradict each other, or are not
     simulated."""
-    fields = {_NAMES[name]: value for name, value in changes.items()}
+    fields = {_NAMES[name]: value for name, value in changes.items() if value is not None}
     ours = {name: fields.pop(name) for name in OF_THE_RUN if name in fields}
     window = fields.pop(START_OVER_WINDOW, None)
     own = {} if window is None else {"window": round(window * _MICROSECONDS)}

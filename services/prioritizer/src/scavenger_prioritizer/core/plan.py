@@ -312,7 +312,8 @@ def _pod_writes(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[tuple[
             if known is None:
                 # Schedulers judge by themselves: a figure is written when that is not near enough any more.
                 if estimate is None:
-                    estimate = cpu_seconds(estimated_at_risk(verdict.gang.pods, snapshot.now))
+                    found = estimated_at_risk(verdict.gang.pods, snapshot.now, rules.startup_cost)
+                    estimate = cpu_seconds(found)
                 known = estimate
             far = moved(known, priority, rules.step, rules.ratio)
             if pod.class_ != verdict.class_:
