@@ -708,7 +708,7 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
 def test_all_services_read_the_weights_that_the_base_has(helm: Path) -> None:
     made = Chart(helm, "base").objects({"resourceWeights": {"amd.com/gpu": 2.5}})["ConfigMap"]
     weights = parse_weights(made["data"][SETTING_RESOURCE_WEIGHTS])
-    assert weights == DEFAULT_RESOURCE_WEIGHTS | {"amd.com/gpu": 2.5}
+    assert weights == DEFAULT_RESOURCE_WEIGHTS | {"nvidia.com/gpu": 16.0, "amd.com/gpu": 2.5}
 
     key = {"name": made["metadata"]["name"], "key": SETTING_RESOURCE_WEIGHTS, "optional": True}
     entry = {"name": "SCAVENGER_RESOURCE_WEIGHTS", "valueFrom": {"configMapKeyRef": key}}

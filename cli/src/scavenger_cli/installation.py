@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.levels import Visibility
 from scavenger_api.rules.image import tag_of
-from scavenger_api.weights import DEFAULT_WEIGHTS
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.ailments import Ailment, some
 from scavenger_domain.nodes import available, counts
 from scavenger_domain.pulls import NO_IMAGE
@@ -133,7 +133,7 @@ class Installation:
         missing_fields: fields that this program knows and the CRDs of the cluster lack.
         tolerated_taints: keys of taints that take no node out of the load.
         unreadable: what else may not be read, in words.
-        weights: what units of resources are worth, in thousandths of a core.
+        weights: what units of resources are worth.
     """
 
     cluster: Cluster
@@ -147,7 +147,7 @@ class Installation:
     missing_fields: Sequence[str] | None = None
     tolerated_taints: Collection[str] = ()
     unreadable: Collection[str] = ()
-    weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS.thousandths))
+    weights: Weights = DEFAULT_WEIGHTS
 
     @cached_property
     def used(self) -> frozenset[str]:
@@ -377,7 +377,7 @@ def _weights(seen: Installation) -> Found:
         yield _unknown("nodes")
         return
     devices = _devices(seen.cluster.nodes)
-    bare = [name for name in devices if not seen.weights.get(name)]
+    bare = [name for name in devices if not seen.weights.of(name)]
     if bare:
         text = f"{some(bare)} have no weight: an interruption counts the CPU beside them alone as lost"
         yield State.NOTE, text, "resourceWeights of charts/scavenger-base"

@@ -166,7 +166,7 @@ def _seen(access: Access, reader: Reader, cluster: Cluster) -> Installation:
         missing_fields=reader.optional("CustomResourceDefinitions", lambda: _missing_fields(access)),
         tolerated_taints=[key.strip() for key in tolerated.split(",") if key.strip()],
         unreadable=tuple(reader.unreadable),
-        weights=dict(access.weights.thousandths),
+        weights=access.weights,
     )
 
 

@@ -21,7 +21,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from scavenger_api.names import (
-    DEFAULT_RESOURCE_WEIGHTS,
     DEFAULT_STARTUP_COST_SECONDS,
     DEFAULT_TRUSTED_INTERVAL_SECONDS,
     EVERY_TAINT,
@@ -112,9 +111,10 @@ ALLOWED_TOLERATIONS: Any = option(
     "admitter and webhook each have this setting",
 )
 RESOURCE_WEIGHTS: Any = option(
-    ",".join(f"{name}={weight:g}" for name, weight in DEFAULT_RESOURCE_WEIGHTS.items()),
-    "how many cores a core, a GiB or a device is worth where it is said what a job would lose; the largest of a pod "
-    "counts. Set it in the chart scavenger-base, for all components",
+    "",
+    "how many cores a core, a GiB or a device is worth where it is said what a job would lose, as nvidia.com/gpu=24"
+    "; the largest of a pod counts, and those that are not named have their defaults. Set it in the chart "
+    "scavenger-base, for all components",
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)

@@ -222,6 +222,37 @@ func milliCPU(amount int64) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(amount, resource.DecimalSI)}
 }
 
+// TestTableOfWeights compares with the services, which are tested against the same table (scavenger_api.weights).
+func TestTableOfWeights(t *testing.T) {
+	text, err := os.ReadFile("testdata/weight_cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shared struct {
+		Table weights
+		Cases []struct {
+			Weights     string
+			Resource    v1.ResourceName
+			Thousandths int64
+		}
+	}
+	if err := json.Unmarshal(text, &shared); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(defaultWeights, shared.Table) {
+		t.Errorf("the table is %v, want %v", defaultWeights, shared.Table)
+	}
+	for _, tt := range shared.Cases {
+		w, err := weightsOf(tt.Weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := int64(math.Round(1000 * w.of(tt.Resource))); got != tt.Thousandths {
+			t.Errorf("%s with %q: %d thousandths, want %d", tt.Resource, tt.Weights, got, tt.Thousandths)
+		}
+	}
+}
+
 func TestWeightsThatAreNone(t *testing.T) {
 	for _, text := range []string{"cpu", "cpu=", "=1", "cpu=much", "cpu=-1", "cpu=NaN", "cpu=1e7", "cpu=1;memory=1"} {
 		if found, err := weightsOf(text); err == nil {
