@@ -404,8 +404,8 @@ def _weights(seen: Installation) -> Found:
         yield _unknown("nodes")
         return
     devices = _devices(seen.cluster.nodes)
-    weighed = dict(seen.shared.settings.resource_weights.thousandths)
-    bare = [name for name in devices if name not in weighed]
+    weights = seen.shared.settings.resource_weights
+    bare = [name for name in devices if not weights.of(name)]
     if bare:
         text = f"{some(bare)} have no weight: an interruption counts the CPU beside them alone as lost"
         yield State.NOTE, text, "resourceWeights of charts/scavenger-base"

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS
 from scavenger_api.weights import Weights, WeightsError, parse_weights, weights_of
 
 GIB = 1 << 30
+CASES_FILE = Path(__file__).parents[3] / "services/scheduler/pkg/preemption/testdata/weight_cases.json"
+SHARED = json.loads(CASES_FILE.read_text())
+
+
+def test_the_plugin_has_the_same_table() -> None:
+    assert SHARED["table"] == DEFAULT_RESOURCE_WEIGHTS
+
+
+@pytest.mark.parametrize("case", SHARED["cases"], ids=lambda case: f"{case['resource']} {case['weights']}".strip())
+def test_devices_and_their_parts_weigh_what_the_plugin_takes_them_for(case: dict[str, Any]) -> None:
+    weights = weights_of(case["weights"])
+    assert weights.of(case["resource"]) == case["thousandths"]
+    assert weights.cost({"cpu": 0, case["resource"]: 1000 if case["resource"] == "cpu" else GIB}) >= case["thousandths"]
+
+
+def test_a_node_with_any_names_does_not_fill_the_memory() -> None:
+    weights = Weights()
+    for number in range(5000):
+        assert weights.of(f"nvidia.com/{number}") == 16_000
+    assert len(vars(weights)["_known"]) <= 1024
 
 
 @pytest.mark.parametrize(

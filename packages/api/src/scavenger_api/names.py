@@ -174,7 +174,29 @@ DEFAULT_TRUSTED_INTERVAL_SECONDS: Final = 7200.0
 DEFAULT_START_OVER_WINDOW_SECONDS: Final = 60.0
 
 # How many cores a unit of a resource is worth (scavenger_api.weights), unless the chart scavenger-base says otherwise.
-DEFAULT_RESOURCE_WEIGHTS: Final = {"cpu": 1.0, "memory": 0.0, "nvidia.com/gpu": 16.0, "amd.com/gpu": 16.0}
+# A name that ends with `*` stands for all that begin so. The scheduler plugin has the same table; its weight_cases.json
+# holds both to it.
+DEFAULT_RESOURCE_WEIGHTS: Final = {
+    "cpu": 1.0,
+    "memory": 0.0,
+    "nvidia.com/*": 16.0,
+    "amd.com/*": 16.0,
+    "gpu.intel.com/*": 16.0,
+    "habana.ai/*": 16.0,
+    "google.com/tpu*": 16.0,
+    "aws.amazon.com/neuron*": 16.0,
+    "huawei.com/*": 16.0,
+    "cambricon.com/*": 16.0,
+    # Of an A30, which has four slices.
+    "nvidia.com/mig-1g.6gb*": 4.0,
+    "nvidia.com/mig-2g.12gb*": 8.0,
+    "nvidia.com/mig-4g.24gb*": 16.0,
+    # Shares that are counted in parts: percent, thousandths, and two cores of a device.
+    "nvidia.com/gpucores": 0.16,
+    "volcano.sh/vgpu-cores": 0.16,
+    "gpu.intel.com/millicores": 0.016,
+    "aws.amazon.com/neuroncore": 8.0,
+}
 # The ConfigMap of the chart scavenger-base with what all components read alike (scavenger_api.shared_settings), and its
 # key for the weights.
 SETTINGS_CONFIGMAP: Final = "scavenger-settings"

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS
 
@@ -26,6 +27,10 @@ BLANKS: Final = " \t\r\n"
 
 _AMOUNT: Final = re.compile(r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MOST_DIGITS: Final = 40
+_MOST_KNOWN: Final = 1024
+_SLICES: Final = re.compile(r"mig-(?:([1-7])c\.)?([1-7])g\.", re.ASCII)
+_OF_ALL: Final = 7
+"""Slices of a whole GPU. Those with fewer have names of their own in the table."""
 
 
 class WeightsError(ValueError):
@@ -33,25 +38,48 @@ class WeightsError(ValueError):
 
 
 def _thousandths(weights: Mapping[str, float]) -> tuple[tuple[str, int], ...]:
-    return tuple((name, round(1000 * weight)) for name, weight in weights.items() if round(1000 * weight))
+    return tuple((name, round(1000 * weight)) for name, weight in weights.items())
 
 
-class Weights(NamedTuple):
+@dataclass(frozen=True)
+class Weights:
     """How many cores a unit of a resource is worth.
 
     Attributes:
-        thousandths: of a core, by resource, of those that are worth something: per core, per GiB of what is measured
-            in bytes, per unit of all else.
+        thousandths: of a core, by resource: per core, per GiB of what is measured in bytes, per unit of all else. A
+            name that ends with `*` stands for all that begin so, but for amounts of memory; the longest one counts.
     """
 
     thousandths: tuple[tuple[str, int], ...] = _thousandths(DEFAULT_RESOURCE_WEIGHTS)
+    _known: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def of(self, resource: str) -> int:
+        """What a unit of a resource is worth, in thousandths of a core."""
+        known = self._known.get(resource)
+        if known is None:
+            known = self._found(resource)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[resource] = known
+        return known
+
+    def _found(self, resource: str) -> int:
+        """By its own name; a slice of a GPU (MIG) by its part of the whole; else by how the name begins."""
+        table = dict(self.thousandths)
+        if resource in table:
+            return table[resource]
+        begins = [name for name in table if name.endswith("*") and resource.startswith(name[:-1])]
+        domain, _, name = resource.partition("/")
+        longest = max(begins, key=len, default="")
+        slices = _SLICES.match(name)
+        if slices is not None and longest.removeprefix(f"{domain}/") in ("", "*"):
+            return (2 * self.of(f"{domain}/gpu") * int(slices[1] or slices[2]) + _OF_ALL) // (2 * _OF_ALL)
+        return table[longest] if longest and "mem" not in name else 0
 
     def cost(self, requests: Mapping[str, int]) -> int:
         """What a pod with these requests costs, in thousandths of a core: the dominant resource decides."""
         found = 0
-        for name, weight in self.thousandths:
-            amount = requests.get(name)
-            if amount:
+        for name, amount in requests.items():
+            if amount and (weight := self.of(name)):
                 found = max(found, amount * weight // _unit(name))
         return found
 

@@ -223,6 +223,37 @@ func milliCPU(amount int64) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(amount, resource.DecimalSI)}
 }
 
+// TestTableOfWeights compares with the services, which are tested against the same table (scavenger_api.weights).
+func TestTableOfWeights(t *testing.T) {
+	text, err := os.ReadFile("testdata/weight_cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shared struct {
+		Table weights
+		Cases []struct {
+			Weights     string
+			Resource    v1.ResourceName
+			Thousandths int64
+		}
+	}
+	if err := json.Unmarshal(text, &shared); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(defaultWeights, shared.Table) {
+		t.Errorf("the table is %v, want %v", defaultWeights, shared.Table)
+	}
+	for _, tt := range shared.Cases {
+		w, err := weightsOf(tt.Weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := int64(math.Round(1000 * w.of(tt.Resource))); got != tt.Thousandths {
+			t.Errorf("%s with %q: %d thousandths, want %d", tt.Resource, tt.Weights, got, tt.Thousandths)
+		}
+	}
+}
+
 // A pod of an earlier run that does not go is no member of the gang.
 func TestPodOfAnEarlierRun(t *testing.T) {
 	run := func(p pod, run string) pod { return p.annotate(annotationRun, run) }

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS
 from scavenger_kube.kinds import Taint
 
 from scavenger_admitter.core.admission.shape import Shape
@@ -18,7 +17,7 @@ from scavenger_admitter.core.admission.shape import Shape
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
 
-_GPUS: Final = tuple(name for name in DEFAULT_RESOURCE_WEIGHTS if name not in ("cpu", "memory"))
+_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Resources of devices for which alone a node is kept."""
 
 
