@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from statistics import median_low
 
 from scavenger_api.levels_text import RAMP_UP_SECONDS
 
@@ -321,7 +320,8 @@ def _reading(
 
 def median_time(figures: Iterable[Figure]) -> datetime:
     """When half of them had been taken; of an even number the earlier of the two in the middle."""
-    return median_low([figure.at for figure in figures])
+    times = sorted([figure.at for figure in figures])
+    return times[(len(times) - 1) // 2]
 
 
 def _left_of_pressed(measured: list[NodeFacts], use: Mapping[str, list[Figure]]) -> dict[str, float]:
