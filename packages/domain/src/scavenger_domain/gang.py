@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -417,7 +416,7 @@ def by_priority(line: Iterable[InLine], rank: Callable[[InLine], Rank]) -> list[
     for place, job in enumerate(jobs):
         namespace, interruptions, priority, array = rank(job)
         places.setdefault((namespace, interruptions), []).append((-priority, place, array))
-    ordered = sorted(chain.from_iterable(map(_standing, places.values())))
+    ordered = sorted(one for held in places.values() for one in _standing(held))
     return [jobs[own] for _, _, own in ordered]
 
 
