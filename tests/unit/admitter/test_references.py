@@ -419,7 +419,7 @@ async def test_events_alone_do_not_end_a_job_nor_a_start(there: bool, says: str)
         c.submit("a", **SECRET)
         spent = await wait_in_vain(c, "a", 500, there=there, says=says)
         assert len(spent) == 1
-        await wait_in_vain(c, "a", 900, there=there, says=says)
+        await wait_in_vain(c, "a", 300, there=there, says=says)
         assert c.phase("a") in ("Waiting", "Starting")
 
 
