@@ -16,7 +16,14 @@ from typing import Literal, cast, get_args
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.lifecycle.actions import Action, DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import (
+    Action,
+    DeleteJob,
+    DeletePod,
+    DeleteScavengerJob,
+    EndJob,
+    ReleasePod,
+)
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Outcome
@@ -103,7 +110,7 @@ class World:
     unclear: set[str] = field(default_factory=set)
     """Members ended by themselves beside silent nodes, or orphaned before anybody looked: both verdicts are fair."""
 
-    # --- what the API server, the Job controller, the garbage collector and the kubelets do
+    # --- what the API server, the garbage collector and the kubelets do
 
     def current(self) -> list[Member]:
         uid = self.batch.metadata.uid if self.batch else None
@@ -160,17 +167,7 @@ class World:
         self.batch = None
 
     def control(self) -> None:
-        """The Job controller, the kubelets' final DELETE, and the objects that may go."""
-        members = self.current()
-        # It gathers the updates of a Job's pods for a second before it looks (job_controller.go syncJobBatchPeriod).
-        failed = [m.ended + 1 for m in members if m.ended is not None and m.code]
-        if self.batch is not None and failed and min(failed) <= self.now:
-            if not self.batch.status.conditions:
-                found = (b.condition("FailureTarget", "True", self.now),)
-                self.batch = msgspec.structs.replace(self.batch, status=kinds.JobStatus(conditions=found))
-            for member in members:
-                if member.ended is None:
-                    self.ask(member)
+        """The kubelets' final DELETE, and the objects that may go."""
         for member in self.members:
             if member.asked is not None and member.ended is not None and member.final is None:
                 member.grace, member.final = 0, self.now
@@ -226,7 +223,10 @@ class World:
                 if isinstance(action, ReleasePod) and member.uid == action.uid:
                     member.held = False
             assert not isinstance(action, DeleteScavengerJob)
-            assert isinstance(action, DeleteJob | DeletePod | ReleasePod)
+            if isinstance(action, EndJob) and self.batch and self.batch.metadata.uid == action.uid:
+                found = tuple(b.condition(kind, "True", self.now) for kind in action.conditions)
+                self.batch = msgspec.structs.replace(self.batch, status=kinds.JobStatus(conditions=found))
+            assert isinstance(action, DeleteJob | DeletePod | EndJob | ReleasePod)
         self.control()
 
     def admit(self) -> None:

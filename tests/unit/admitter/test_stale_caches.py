@@ -171,7 +171,7 @@ def later_run(job: Object, place: str) -> Object:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "a", "namespace": NS, "annotations": annotations, "ownerReferences": [owner]},
-        "spec": {"parallelism": 1, "completions": 1, "template": template},
+        "spec": {"managedBy": names.MANAGED_BY, "template": template},
     }
 
 
