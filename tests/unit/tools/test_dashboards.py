@@ -41,7 +41,7 @@ def test_of_go_name_type_and_labels_are_read() -> None:
     assert (victims.type, victims.labels) == ("counter", ("class",))
     assert victims.help.startswith("Pods removed for a pending pod")
     assert found["scavenger_scheduler_preemption_decision_duration_seconds"].type == "histogram"
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 def test_kube_state_metrics_is_told_fields_and_phases_that_jobs_have() -> None:
