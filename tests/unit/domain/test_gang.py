@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.admission_loop import preemption_rules
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
 from scavenger_admitter.core.admission.running import BoundPod, RunningJobs
 from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
 from scavenger_admitter.core.lifecycle import accounting
@@ -19,7 +20,7 @@ from scavenger_admitter.facts import running_job, running_task
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import ScavengerJob as AdmitterJob
-from scavenger_api.shared_settings import SharedSettings
+from scavenger_api.shared_settings import DEFAULT_SETTINGS, SharedSettings
 from scavenger_api.times import format_time, micros
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights, weights_of
 from scavenger_cli.objects import Job
@@ -40,6 +41,7 @@ from scavenger_kube.kinds import Pod
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.core.plan import rank
 from scavenger_prioritizer.core.snapshot import Gang as PrioritizerGang
+from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_prioritizer.core.snapshot import Share, Source
 from scavenger_prioritizer.core.snapshot import Snapshot as PrioritizerSnapshot
 from scavenger_prioritizer.facts import gangs as prioritizer_gangs
@@ -347,3 +349,9 @@ def test_nobody_has_more_at_risk_than_an_interval(now: int, interval: int, repor
 
 def _ago(seconds: int) -> str:
     return format_time(NOW - timedelta(seconds=seconds))
+
+
+def test_the_defaults_of_the_settings_are_those_of_the_rules() -> None:
+    assert PRIORITIZER.rules(DEFAULT_SETTINGS) == PrioritizerRules()
+    assert REGULATOR.rules(DEFAULT_SETTINGS).risk == RiskRules()
+    assert preemption_rules(ADMITTER, DEFAULT_SETTINGS) == PreemptionRules()

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.names import (
+    DEFAULT_START_OVER_WINDOW_SECONDS,
     DEFAULT_STARTUP_COST_SECONDS,
     DEFAULT_TRUSTED_INTERVAL_SECONDS,
     LABEL_JOB,
@@ -30,6 +31,7 @@ PER_CPU_SECOND: Final = 1000 * MICROSECONDS
 """Thousandths of a core, times microseconds, in one CPU-second."""
 
 STARTUP_COST: Final = round(DEFAULT_STARTUP_COST_SECONDS * MICROSECONDS)
+START_OVER_WINDOW: Final = round(DEFAULT_START_OVER_WINDOW_SECONDS * MICROSECONDS)
 TRUSTED: Final = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * MICROSECONDS)
 
 _DIGITS: Final = 9

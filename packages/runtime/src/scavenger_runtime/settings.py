@@ -259,7 +259,7 @@ def _placeholder(field: FieldInfo) -> str:
 def _help(cls: type[BaseSettings], name: str, field: FieldInfo) -> str:
     default = "unique" if field.default_factory is not None else _shown(field.default)
     extra = field.json_schema_extra
-    unit = f" {extra['unit']}" if isinstance(extra, dict) and "unit" in extra else ""
+    unit = f" {extra['unit']}" if isinstance(extra, dict) and "unit" in extra and field.default is not None else ""
     text = f"{field.description or name} (default: {default}{unit}; env: {_variable(cls, name)})"
     return text.replace("%", "%%")
 

@@ -16,7 +16,7 @@ import msgspec
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import MICROSECONDS, STARTUP_COST, TRUSTED, task_unit
+from scavenger_domain.gang import MICROSECONDS, START_OVER_WINDOW, STARTUP_COST, TRUSTED, task_unit
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -184,7 +184,7 @@ class Rules:
     """The running priority of a job is written no more often than this, unless with a class."""
     shown_after: int = 120 * MICROSECONDS
     """The status of a job that was never protected says so when it has run for so long."""
-    window: int = 60 * MICROSECONDS
+    window: int = START_OVER_WINDOW
     """A job is preemptible for so long after its checkpoint, reported or due, whatever its place."""
     hold: int = 60 * MICROSECONDS
     """A job that has lost its protection is not protected again sooner, however the percentage trembles."""

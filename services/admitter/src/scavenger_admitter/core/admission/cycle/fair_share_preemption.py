@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import TRUSTED, short_run
+from scavenger_domain.gang import STARTUP_COST, TRUSTED, short_run
 
 from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.cycle.lines import Lines
@@ -63,7 +63,7 @@ class PreemptionRules:
     """
 
     period: int = 600 * SECOND
-    startup_cost: int = 60 * SECOND
+    startup_cost: int = STARTUP_COST
     trusted: int = TRUSTED
     weights: Weights = DEFAULT_WEIGHTS
     minimum_run: bool = False
