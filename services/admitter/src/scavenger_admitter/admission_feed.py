@@ -414,11 +414,11 @@ class AdmissionFeed:
         that. A later one begins with the places that statuses name."""
         keeps = self._settings.arrays_keep_place
         starts = {at for at, one in enumerate(group) if one.key in granted and not (one.tasks and keeps)}
-        for own, place in places_left(group, lambda one: one.rank, starts):
-            key, queued_at = group[own].key, group[place].queued_at
+        places = {group[own].key: group[at].queued_at for own, at in places_left(group, lambda one: one.rank, starts)}
+        for key, place in places.items():
             if (job := self._informers.job(key)) is not None:
-                self._records[key].exchanged = (run_of(job), queued_at)
-                self._state.move(key, queued_at)
+                self._records[key].exchanged = (run_of(job), place)
+        self._state.move(places)
 
     def _assert_sound(self) -> None:
         """Raise AssertionError where a grant holds capacity that nobody will call: its job is not in the limiter."""

@@ -245,10 +245,9 @@ class ClusterState:
         """Jobs that may have exchanged places with these (`WaitingJobs.groups`)."""
         return self._waiting.groups(starts)
 
-    def move(self, key: str, place: int) -> None:
-        """A job that waits, if it does, has another place in its queue. place: microseconds since the epoch."""
-        if (waits := self._waiting.get(key)) is not None:
-            self._waiting.apply(replace(waits, queued_at=place))
+    def move(self, places: Mapping[str, int]) -> None:
+        """Jobs, as far as they wait, have other places in their queue (`WaitingJobs.move`)."""
+        self._waiting.move(places)
 
     def forget_job(self, key: str) -> None:
         """A job is not to be seen any more. Its pods count as long as they exist, and so does a start that is assumed

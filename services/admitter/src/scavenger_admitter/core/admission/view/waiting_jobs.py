@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 
 from scavenger_domain.gang import Place, Rank, by_priority
 
@@ -64,6 +65,18 @@ class WaitingJobs:
                 if (group := _group(one)) in wanted:
                     found.setdefault(group, []).append(one)
         return list(found.values())
+
+    def move(self, places: Mapping[str, int]) -> None:
+        """Give jobs other places. Thousands may move at once, so each line is sorted once.
+
+        Args:
+            places: microseconds since the epoch, by job. Jobs that do not wait are left out.
+        """
+        moved = [replace(one, queued_at=place) for key, place in places.items() if (one := self._waiting.get(key))]
+        self._waiting.update((one.key, one) for one in moved)
+        for queue in {one.queue for one in moved}:
+            self._lines[queue] = sorted((self._waiting[one.key] for one in self._lines[queue]), key=_order)
+            self._views.pop(queue, None)
 
     def _leave(self, candidate: Candidate) -> None:
         line = self._lines[candidate.queue]
