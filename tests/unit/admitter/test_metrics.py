@@ -93,13 +93,13 @@ async def test_tasks_of_arrays_are_counted_by_state_and_by_queues_that_exist() -
         assert value("tasks", state="waiting", queue="lab") == 1996
         assert value("tasks", state="waiting", queue=UNKNOWN_QUEUE) == 7
         assert "made-up" not in queues("tasks")
-        (pod,) = [pod for pod in c.pods("one") if pod["metadata"]["name"] == "one-0"]
+        (pod,) = [pod for pod in c.pods("one") if pod["spec"]["hostname"] == "one-0"]
         c.end(pod, 1)
         await c.until(lambda: value("tasks", state="failed", queue="lab") == 1)
         await c.user().delete(SCAVENGERJOBS, NS, "two")
         await c.until(lambda: value("tasks", state="waiting", queue="lab") in (997, 998))
         c.api.edit(SCAVENGERJOBS, NS, "one", lambda body: body["spec"]["array"].update(failFast=True))
-        (pod,) = [pod for pod in c.pods("one") if pod["metadata"]["name"] == "one-1"]
+        (pod,) = [pod for pod in c.pods("one") if pod["spec"]["hostname"] == "one-1"]
         c.end(pod, 1)
         await c.until(lambda: c.phase("one") == "Failed")
         await c.until(lambda: value("tasks", state="waiting", queue="lab") == 0)
