@@ -392,6 +392,25 @@ async def test_a_job_that_another_controller_suspends_says_so_and_starts_once_th
         await c.until(lambda: c.phase("a") == "Running", limit=1200)
 
 
+async def test_a_running_job_whose_job_another_controller_suspends_is_interrupted_and_queued() -> None:
+    """As the Job controller ends the pods of Jobs that it has itself."""
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        first = c.api.get(JOBS, NS, "a")
+        assert first is not None
+        c.api.edit(JOBS, NS, "a", lambda body: body["spec"].update(suspend=True))
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        assert "suspended" in c.status("a")["message"]
+        cause = next(one["reason"] for one in c.status("a")["conditions"] if one["type"] == "Interrupted")
+        assert cause == "Deleted"
+        await c.until(
+            lambda: (job := c.api.get(JOBS, NS, "a")) is None or job["metadata"]["uid"] != first["metadata"]["uid"]
+        )
+        await runs(c, "a", limit=120)
+        assert c.status("a")["interruptedCount"] == 1
+
+
 @pytest.mark.parametrize("restarts", [0, 1])
 async def test_the_service_of_a_job_that_is_gone_is_replaced(restarts: int) -> None:
     async with harness() as c:

@@ -452,6 +452,23 @@ def test_a_suspension_books_nothing_after_the_program_has_failed() -> None:
     assert taken.status.lost_cpu_seconds == 100.0
 
 
+@pytest.mark.parametrize(("manager", "pod", "phase"), [
+    (names.MANAGED_BY, b.pod(), INTERRUPTED),
+    (names.MANAGED_BY, b.pod(ended=80, code=0), COMPLETED),
+    ("", b.pod(), RUNNING),  # the Job controller ends its pods
+])  # fmt: skip
+def test_a_run_whose_job_another_controller_suspends_ends_unless_it_is_over(
+    manager: str, pod: kinds.Pod, phase: Phase
+) -> None:
+    held = msgspec.structs.replace(b.batch(), spec=kinds.JobSpec(managed_by=manager, suspend=True))
+    outcome = plan_lifecycle(b.seen(b.job(RUNNING, running=[10]), 90, held, pod))
+    assert outcome.status.phase is phase
+    assert outcome.status.interrupted_count == (phase is INTERRUPTED)
+    assert outcome.status.own_interrupted_count == (phase is INTERRUPTED), (
+        "it gives no place: its user may have done it"
+    )
+
+
 @pytest.mark.parametrize("code", [0, 1, 143])
 def test_the_pods_of_our_own_suspend_are_no_interruption(code: int) -> None:
     job = b.job(RUNNING, running=[10], spec=SUSPEND)

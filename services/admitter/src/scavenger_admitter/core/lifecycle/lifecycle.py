@@ -149,9 +149,10 @@ def _progress(draft: Draft) -> None:
         return
     running.record_start(draft, run)
     found = find_termination(run, seen.nodes, seen.now, seen.reboots)
-    if seen.decision is not None and (found is None or isinstance(found, Undecided)):
+    decision = seen.decision or managed.suspended_by_another(run)
+    if decision is not None and (found is None or isinstance(found, Undecided)):
         at = min(seen.now, found.at) if found is not None else seen.now
-        found = Removed(Removal(at, at, seen.decision.cause, "", True, seen.decision.detail), at)
+        found = Removed(Removal(at, at, decision.cause, "", True, decision.detail), at)
     found = found or outdated(run, seen.now) or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)
