@@ -121,7 +121,7 @@ def test_the_admission_cycle_has_nothing_to_say_about_others(phase: Phase) -> No
 def test_a_start_under_way_is_no_candidate() -> None:
     outcome = b.decide(b.seen(b.job(WAITING), 50))
     assert outcome.candidate
-    assert not plan_lifecycle(b.seen(b.job(WAITING), 50, assumed_started=True)).candidate
+    assert not plan_lifecycle(b.seen(b.job(WAITING), 50, posted=1)).candidate
 
 
 # --- starting and running -------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def test_a_start_that_no_status_speaks_of_runs_into_its_timeout_all_the_same() -
 
 def test_a_job_deleted_before_any_status_spoke_of_it_is_a_start_that_failed() -> None:
     """Else it were created anew at once, for as long as somebody goes on deleting it."""
-    outcome = b.decide(b.seen(b.job(WAITING), 7, was_starting=True))
+    outcome = b.decide(b.seen(b.job(WAITING), 7, shown=True))
     assert outcome.start_failed
     assert outcome.status.queued_timestamp == b.at(7)
     assert "its Job was deleted" in (outcome.status.message or "")
@@ -709,8 +709,8 @@ def test_settings_are_honoured() -> None:
     job = b.job(STARTING)
     first = b.seen(job, 30, b.batch(), b.pod(started=None, conditions=[b.unschedulable(2)]))
     assert plan_lifecycle(first).start_failed
-    patient = replace(first.settings, unschedulable_after=timedelta(minutes=1))
-    assert not plan_lifecycle(replace(first, settings=patient)).start_failed
+    patient = replace(first.rules, unschedulable_after=timedelta(minutes=1))
+    assert not plan_lifecycle(replace(first, rules=patient)).start_failed
 
 
 @pytest.mark.parametrize(

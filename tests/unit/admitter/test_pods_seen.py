@@ -278,11 +278,11 @@ def compared(outcome: Outcome) -> Outcome:
 
 def plans(job: ScavengerJob, shown: Shown, **more: Any) -> tuple[Outcome, Outcome]:
     """What follows from buckets, and from all pods."""
-    read, untouched = shown.view((*more.get("stopped_tasks", ()), *more.get("deleted_pods", ())))
+    read, untouched = shown.view((*more.get("take", ()), *more.get("deleted", ())))
     nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in read if pod.spec.node_name}
     all_nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in shown.pods.values()}
     every: Observation = see(job, *read, *(untouched.pods if untouched else ()), nodes=all_nodes, **more)
-    return plan_array(replace(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
+    return plan_array(b.with_(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
 
 
 @st.composite
@@ -321,13 +321,12 @@ def situations(draw: st.DrawFn) -> tuple[ScavengerJob, Shown, dict[str, Any]]:
     decision = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "")
     granted = draw(st.integers(0, 3))
     more = {
-        "stopped_tasks": dict.fromkeys(draw(chosen), decision),
-        "deleted_pods": frozenset(draw(chosen)),
+        "take": dict.fromkeys(draw(chosen), decision),
+        "deleted": frozenset(draw(chosen)),
         "batch": draw(st.sampled_from((job_of_array(), job_of_array(), None))),
         "last_write": draw(st.sampled_from((None, None, b.at(NOON - 0.5)))),
-        "granted": granted > 0,
-        "granted_tasks": granted,
-        "posted_tasks": draw(st.sampled_from((0, 0, 1 << 1))),
+        "units": granted,
+        "posted": draw(st.sampled_from((0, 0, 1 << 1))),
     }
     return job, shown, more
 

@@ -101,8 +101,8 @@ class JobRecord:
     """Status writes of which no answer came, with the version that they were decided on."""
     attempt: Attempt = field(default_factory=Attempt)
     """The start that is under way, and how those before it ended."""
-    decision: tuple[str, InterruptDecision] | None = None
-    """The run that is to be interrupted, and why."""
+    take: dict[str, InterruptDecision] = field(default_factory=dict)
+    """Lives that are to be interrupted, and why: as in `Granted.take`."""
     gang: GangPods = field(default_factory=GangPods)
     """The pods of the last run that this process has created any of."""
     posted: dict[int, float] = field(default_factory=dict)
@@ -111,8 +111,6 @@ class JobRecord:
     """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
     pod_bytes: int = 0
     """The largest pod of a task that the API server has answered with, as JSON; 0 where there was none."""
-    stopped: dict[str, InterruptDecision] = field(default_factory=dict)
-    """Pods of tasks, by uid, that are to go, and why."""
     place: int = 0
     """Of an array: when this process started tasks of it last, microseconds since the epoch, which is its place in the
     queue. Before it has, pods and status say it to the second."""
@@ -148,13 +146,6 @@ class JobRecord:
             task: at for task, at in self.posted.items() if task not in shown and now - at < UNSEEN_START_SECONDS
         }
         return self.posted
-
-    def stopped_now(self, pods: Iterable[Pod]) -> Mapping[str, InterruptDecision]:
-        """The pods of tasks that are to go, of those shown."""
-        if self.stopped:
-            shown = {pod.metadata.uid for pod in pods}
-            self.stopped = {uid: why for uid, why in self.stopped.items() if uid in shown}
-        return self.stopped
 
     def taken_now(self, now: float) -> Iterable[int]:
         """The tasks whose names were taken a while ago. now: by the monotonic clock."""
@@ -202,15 +193,17 @@ class JobRecord:
 
     # --- a run ---
 
+    def take_now(self, lives: Collection[str]) -> Mapping[str, InterruptDecision]:
+        """What is to be interrupted, of these lives."""
+        if self.take:
+            self.take = {life: why for life, why in self.take.items() if life in lives}
+        return self.take
+
     def gang_of(self, run: str) -> GangPods:
         """The pods of this run that are made; nothing is known of those of others any more."""
         if self.gang.run != run:
             self.gang = GangPods(run)
         return self.gang
-
-    def decision_on(self, run: str) -> InterruptDecision | None:
-        """Why this run is to be interrupted."""
-        return self.decision[1] if self.decision is not None and self.decision[0] == run else None
 
 
 class JobRecords:
