@@ -38,7 +38,7 @@ from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Observation, Seen
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names, pod_names
@@ -167,7 +167,7 @@ class _Looks:
         began = time.process_time()
         job = admitter._informers.job(ARRAY)
         assert job is not None
-        found = confirm(admitter._reconciler._observation(ARRAY, job))
+        found = confirm(admitter._reconciler._observer.observe(ARRAY, job))
         assert found is not None
         admitter._feed.update(ARRAY, job, found.value)
         took = time.process_time() - began
@@ -273,9 +273,7 @@ def _megabytes() -> float:
     fields = scavengerjob_dict("a", array={"tasks": TASKS}, phase="Running", status={"array": array.to_dict()})
     body = json.dumps(fields)
     tracemalloc.start()
-    seen = Observation(
-        job=ScavengerJob.model_validate_json(body), batch=None, pods=(), nodes={}, now=START, name_used=False
-    )
+    seen = Observation(Seen(job=ScavengerJob.model_validate_json(body), batch=None, pods=(), nodes={}, now=START))
     made = plan_array(seen)
     assert made.startable
     most = tracemalloc.get_traced_memory()[1]

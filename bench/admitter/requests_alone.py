@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.confirmed import confirm
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Observation, Seen
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
 from scavenger_admitter.settings import AdmitterSettings
@@ -85,7 +85,7 @@ class _Starts:
 
     async def _write_status(self, job: ScavengerJob, batch: Job) -> Pod:
         pod = await self._running[job.metadata.name]
-        seen = Observation(job=job, batch=batch, pods=[pod], nodes={}, now=datetime.now(UTC))
+        seen = Observation(Seen(job=job, batch=batch, pods=[pod], nodes={}, now=datetime.now(UTC)))
         decided = confirm(seen)
         if decided is None or decided.value.status.phase is not Phase.RUNNING:
             raise RuntimeError(f"{job.key} runs, and its status would not say so: {decided and decided.value.status}")

@@ -88,7 +88,7 @@ def soon(value: Any) -> Callable[..., Any]:
 
 async def decide_creation_unasked(_: Any, seen: Any) -> Any:
     """Take what the watch shows of the pods for all there are."""
-    return confirm_creation(replace(seen, asked=Asked.PODS))
+    return confirm_creation(replace(seen, seen=replace(seen.seen, asked=Asked.PODS)))
 
 
 def ended_when_told(pod: kinds.Pod, _: Any) -> bool:

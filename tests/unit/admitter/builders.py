@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
 from scavenger_admitter.core.lifecycle.confirmed import _PROOF, Confirmed
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
-from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.observation import (
+    Granted,
+    Known,
+    NamespaceSeen,
+    Observation,
+    Outcome,
+    References,
+    Seen,
+    StartKnown,
+)
 from scavenger_admitter.wakeups import Wakeups
 from scavenger_api import names, reasons
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
@@ -245,8 +254,38 @@ def seen(
     nodes: Mapping[str, kinds.Node | None] | None = None,
     **more: Any,
 ) -> Observation:
+    """What is known of a job. `more`: as for `with_`."""
     known = {"node-1": node()} if nodes is None else nodes
-    return Observation(job=job, batch=batch, pods=pods, nodes=known, now=at(now), **more)
+    return with_(Observation(Seen(job=job, batch=batch, pods=pods, nodes=known, now=at(now))), **more)
+
+
+PARTS = {
+    "seen": Seen,
+    "seen.namespace": NamespaceSeen,
+    "seen.references": References,
+    "known": Known,
+    "known.start": StartKnown,
+    "granted": Granted,
+}
+"""The parts of an observation, by their paths."""
+
+
+def with_(observed: Observation, **more: Any) -> Observation:
+    """The same with these fields of whichever part has them. `rules`: settings. `decision`: to interrupt its run."""
+    if (decision := more.pop("decision", None)) is not None:
+        queued = observed.seen.job.status.queued_timestamp
+        assert queued is not None
+        more["take"] = {format_micro_time(queued): decision}
+    for path, part in PARTS.items():
+        own = {field.name: more.pop(field.name) for field in fields(part) if field.name in more}
+        observed = _with_part(observed, path.split("."), own) if own else observed
+    return replace(observed, **more)
+
+
+def _with_part(whole: Any, path: list[str], own: Mapping[str, Any]) -> Any:
+    if not path:
+        return replace(whole, **own)
+    return replace(whole, **{path[0]: _with_part(getattr(whole, path[0]), path[1:], own)})
 
 
 def confirmed(value: T) -> Confirmed[T]:
@@ -277,7 +316,7 @@ def decide(first: Observation) -> Outcome:
     """
     outcome = plan_lifecycle(first)
     again = plan_lifecycle(
-        replace(first, job=written(first.job, outcome.status), wait=None, refused=None, was_starting=False)
+        with_(first, job=written(first.seen.job, outcome.status), wait=None, refused=None, shown=False)
     )
     assert not again.changed, (outcome.status, again.status)
     assert set(again.actions) == set(outcome.actions)

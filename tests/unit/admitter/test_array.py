@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -89,7 +88,7 @@ def see(job: ScavengerJob, *pods: kinds.Pod, now: float = NOON, **more: Any) -> 
 def decide(seen: Observation) -> Outcome:
     """`plan_array`, and the proof that it counts nothing twice: seen again once written, sums and sets stay."""
     outcome = plan_array(seen)
-    again = plan_array(replace(seen, job=b.written(seen.job, outcome.status), refused=None, wait=None))
+    again = plan_array(b.with_(seen, job=b.written(seen.seen.job, outcome.status), refused=None, wait=None))
     assert again.status == outcome.status
     assert not again.counted
     assert not again.events
@@ -164,7 +163,7 @@ def test_an_interrupted_task_waits_first() -> None:
     assert outcome.startable == 9  # its pod is in the way until it is gone
     gone = decide(see(b.written(job, outcome.status), now=169))
     assert (gone.startable, gone.interrupted_waits) == (1, True)  # it alone stands before other jobs
-    granted = decide(see(b.written(job, outcome.status), now=170, granted=True, granted_tasks=2))
+    granted = decide(see(b.written(job, outcome.status), now=170, units=2))
     (start,) = actions(granted, StartTasks)
     assert start.indexes == (7, 0)
 
@@ -178,9 +177,9 @@ def test_an_interruption_that_its_own_user_may_have_caused_gives_no_place() -> N
 def test_a_task_whose_room_another_queue_takes() -> None:
     why = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "queue b has less than it deserves")
     stopped = {"0007cafe-0000": why}
-    outcome = decide(see(array(), task(7), stopped_tasks=stopped))
+    outcome = decide(see(array(), task(7), take=stopped))
     assert actions(outcome, DeletePod) == [DeletePod("job-7", "0007cafe-0000")]
-    outcome = decide(see(array(), task(7, ended=1002, code=143, deleted=1000), now=1003, stopped_tasks=stopped))
+    outcome = decide(see(array(), task(7, ended=1002, code=143, deleted=1000), now=1003, take=stopped))
     assert outcome.interruptions == (InterruptionReason.QUEUE_RECLAIMED,)
     assert sets(outcome).interrupted_indexes == "7"
 
@@ -285,7 +284,7 @@ def test_retry_lets_failed_tasks_wait_again() -> None:
     assert (sets(outcome).failed, sets(outcome).retries_used, sets(outcome).retry) == (0, "", 1)
     assert actions(outcome, DeleteJob)
     assert not outcome.candidate, "the name of its Job is taken"
-    outcome = decide(see(b.written(job, outcome.status), batch=None, granted=True, granted_tasks=5))
+    outcome = decide(see(b.written(job, outcome.status), batch=None, units=5))
     assert [one.indexes for one in actions(outcome, StartTasks)] == [(1,)]
 
 
@@ -304,7 +303,7 @@ def test_most_that_run_at_a_time() -> None:
     job = array(spec={"maxRunning": 3})
     outcome = decide(see(job, task(0), task(1, ended=20)))
     assert outcome.startable == 2
-    (start,) = actions(decide(see(job, task(0), granted=True, granted_tasks=9)), StartTasks)
+    (start,) = actions(decide(see(job, task(0), units=9)), StartTasks)
     assert start.indexes == (1, 2)
 
 
@@ -320,13 +319,13 @@ def test_deletions_that_are_not_shown_yet_are_not_chosen_again() -> None:
     job = array(spec={"maxRunning": 1})
     others = (task(2, checkpoint=b.stamp(990)), task(3, checkpoint=b.stamp(500)))
     chosen = frozenset(one.uid for one in actions(decide(see(job, task(1), *others)), DeletePod))
-    outcome = decide(see(job, task(1, checkpoint=b.stamp(999)), *others, deleted_pods=chosen))
+    outcome = decide(see(job, task(1, checkpoint=b.stamp(999)), *others, deleted=chosen))
     assert [one.name for one in actions(outcome, DeletePod)] == ["job-2", "job-3"]
 
 
 def test_a_task_whose_name_is_taken_is_held_back() -> None:
     job = array(Phase.WAITING, tasks=1)
-    outcome = decide(see(job, held_tasks={0: "job-0-xbcdf"}))
+    outcome = decide(see(job, name_taken={0: "job-0-xbcdf"}))
     assert not outcome.candidate
     assert "pod job-0-xbcdf," in (outcome.status.message or "")
 
@@ -345,7 +344,7 @@ def test_a_task_whose_name_is_taken_is_held_back() -> None:
 )
 def test_a_job_names_its_pods_as_those_that_are_there(pods: list[kinds.Pod], plain: bool) -> None:
     """Else a task could have two pods. Which names the pods of an existing Job get, that Job says."""
-    outcome = decide(see(array(), *pods, batch=None, granted=True, granted_tasks=2))
+    outcome = decide(see(array(), *pods, batch=None, units=2))
     (start,) = actions(outcome, StartTasks)
     assert start.job.plain_names is plain
 
@@ -581,7 +580,7 @@ def with_snapshots(**more: Any) -> dict[str, Any]:
 
 def test_a_task_that_saved_its_state_and_left_goes_on_later() -> None:
     limits = LifecycleSettings(snapshots=True)
-    outcome = decide(see(array(spec=with_snapshots()), task(5, ended=200, code=85), now=201, settings=limits))
+    outcome = decide(see(array(spec=with_snapshots()), task(5, ended=200, code=85), now=201, rules=limits))
     assert (sets(outcome).failed, sets(outcome).retries_used) == (0, "")
     assert outcome.status.interrupted_count == 0
     assert outcome.status.lost_cpu_seconds == 0
@@ -618,7 +617,7 @@ def test_who_stops_first_follows_from_the_startup_cost(cost: float, first: str) 
     job = array(spec={"maxRunning": 1})
     pods = (task(1, started=900), task(2, started=10, checkpoint=b.stamp(850)))
     limits = LifecycleSettings(startup_cost=timedelta(seconds=cost))
-    (stopped,) = actions(decide(see(job, *pods, settings=limits)), DeletePod)
+    (stopped,) = actions(decide(see(job, *pods, rules=limits)), DeletePod)
     assert stopped.name == first
 
 
@@ -656,7 +655,7 @@ def test_pods_of_a_job_that_caches_do_not_show_yet_are_let_be() -> None:
     )
     seen = see(array(), newer)
     assert confirm(seen) is None, "the API server is asked for the Job"
-    asked = confirm(replace(seen, asked=Asked.RUN))
+    asked = confirm(b.with_(seen, asked=Asked.RUN))
     assert asked is not None
     assert actions(asked.value, DeletePod), "the API server says that its Job is gone"
 

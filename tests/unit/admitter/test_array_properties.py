@@ -162,11 +162,10 @@ class World:
             *read,
             *(untouched.pods if untouched is not None else ()),
             last_write=last,
-            granted=self.granted > 0,
-            granted_tasks=self.granted,
+            units=self.granted,
         )
         outcome = plan_array(seen)
-        found = plan_array(replace(seen, pods=tuple(read), untouched=untouched))
+        found = plan_array(b.with_(seen, pods=tuple(read), untouched=untouched))
         assert set(found.actions) == set(outcome.actions)
         assert replace(found, actions=outcome.actions) == outcome
         return outcome

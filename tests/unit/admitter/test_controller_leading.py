@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.__main__ import _serve
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Observation, Seen
 from scavenger_admitter.explain import PER_PASS
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -216,7 +216,7 @@ def waiting(c: Harness, name: str, seconds_ago: float) -> dict[str, Any]:
     queued = c.clock.now() - timedelta(seconds=seconds_ago)
     status = {"phase": "Waiting", "queuedTimestamp": format_micro_time(queued), "message": "queued for admission"}
     obj = scavengerjob_dict(name, namespace=NS, cpu="1", status=status, generation=1)
-    seen = Observation(ScavengerJob.model_validate(obj), None, (), {}, c.clock.now())
+    seen = Observation(Seen(ScavengerJob.model_validate(obj), None, (), {}, c.clock.now()))
     return {**obj, "status": plan_lifecycle(seen).status.to_dict()}
 
 

@@ -107,7 +107,7 @@ def test_a_task_on_a_node_about_to_go_is_told_as_a_job_is() -> None:
 
 def test_capacity_that_a_queue_takes_back_is_named() -> None:
     decision = InterruptDecision(Cause.QUEUE_RECLAIMED, "for queue b")
-    outcome = decide(see(array(), task(2), stopped_tasks={"0002cafe-0000": decision}))
+    outcome = decide(see(array(), task(2), take={"0002cafe-0000": decision}))
     assert outcome.status.removing == ("2-0002cafe:QueueReclaimed",)
 
 

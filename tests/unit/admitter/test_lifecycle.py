@@ -15,6 +15,7 @@ from scavenger_admitter.core.waits import Wait
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_kube import kinds
 
 from . import builders as b
 
@@ -121,7 +122,7 @@ def test_the_admission_cycle_has_nothing_to_say_about_others(phase: Phase) -> No
 def test_a_start_under_way_is_no_candidate() -> None:
     outcome = b.decide(b.seen(b.job(WAITING), 50))
     assert outcome.candidate
-    assert not plan_lifecycle(b.seen(b.job(WAITING), 50, assumed_started=True)).candidate
+    assert not plan_lifecycle(b.seen(b.job(WAITING), 50, posted=1)).candidate
 
 
 # --- starting and running -------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ def test_a_start_that_no_status_speaks_of_runs_into_its_timeout_all_the_same() -
 
 def test_a_job_deleted_before_any_status_spoke_of_it_is_a_start_that_failed() -> None:
     """Else it were created anew at once, for as long as somebody goes on deleting it."""
-    outcome = b.decide(b.seen(b.job(WAITING), 7, was_starting=True))
+    outcome = b.decide(b.seen(b.job(WAITING), 7, shown=True))
     assert outcome.start_failed
     assert outcome.status.queued_timestamp == b.at(7)
     assert "its Job was deleted" in (outcome.status.message or "")
@@ -455,7 +456,7 @@ def test_a_suspension_books_nothing_after_the_program_has_failed() -> None:
 @pytest.mark.parametrize(("manager", "pod", "phase"), [
     (names.MANAGED_BY, b.pod(), INTERRUPTED),
     (names.MANAGED_BY, b.pod(ended=80, code=0), COMPLETED),
-    ("", b.pod(), RUNNING),  # the Job controller ends its pods
+    ("", b.pod(), INTERRUPTED),  # an earlier version had left it to the Job controller
 ])  # fmt: skip
 def test_a_run_whose_job_another_controller_suspends_ends_unless_it_is_over(
     manager: str, pod: kinds.Pod, phase: Phase
@@ -726,8 +727,8 @@ def test_settings_are_honoured() -> None:
     job = b.job(STARTING)
     first = b.seen(job, 30, b.batch(), b.pod(started=None, conditions=[b.unschedulable(2)]))
     assert plan_lifecycle(first).start_failed
-    patient = replace(first.settings, unschedulable_after=timedelta(minutes=1))
-    assert not plan_lifecycle(replace(first, settings=patient)).start_failed
+    patient = replace(first.rules, unschedulable_after=timedelta(minutes=1))
+    assert not plan_lifecycle(replace(first, rules=patient)).start_failed
 
 
 @pytest.mark.parametrize(

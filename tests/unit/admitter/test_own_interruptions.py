@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -83,7 +82,7 @@ def test_what_a_pod_of_the_same_namespace_displaces_is_the_users_own() -> None:
     job = b.job(RUNNING, running=[10])
     seen = b.seen(job, 110, b.batch(), preempted())
     for displaced, own in (({"node-1"}, 1), ({"node-2"}, 0)):
-        status = b.decide(replace(seen, wanted_by_own=displaced.__contains__)).status
+        status = b.decide(b.with_(seen, wanted_by_own=displaced.__contains__)).status
         assert (status.interrupted_count, status.own_interrupted_count) == (1, own)
 
 
@@ -152,7 +151,7 @@ def again(job: ScavengerJob, *, ran: float, turns: bool = False) -> ScavengerJob
     end = start + ran
     pod = b.pod(queued=start - 10, started=start, deleted=end, conditions=[b.disrupted("PreemptionByScheduler", end)])
     settings = LifecycleSettings(turns=turns)
-    now = b.seen(b.written(job, status), end + 1, b.batch(queued=start - 10), pod, settings=settings)
+    now = b.seen(b.written(job, status), end + 1, b.batch(queued=start - 10), pod, rules=settings)
     after = b.decide(now).status
     assert after.phase is INTERRUPTED
     return b.written(job, after)

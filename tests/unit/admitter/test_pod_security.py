@@ -18,7 +18,7 @@ ROOT = {"runAsUser": 0, "securityContext": {"allowPrivilegeEscalation": True}}
 def test_a_job_that_asks_for_what_its_namespace_does_not_allow_waits_and_says_so(
     phase: Phase | None, granted: bool
 ) -> None:
-    outcome = b.decide(b.seen(b.job(phase, spec=ROOT), 5, granted=granted))
+    outcome = b.decide(b.seen(b.job(phase, spec=ROOT), 5, units=int(granted)))
     assert outcome.status.phase is (phase or Phase.WAITING)
     assert not outcome.candidate
     assert outcome.actions == ()
@@ -41,10 +41,10 @@ def test_it_is_in_line_as_soon_as_the_namespace_allows_it() -> None:
 
 def test_a_job_is_started_as_its_namespace_has_it_now() -> None:
     for level in Level:
-        outcome = b.decide(b.seen(b.job(Phase.WAITING), 5, granted=True, level=level))
+        outcome = b.decide(b.seen(b.job(Phase.WAITING), 5, units=1, level=level))
         assert outcome.actions == (CreateJob(b.place(0), 0, level),)
 
 
 def test_a_start_under_way_goes_on_whatever_its_namespace_allows_by_now() -> None:
-    outcome = b.decide(b.seen(b.job(Phase.WAITING, spec=ROOT), 5, assumed_started=True))
+    outcome = b.decide(b.seen(b.job(Phase.WAITING, spec=ROOT), 5, posted=1))
     assert states(outcome.status)["Admitted"] == "False:Queued"

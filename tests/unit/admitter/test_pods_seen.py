@@ -363,12 +363,12 @@ def compared(outcome: Outcome) -> Outcome:
 
 def plans(job: ScavengerJob, shown: Shown, **more: Any) -> tuple[Outcome, Outcome]:
     """What follows from buckets, and from all pods."""
-    told = (*more.get("stopped_tasks", ()), *more.get("deleted_pods", ()))
+    told = (*more.get("take", ()), *more.get("deleted", ()))
     read, untouched = shown.view(told, b.stamp(more.get("now", NOON) - 600))
     nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in read if pod.spec.node_name}
     all_nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in shown.pods.values()}
     every: Observation = see(job, *read, *(untouched.pods if untouched else ()), nodes=all_nodes, **more)
-    return plan_array(replace(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
+    return plan_array(b.with_(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
 
 
 def suspended() -> kinds.Job:
@@ -419,13 +419,12 @@ def situations(draw: st.DrawFn) -> tuple[ScavengerJob, Shown, dict[str, Any]]:
     decision = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "")
     granted = draw(st.integers(0, 3))
     more: dict[str, Any] = {
-        "stopped_tasks": dict.fromkeys(draw(chosen), decision),
-        "deleted_pods": frozenset(draw(chosen)),
+        "take": dict.fromkeys(draw(chosen), decision),
+        "deleted": frozenset(draw(chosen)),
         "batch": draw(st.sampled_from((job_of_array(), job_of_array(), suspended(), None))),
         "last_write": draw(st.sampled_from((None, None, b.at(NOON - 0.5)))),
-        "granted": granted > 0,
-        "granted_tasks": granted,
-        "posted_tasks": draw(st.sampled_from((0, 0, 1 << 1))),
+        "units": granted,
+        "posted": draw(st.sampled_from((0, 0, 1 << 1))),
         "now": draw(st.sampled_from((NOON, 130.0, 602.0))),
     }
     for key, pod in shown.pods.items():

@@ -137,13 +137,13 @@ SNAPSHOTS = {
 def test_a_node_that_cannot_continue_a_snapshot_is_not_the_fault_of_the_job() -> None:
     pod = b.pod(ended=20, code=86, exit_reason="Error", message="snap: the CPU of this node lacks avx512")
     job, settings = b.job(RUNNING, running=(10,), spec=SNAPSHOTS), LifecycleSettings(snapshots=True)
-    outcome = b.decide(b.seen(job, 20, b.batch(), pod, settings=settings))
+    outcome = b.decide(b.seen(job, 20, b.batch(), pod, rules=settings))
     status = outcome.status
     assert (status.phase, status.retries, status.interrupted_count, status.short_runs) == (WAITING, None, 0, 1)
     assert outcome.unfit_node == "node-1"
     assert "lacks avx512" in (status.message or "")
     assert "on another node" in (status.message or "")
-    assert b.decide(b.seen(b.written(job, status), 70, None, settings=settings)).candidate
+    assert b.decide(b.seen(b.written(job, status), 70, None, rules=settings)).candidate
 
 
 def test_86_is_a_failure_as_any_other_without_snapshots() -> None:

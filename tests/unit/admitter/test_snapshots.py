@@ -200,13 +200,13 @@ def test_who_asks_for_devices_is_told_that_there_are_none(snapshot: Any, warned:
     ],
 )
 def test_a_job_that_cannot_have_them_has_failed(spec: dict[str, Any], there: bool, words: str) -> None:
-    made = b.decide(b.seen(job(Phase.WAITING, **spec), 5, settings=LifecycleSettings(snapshots=there)))
+    made = b.decide(b.seen(job(Phase.WAITING, **spec), 5, rules=LifecycleSettings(snapshots=there)))
     assert made.status.phase is Phase.FAILED
     assert words in (made.status.message or "")
 
 
 def test_others_stand_for_admission() -> None:
-    made = b.decide(b.seen(job(Phase.WAITING), 5, settings=LifecycleSettings(snapshots=True)))
+    made = b.decide(b.seen(job(Phase.WAITING), 5, rules=LifecycleSettings(snapshots=True)))
     assert made.candidate
     assert made.status.phase is Phase.WAITING
 

@@ -77,7 +77,7 @@ CREATE = CreateJob(b.place(0), 0)
         (interrupted(), of_status(phase=Phase.RUNNING), "phase: Running after an end"),
         (running(), also(CREATE), "CreateJob: admission has granted no start"),
         (running(), lambda outcome: replace(also(CREATE)(outcome), candidate=True), "candidate: asks"),
-        (replace(running(), granted=True), also(CREATE), "CreateJob: there is a Job of that name"),
+        (b.with_(running(), units=1), also(CREATE), "CreateJob: there is a Job of that name"),
         (running(), also(CREATE, CREATE), "several starts"),
     ],
 )
@@ -96,7 +96,7 @@ def test_the_status_of_a_job_that_is_being_deleted_stays() -> None:
 def ending(**status: Any) -> Observation:
     """An array of ten tasks of which one ends with 0, one runs, and two may start."""
     tasks = (arrays.task(3, ended=110), arrays.task(4))
-    return arrays.see(arrays.array(**status), *tasks, granted_tasks=2)
+    return arrays.see(arrays.array(**status), *tasks, units=2)
 
 
 def of_sets(**changes: Any) -> Wrong:

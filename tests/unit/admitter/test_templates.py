@@ -443,7 +443,7 @@ def test_on_reclaimed_capacity_containers_are_placed_by_what_stands_for_cpu_and_
     ],
 )
 def test_a_job_that_no_webhook_has_refused_fails_before_it_takes_anything(pod: dict[str, Any], words: str) -> None:
-    outcome = b.decide(b.seen(job(pod), 5, granted=True))
+    outcome = b.decide(b.seen(job(pod), 5, units=1))
 
     assert outcome.status.phase is Phase.FAILED
     assert states(outcome.status)["Succeeded"] == "False:Invalid"
@@ -454,9 +454,7 @@ def test_a_job_that_no_webhook_has_refused_fails_before_it_takes_anything(pod: d
 
 def test_nor_does_one_start_that_says_itself_what_the_components_say_of_jobs() -> None:
     """By this figure the scheduler would spare it for ever."""
-    outcome = b.decide(
-        b.seen(job(metadata={"annotations": {"scavenger.dev/running-priority": "1e12"}}), 5, granted=True)
-    )
+    outcome = b.decide(b.seen(job(metadata={"annotations": {"scavenger.dev/running-priority": "1e12"}}), 5, units=1))
 
     assert outcome.actions == ()
     assert states(outcome.status)["Succeeded"] == "False:Invalid"
@@ -469,7 +467,7 @@ def test_nor_does_one_start_that_says_itself_what_the_components_say_of_jobs() -
 @pytest.mark.parametrize("level", Level)
 def test_a_job_that_asks_for_the_node_is_not_started(level: Level) -> None:
     made = job({"volumes": [{"name": "a", "hostPath": {"path": "/"}}]})
-    outcome = b.decide(b.seen(made, 5, granted=True, level=level))
+    outcome = b.decide(b.seen(made, 5, units=1, level=level))
 
     assert outcome.actions == ()
     assert states(outcome.status)["Admitted"] == "False:PodSecurity"

@@ -161,12 +161,12 @@ class AdmissionFeed:
 
     def _update_tasks(self, job: ScavengerJob) -> None:
         """Tell the admission loop which tasks run, as any of them may have to go: of those whose pods have changed."""
-        record, stopped = self._records[job.key], self._records[job.key].stopped
+        record = self._records[job.key]
         changed: Iterable[Pod] = self._informers.arrays.changed(job.key)
         if record.told_as != (known := told_with_tasks(job)):
             record.told_as, changed = known, self._informers.pods.by_index("job", job.key)
         for pod in changed:
-            if pod.metadata.uid in stopped:  # its capacity is spoken for
+            if pod.metadata.uid in record.take:  # its capacity is spoken for
                 continue
             task = running_task(job, pod)
             if task is not None and pod.metadata.deletion_timestamp is None:
@@ -210,8 +210,6 @@ class AdmissionFeed:
     def update_running(self, job: ScavengerJob) -> None:
         """Tell the admission loop what room may be taken back, and what has been."""
         key, record, run = job.key, self._records[job.key], run_of(job)
-        if record.decision is not None and record.decision[0] != run:
-            record.decision = None
         running, phase = self._state.running, job.status.phase
         self._keep_room(job, run)
         if phase is Phase.INTERRUPTED and cause_of(job) in INTERRUPTED_HERE:
@@ -219,7 +217,7 @@ class AdmissionFeed:
             running.interrupt(key, micros(at), self._shape(job).counted, job.spec.parallelism)
         elif phase is not Phase.RUNNING:
             running.delete(key)
-        elif record.decision is None:  # else its room is spoken for, although its status does not say so yet
+        elif run not in record.take:  # else its room is spoken for, although its status does not say so yet
             running.apply(running_job(job, self._rate(job)))
 
     def _keep_room(self, job: ScavengerJob, run: str) -> None:
@@ -491,10 +489,8 @@ class AdmissionFeed:
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
         self._state.running.interrupt(gang.job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
         pod = self._pod_of(gang) if job.spec.array is not None else None
-        if pod is not None:
-            self._records[job.key].stopped[pod.metadata.uid] = decision
-        else:
-            self._records[job.key].decision = (run_of(job), decision)
+        life = pod.metadata.uid if pod is not None else run_of(job)
+        self._records[job.key].take[life] = decision
         self._wakeups.reconcile(job.key)
 
 

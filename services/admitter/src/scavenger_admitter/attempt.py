@@ -94,6 +94,11 @@ class Attempt:
         """Whether room was taken for the start of that run, and has not been given back."""
         return self.run == run and (self.under_way or self.stage is Stage.SEEN)
 
+    @property
+    def units(self) -> int:
+        """To how many tasks, or pods of a job, capacity was given and no one has called it yet."""
+        return len(self.start.nodes) if self.stage is Stage.GRANTED and self.start is not None else 0
+
     # --- stages ---
 
     def grant(self, run: str, start: Start, now: float, number: int = 0) -> None:

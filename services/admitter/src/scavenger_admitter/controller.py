@@ -46,6 +46,7 @@ from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.observer import Observer
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
@@ -135,9 +136,16 @@ class Admitter:
             ),
             feed=self._feed,
             admission=self._admission,
-            explanations=self._explanations,
+            observer=Observer(
+                settings=settings,
+                clock=self._clock,
+                informers=self._informers,
+                records=self._records,
+                admission=self._admission,
+                explanations=self._explanations,
+                usage=self._usage.usage,
+            ),
             limiter=self._limiter,
-            usage=self._usage.usage,
             turns=self._turns,
             lookups=lookups,
             topologies=VolumeTopologies(

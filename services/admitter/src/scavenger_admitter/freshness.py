@@ -25,7 +25,7 @@ from scavenger_runtime.paging import PagedList
 
 from scavenger_admitter.core.lifecycle.actions import Creation
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, confirm_creation, placed
-from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
+from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
 from scavenger_admitter.facts import version
 from scavenger_admitter.heard import Heard
 from scavenger_admitter.writer import SCAVENGERJOBS, metadata_now
@@ -102,26 +102,27 @@ def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
     return seen is None or version(seen.metadata.resource_version) < version(needed)
 
 
-async def decide(client: ApiClient, seen: Observation, heard: Heard) -> Confirmed[Outcome] | None:
+async def decide(client: ApiClient, observed: Observation, heard: Heard) -> Confirmed[Outcome] | None:
     """What follows, from what the API server has where caches do not prove it, or are older than its last answer; None
     where there is a newer version of the ScavengerJob than this, or none any more. Raises ApiError."""
-    if await _overtaken(client, seen):
+    if await _overtaken(client, observed.seen):
         return None
-    if not heard.newer_than(seen) and (found := confirm(seen)) is not None:
+    if not heard.newer_than(observed.seen) and (found := confirm(observed)) is not None:
         return found
-    asked = await _with_run(client, seen)
-    heard.hear(seen, asked)
-    return confirm(asked)
+    asked = await _with_run(client, observed.seen)
+    heard.hear(observed.seen, asked)
+    return confirm(replace(observed, seen=asked))
 
 
-async def decide_creation(client: ApiClient, seen: Observation) -> Confirmed[Creation | None]:
+async def decide_creation(client: ApiClient, observed: Observation) -> Confirmed[Creation | None]:
     """What is to be created for a job of which the API server has no pod that forbids it. Raises ApiError."""
-    found = confirm_creation(seen) or confirm_creation(await _with_pods(client, seen))
+    if (found := confirm_creation(observed)) is None:
+        found = confirm_creation(replace(observed, seen=await _with_pods(client, observed.seen)))
     assert found is not None, "the pods were asked for"
     return found
 
 
-async def _overtaken(client: ApiClient, seen: Observation) -> bool:
+async def _overtaken(client: ApiClient, seen: Seen) -> bool:
     """Whether there is a newer version of the ScavengerJob than this, or none any more. The API server is asked where a
     Job or a pod has a later place in line, as another process may have ended a run since. Raises ApiError."""
     job, known = seen.job.metadata, seen.job.status.queued_timestamp
@@ -143,13 +144,13 @@ async def exists(client: ApiClient, key: str) -> bool:
     return await metadata_now(client, SCAVENGERJOBS, namespace, name) is not None
 
 
-async def _with_run(client: ApiClient, seen: Observation) -> Observation:
+async def _with_run(client: ApiClient, seen: Seen) -> Seen:
     """The same with its Job, its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     batch = await _get(client, JOBS, Job, seen.job.metadata.namespace, seen.job.metadata.name)
     return replace(await _with_pods(client, replace(seen, batch=batch)), asked=Asked.RUN)
 
 
-async def _with_pods(client: ApiClient, seen: Observation) -> Observation:
+async def _with_pods(client: ApiClient, seen: Seen) -> Seen:
     """The same with its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     meta = seen.job.metadata
     params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name}"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from scavenger_kube.kinds import ObjectMeta
 
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Seen
 from scavenger_admitter.facts import version
 
 
@@ -21,12 +21,12 @@ class Heard:
     _versions: dict[str, int | None] = field(default_factory=dict)
     """By uid; None for what is gone."""
 
-    def hear(self, shown: Observation, answer: Observation) -> None:
+    def hear(self, shown: Seen, answer: Seen) -> None:
         """Keep an answer. shown: what caches showed when the API server was asked."""
         there = {meta.uid: version(meta.resource_version) for meta in _metas(answer)}
         self._versions = {meta.uid: None for meta in _metas(shown)} | there
 
-    def newer_than(self, shown: Observation) -> bool:
+    def newer_than(self, shown: Seen) -> bool:
         """Whether caches are older than the last answer. shown: what they show now."""
         if not self._versions:
             return False
@@ -35,7 +35,7 @@ class Heard:
         return bool(self._versions)
 
 
-def _metas(seen: Observation) -> Iterator[ObjectMeta]:
+def _metas(seen: Seen) -> Iterator[ObjectMeta]:
     if seen.batch is not None:
         yield seen.batch.metadata
     for pod in seen.every_pod:

@@ -113,8 +113,8 @@ class JobRecord:
     """Status writes of which no answer came, with the version that they were decided on."""
     attempt: Attempt = field(default_factory=Attempt)
     """The start that is under way, and how those before it ended."""
-    decision: tuple[str, InterruptDecision] | None = None
-    """The run that is to be interrupted, and why."""
+    take: dict[str, InterruptDecision] = field(default_factory=dict)
+    """Lives that are to be interrupted, and why: as in `Granted.take`."""
     gang: GangPods = field(default_factory=GangPods)
     """The pods of the last run that this process has created any of."""
     posted: dict[int, Answer] = field(default_factory=dict)
@@ -123,8 +123,6 @@ class JobRecord:
     """Tasks whose pods cannot be created, as others have their names."""
     pod_bytes: int = 0
     """The largest pod of a task that the API server has answered with, as JSON; 0 where there was none."""
-    stopped: dict[str, InterruptDecision] = field(default_factory=dict)
-    """Pods of tasks, by uid, that are to go, and why."""
     place: int = 0
     """Of an array: when this process started tasks of it last, microseconds since the epoch, which is its place in the
     queue. Before it has, pods and status say it to the second."""
@@ -164,13 +162,6 @@ class JobRecord:
             if task not in shown and now - made.at < UNSEEN_START_SECONDS
         }
         return self.posted
-
-    def stopped_now(self, pods: Iterable[Pod]) -> Mapping[str, InterruptDecision]:
-        """The pods of tasks that are to go, of those shown."""
-        if self.stopped:
-            shown = {pod.metadata.uid for pod in pods}
-            self.stopped = {uid: why for uid, why in self.stopped.items() if uid in shown}
-        return self.stopped
 
     def taken_now(self, now: float) -> Mapping[int, str]:
         """The tasks whose names were taken a while ago, each with the name. now: by the monotonic clock."""
@@ -218,6 +209,12 @@ class JobRecord:
 
     # --- a run ---
 
+    def take_now(self, lives: Collection[str]) -> Mapping[str, InterruptDecision]:
+        """What is to be interrupted, of these lives."""
+        if self.take:
+            self.take = {life: why for life, why in self.take.items() if life in lives}
+        return self.take
+
     def gang_of(self, run: str) -> GangPods:
         """The pods of this run that are made; nothing is known of those of others any more."""
         if self.gang.run != run:
@@ -227,10 +224,6 @@ class JobRecord:
     def exchanged_place(self, run: str) -> int:
         """The place of this run in the queue, microseconds since the epoch, where it is another job's; else 0."""
         return self.exchanged[1] if self.exchanged[0] == run else 0
-
-    def decision_on(self, run: str) -> InterruptDecision | None:
-        """Why this run is to be interrupted."""
-        return self.decision[1] if self.decision is not None and self.decision[0] == run else None
 
 
 class JobRecords:

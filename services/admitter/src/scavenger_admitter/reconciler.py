@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from scavenger_api.indexes import set_of
-from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.quantity import QuantityError
-from scavenger_api.rules.bounds import Bounds
-from scavenger_domain.pod_ends import started_at
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from scavenger_kube.kinds import Job, Pod
+from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.reconcile import Result
@@ -34,30 +30,28 @@ from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,
     CreatePods,
-    DeletePod,
     ReleasePod,
     StartTasks,
 )
 from scavenger_admitter.core.lifecycle.array.plan import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
-from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.start_failures import UNMANAGED, Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.core.snapshots import warnings_of
 from scavenger_admitter.core.volume_topology import VolumeTopology
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
-from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import Answer, GangPods, JobRecords
+from scavenger_admitter.job_record import Answer, JobRecords
 from scavenger_admitter.lookups import Look, Lookups
 from scavenger_admitter.namespace_turns import NamespaceTurns
+from scavenger_admitter.observer import Observer
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.slim_jobs import size_of
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
@@ -104,9 +98,8 @@ class Reconciler:
         writer: for everything that is written.
         feed: told where each job stands.
         admission: says why jobs wait.
-        explanations: which of them are told.
+        observer: looks at jobs.
         limiter: who may create its Job.
-        usage: CPU time that pods on reclaimed capacity used.
         turns: which jobs may write now.
         topologies: where the volumes of claims can be used.
         lookups: how often objects may be asked for.
@@ -123,9 +116,8 @@ class Reconciler:
         writer: Writer,
         feed: AdmissionFeed,
         admission: AdmissionLoop,
-        explanations: Explanations,
+        observer: Observer,
         limiter: CreateLimiter,
-        usage: accounting.Usage,
         turns: WriteTurns,
         topologies: VolumeTopologies,
         lookups: Lookups,
@@ -138,33 +130,14 @@ class Reconciler:
         self._writer = writer
         self._feed = feed
         self._admission = admission
-        self._explanations = explanations
+        self._observer = observer
         self._limiter = limiter
-        self._usage = usage
         self._turns = turns
         self._topologies = topologies
         self._lookups = lookups
         self._told_of_crd = False
         self._dry_runs = DryRuns(clock)
         self._looks = NamespaceTurns(clock, LOOK_APART_SECONDS)
-        self._lifecycle_settings = LifecycleSettings(
-            start_timeout=timedelta(seconds=settings.start_timeout),
-            unschedulable_after=timedelta(seconds=settings.unschedulable_after),
-            reclaim_period=timedelta(seconds=settings.reclaim_period),
-            snapshots=bool(settings.snapshot_image),
-            bounds=Bounds.of(settings.max_interruption_after, settings.allowed_tolerations),
-            turns=settings.interrupted_first == "short-runs",
-            quiet_for=timedelta(seconds=settings.explain_after),
-        )
-
-    def _limits(self) -> LifecycleSettings:
-        """What a look goes by: the settings of the admitter, and those of all components at this moment."""
-        shared = self._informers.shared.current
-        return replace(
-            self._lifecycle_settings,
-            trusted_interval=timedelta(seconds=shared.trusted_interval_seconds),
-            startup_cost=timedelta(seconds=shared.startup_cost_seconds),
-        )
 
     async def reconcile(self, key: str) -> Result | None:
         """Bring the job to where it should be, as far as that can be done now.
@@ -192,8 +165,9 @@ class Reconciler:
         self._hear(key, job)
         await self._check_nodes_of_grant(key, job)
         await self._measure_pods(key, job)
-        seen = self._observation(key, job)
-        decided = await decide(self._client, seen, self._records[key].heard)
+        observed = self._observer.observe(key, job)
+        seen = observed.seen
+        decided = await decide(self._client, observed, self._records[key].heard)
         if decided is None:
             log.info("waiting for a newer version of the ScavengerJob", job=key)
             self._feed.revoke(key)
@@ -218,12 +192,12 @@ class Reconciler:
             clears = self._clears(key, decided, self._as_named(outcome, job))
         if not outcome.unsettled:
             self._records[key].losses.close()
-        if seen.granted and create is None:  # what it was granted for is not so any more
+        if observed.granted.units and create is None:  # what it was granted for is not so any more
             log.info("grant taken back", job=key, phase=job.status.phase, message=job.status.message)
             self._feed.revoke(key)
         self._feed.update(key, job, outcome)
         if may_create or lacking:
-            await self._create(job, seen)
+            await self._create(job, observed)
         asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
         self._tell_snapshot_warnings(job, seen.pods, clears.value)
@@ -316,7 +290,7 @@ class Reconciler:
         # A timer may wake a moment early, by less than the clock can tell.
         return left if left > CLOCK_TICK else self._looks.left(job.metadata.namespace, key)
 
-    async def _ask_what_is_added(self, job: ScavengerJob, seen: Observation) -> float | None:
+    async def _ask_what_is_added(self, job: ScavengerJob, seen: Seen) -> float | None:
         """A job that finds no node may find one with what admission adds to its pods: the API server is asked by a dry
         run. Returns in how many seconds it may be asked; None where it need not be."""
         wait, queued = self._admission.held.get(job.key), job.status.queued_timestamp
@@ -326,9 +300,8 @@ class Reconciler:
         if (left := self._dry_runs.left(kind)) > 0:
             return left
         self._dry_runs.asked(kind)
-        action = CreateJob(
-            accounting.run_id(queued), job.status.interrupted_count, seen.level, token=seen.token, user=seen.user
-        )
+        run, of = accounting.run_id(queued), seen.namespace
+        action = CreateJob(run, job.status.interrupted_count, of.level, token=of.token, user=of.user)
         try:
             self._feed.learn_shape(job, await self._writer.pod_as_created(job, action))
         except (ApiError, QuantityError, msgspec.MsgspecError) as error:
@@ -364,11 +337,11 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
-    async def _create(self, job: ScavengerJob, seen: Observation) -> None:
+    async def _create(self, job: ScavengerJob, observed: Observation) -> None:
         """Create what a job lacks, as far as the API server has no pod that forbids it."""
-        if seen.granted:
+        if observed.granted.units:
             self._limiter.start(job.key)
-        match await decide_creation(self._client, seen):
+        match await decide_creation(self._client, observed):
             case Confirmed(value=CreateJob()) as start:
                 await self._start(job, start)
             case Confirmed(value=CreatePods()) as rest:
@@ -482,55 +455,6 @@ class Reconciler:
             self._feed.judge(key, job, outcome)
         self._feed.sync_attempt(key, job)
 
-    def _observation(self, key: str, job: ScavengerJob) -> Observation:
-        informers, record, run = self._informers, self._records[key], run_of(job)
-        attempt = record.attempt
-        deleted = frozenset(action.uid for action in record.done if isinstance(action, DeletePod))
-        stopped = record.stopped_now(informers.arrays.by_uid(key, record.stopped))
-        batch, (pods, untouched) = informers.batch.get(key), informers.look(job, (*stopped, *deleted))
-        made = (answer.pod for answer in record.posted.values())
-        posted = record.posted_now(informers.named_pods(key, made), self._clock.monotonic())
-        gang = record.gang if record.gang.run == run else GangPods()
-        return Observation(
-            job=job,
-            batch=batch,
-            pods=pods,
-            untouched=untouched,
-            nodes=informers.nodes_of(pods),
-            reboots=informers.reboots,
-            now=self._clock.now(),
-            name_used=self._records.was_started(key),
-            diagnosis=informers.diagnosis(_unstarted(job, pods)) if _may_be_starting(job, batch) else None,
-            wait=self._explanations.tell(key, job, self._admission.held.get(key)),
-            missing=record.missing,
-            volumes=record.volumes.message,
-            refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
-            wanted_by_own=partial(informers.waits.wanted, job.metadata.namespace, now=self._clock.now()),
-            decision=record.decision_on(run),
-            usage=self._usage,
-            granted=attempt.stage is Stage.GRANTED,
-            granted_tasks=_granted_tasks(attempt),
-            grant_number=attempt.number,
-            pod_bytes=record.pod_bytes,
-            posted_tasks=set_of(posted) if posted else 0,
-            stopped_tasks=stopped,
-            deleted_pods=deleted,
-            held_tasks=record.taken_now(self._clock.monotonic()),
-            assumed_started=attempt.stage is Stage.POSTED,
-            token=informers.gets_token(job),
-            spec_bytes=size_of(job),
-            level=informers.level(job.metadata.namespace),
-            user=informers.user(job.metadata.namespace),
-            pods_created=gang.complete,
-            pods_wait=gang.not_before - self._clock.monotonic(),
-            failed_starts=attempt.failures,
-            lack=attempt.lack,
-            was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
-            last_write=record.written_at,
-            last_queue_position=self._records.last_queue_position,
-            settings=self._limits(),
-        )
-
     async def _commit(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
         """Write the status, then count and say what is new."""
         record, outcome = self._records[job.key], decided.value
@@ -566,25 +490,6 @@ def _target(job: ScavengerJob, attempt: Attempt) -> Target:
     """Where the pods of the start that was granted may go."""
     target = ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
     return replace(target, rather=attempt.pulls_on, rather_not=attempt.unfit_nodes)
-
-
-def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:
-    """Whether the Job may be that of a start under way, about which Events may have something to say."""
-    phase = job.status.phase
-    if job.spec.array is not None:  # there is always a task that may be
-        return batch is not None
-    return batch is not None and (phase is None or phase is Phase.STARTING or phase.queued)
-
-
-def _unstarted(job: ScavengerJob, pods: Iterable[Pod]) -> Iterable[Pod]:
-    """The pods about whose starts Events may say something: in an array, those of which no container has run."""
-    return pods if job.spec.array is None else [pod for pod in pods if not pod.ended and started_at(pod) is None]
-
-
-def _granted_tasks(attempt: Attempt) -> int:
-    """To how many tasks room was given."""
-    start = attempt.start if attempt.stage in (Stage.GRANTED, Stage.POSTING) else None
-    return len(start.nodes) if start is not None else 0
 
 
 def _left(until: datetime | None, now: datetime) -> float | None:

@@ -19,7 +19,7 @@ from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeleteP
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.intents import committed
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
-from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
+from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -45,24 +45,25 @@ class Confirmed(Generic[T_co]):
         self.value = value
 
 
-def confirm(seen: Observation) -> Confirmed[Outcome] | None:
+def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     """What follows from an observation; None where the API server is to be asked for the Job and its pods first."""
-    asked = seen.asked is Asked.RUN
-    if not asked and _doubtful(seen):
+    asked = observed.seen.asked is Asked.RUN
+    if not asked and _doubtful(observed):
         return None
-    outcome = _plan(seen)
-    return None if not asked and _final(seen, outcome) else Confirmed(outcome, _PROOF)
+    outcome = _plan(observed)
+    return None if not asked and _final(observed.seen, outcome) else Confirmed(outcome, _PROOF)
 
 
-def confirm_creation(seen: Observation) -> Confirmed[Creation | None] | None:
+def confirm_creation(observed: Observation) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
     where there was no Job of this name: the pods from before this process began to lead are shown."""
     # Two pods of one task have the same name, so none can be created twice. But beside the pods of a Job that is gone,
     # and that no watch may show yet, more tasks would run than may.
+    seen = observed.seen
     again = seen.job.spec.array is None or seen.batch is None
-    if seen.asked is Asked.NOTHING and seen.name_used and again:
+    if seen.asked is Asked.NOTHING and observed.known.name_used and again:
         return None
-    actions = _plan(seen).actions
+    actions = _plan(observed).actions
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 
@@ -80,22 +81,23 @@ def cleanups(
     return Confirmed(tuple(one for one in wanted if not isinstance(one, DeletePod) or committed(one, written)), _PROOF)
 
 
-def placed(seen: Observation) -> Iterator[tuple[str, Pod]]:
+def placed(seen: Seen) -> Iterator[tuple[str, Pod]]:
     """The pods that have a node, each with its name."""
     for pod in seen.pods:
         if pod.spec.node_name:
             yield pod.spec.node_name, pod
 
 
-def _plan(seen: Observation) -> Outcome:
-    return plan_lifecycle(seen) if seen.job.spec.array is None else plan_array(seen)
+def _plan(observed: Observation) -> Outcome:
+    return plan_lifecycle(observed) if observed.seen.job.spec.array is None else plan_array(observed)
 
 
-def _doubtful(seen: Observation) -> bool:
+def _doubtful(observed: Observation) -> bool:
     """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
     behind the others, and what follows from the one must not be done for the other."""
-    status, run, refused = seen.job.status, _run(seen), seen.refused
-    active = seen.was_starting or (status.phase is not None and status.phase.active)
+    seen, start = observed.seen, observed.known.start
+    status, run, refused = seen.job.status, _run(seen), start.refused
+    active = start.shown or (status.phase is not None and status.phase.active)
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
         return True
     if seen.job.spec.array is not None:  # pods say what became of tasks; that their Job is gone, it has to say itself
@@ -119,7 +121,7 @@ def _of_another_job(pod: Pod, run: str, uid: str) -> bool:
     return pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and owner is not None and owner.uid != uid
 
 
-def _final(seen: Observation, outcome: Outcome) -> bool:
+def _final(seen: Seen, outcome: Outcome) -> bool:
     """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
     finished no longer; or a run ends as the job is suspended, or though no pod of it has ended or was told to stop:
     its work may be done, or somebody else may have interrupted it before."""
@@ -136,6 +138,6 @@ def _final(seen: Observation, outcome: Outcome) -> bool:
     return ends and (after is Phase.SUSPENDED or all(map(goes_on, mine)))
 
 
-def _run(seen: Observation) -> str:
+def _run(seen: Seen) -> str:
     queued = seen.job.status.queued_timestamp
     return accounting.run_id(queued) if queued is not None else ""

@@ -14,16 +14,16 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Granted, Known, LifecycleSettings, Observation, Seen
 from scavenger_admitter.core.lifecycle.start_failures import Lack
 from scavenger_admitter.core.lifecycle.termination import Run
 
 
 @dataclass(slots=True)
 class Draft:
-    """The next status so far, and what is to follow from it."""
+    """The next status so far, and what is to follow from it. It has many fields, as each phase adds what it found."""
 
-    seen: Observation
+    observed: Observation
     status: ScavengerJobStatus
     reason: str
     """One word on why the job is in its phase."""
@@ -58,6 +58,32 @@ class Draft:
     """Uids of pods of the last run that have ended and are kept until the others have, for what they report."""
     unsettled: bool = False
     """Pods of the last run may still say that something was saved which counts as lost."""
+
+    @property
+    def seen(self) -> Seen:
+        """What the API has of the job."""
+        return self.observed.seen
+
+    @property
+    def known(self) -> Known:
+        """What this process knows of it."""
+        return self.observed.known
+
+    @property
+    def granted(self) -> Granted:
+        """What admission has decided of it."""
+        return self.observed.granted
+
+    @property
+    def rules(self) -> LifecycleSettings:
+        """The rules that hold."""
+        return self.observed.rules
+
+    @property
+    def place(self) -> str:
+        """Its place in line, as the identity of a run; empty before it has one."""
+        queued = self.status.queued_timestamp
+        return accounting.run_id(queued) if queued is not None else ""
 
     @property
     def phase(self) -> Phase:
@@ -143,7 +169,7 @@ class Draft:
         place = (
             accounting.kept_place(self.status)
             if keep_place
-            else accounting.requeued(self.status, self.seen.end_of_line)
+            else accounting.requeued(self.status, self.observed.end_of_line)
         )
         self.set(queued_timestamp=place, preemption=None)
         self.run = None

@@ -16,7 +16,6 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second, short_run
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.termination import Removed
 
 _OVER_ITS_REQUEST: Final = "has larger consumption of ephemeral-storage"
@@ -27,8 +26,8 @@ def interrupt(draft: Draft, found: Removed) -> None:
     """The run was ended from outside: count it, and put the job in line again."""
     at = min(found.at, draft.seen.now)
     before, last = draft.status, draft.run is None or all(pod.ended for pod in draft.run.pods)
-    settings = draft.seen.settings
-    had_turn = settings.turns and not short_run(before, draft.seen.job.spec, at, settings.trusted_interval)
+    rules = draft.rules
+    had_turn = rules.turns and not short_run(before, draft.seen.job.spec, at, rules.trusted_interval)
     spent = draft.settle(at, kept=False)
     draft.spend(spent)
     draft.set(
@@ -64,13 +63,13 @@ def _place(draft: Draft, removal: Removal, *, had_turn: bool) -> dict[str, Any]:
     elsewhere = status.earned_queue not in (None, queue)
     own = status.interrupted_count if elsewhere else status.own_interrupted_count
     computed, since = status.useful_cpu_seconds + status.lost_cpu_seconds, status.earned_cpu_seconds
-    worth = cores(draft.seen.job.spec) * draft.seen.settings.reclaim_period.total_seconds()
-    if not by_others(draft.seen, removal) or (since is not None and computed - since < worth):
+    worth = cores(draft.seen.job.spec) * draft.rules.reclaim_period.total_seconds()
+    if not by_others(draft, removal) or (since is not None and computed - since < worth):
         return {"own_interrupted_count": own + 1, "earned_queue": queue}
     return {"own_interrupted_count": own, "earned_queue": queue, "earned_cpu_seconds": computed}
 
 
-def by_others(seen: Observation, removal: Removal) -> bool:
+def by_others(draft: Draft, removal: Removal) -> bool:
     """Whether it is certain that not the job's own user did it: such interruptions give a place in line.
 
     Whoever may edit jobs may delete and evict their pods as well. What others do leaves a trace that users cannot make:
@@ -81,12 +80,12 @@ def by_others(seen: Observation, removal: Removal) -> bool:
         return False
     if removal.cause is InterruptionReason.KUBELET_EVICTED:
         return _OVER_ITS_REQUEST not in removal.detail
-    found = next((pod for pod in seen.pods if removal.pod and pod.metadata.name == removal.pod), None)
+    found = next((pod for pod in draft.seen.pods if removal.pod and pod.metadata.name == removal.pod), None)
     if removal.cause is InterruptionReason.PREEMPTED:
-        return found is None or not seen.wanted_by_own(found.spec.node_name)
+        return found is None or not draft.known.wanted_by_own(found.spec.node_name)
     if removal.cause not in (InterruptionReason.DELETED, InterruptionReason.EVICTED):
         return True
-    return found is not None and _leaving_its_node(found, seen.nodes)
+    return found is not None and _leaving_its_node(found, draft.seen.nodes)
 
 
 def _leaving_its_node(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool:

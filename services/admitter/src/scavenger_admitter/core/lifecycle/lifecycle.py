@@ -48,7 +48,7 @@ from scavenger_admitter.core.lifecycle.termination import (
 )
 
 
-def plan_lifecycle(seen: Observation) -> Outcome:
+def plan_lifecycle(observed: Observation) -> Outcome:
     """The next status of the job and what follows from it. Pure; raises nothing for what the schema lets in.
 
     The steps, in this order:
@@ -63,8 +63,8 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     9. a finished job lets go of its pods, and goes itself when its time is over;
     10. conditions and jobName follow from all this.
     """
-    draft = draft_of(seen)
-    if seen.job.metadata.deletion_timestamp is not None:
+    draft = draft_of(observed)
+    if draft.seen.job.metadata.deletion_timestamp is not None:
         delete(draft)
         return outcome_of(draft)
     waiting.enter_line(draft)
@@ -81,10 +81,11 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     return outcome_of(draft)
 
 
-def draft_of(seen: Observation) -> Draft:
+def draft_of(observed: Observation) -> Draft:
     """The status as observed, to be changed."""
-    lack = start_failures.still_lacks(seen.lack, seen.every_pod)
-    return Draft(seen, seen.job.status, _reason(seen.job.status), _interrupted(seen.job.status), lack=lack)
+    status = observed.seen.job.status
+    lack = start_failures.still_lacks(observed.known.start.lack, observed.seen.every_pod)
+    return Draft(observed, status, _reason(status), _interrupted(status), lack=lack)
 
 
 def delete(draft: Draft) -> None:
@@ -114,7 +115,7 @@ def _find_run(draft: Draft) -> None:
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
     mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
     pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
-    if pods or draft.phase.active or draft.seen.was_starting:
+    if pods or draft.phase.active or draft.known.start.shown:
         draft.run = Run(
             None, tuple(pods), spec.parallelism, complete, spec.saved_exit_code, intents=_intents(draft, pods)
         )
@@ -136,7 +137,7 @@ def _is_older(pod: Pod, job: ScavengerJob) -> bool:
 def _progress(draft: Draft) -> None:
     """A run in progress starts, fails to, runs on, or ends."""
     run, seen = draft.run, draft.seen
-    refused = seen.refused
+    refused = draft.known.start.refused
     if refused is not None and (
         draft.phase.queued if run is None else refused.of_pod and not starting.began(draft, run)
     ):
@@ -148,11 +149,11 @@ def _progress(draft: Draft) -> None:
         starting.go_on(draft, run)
         return
     running.record_start(draft, run)
-    found = find_termination(run, seen.nodes, seen.now, seen.reboots)
-    decision = seen.decision or managed.suspended_by_another(run)
-    if decision is not None and (found is None or isinstance(found, Undecided)):
+    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots)
+    taken = draft.granted.take.get(draft.place) or managed.suspended_by_another(run)
+    if taken is not None and (found is None or isinstance(found, Undecided)):
         at = min(seen.now, found.at) if found is not None else seen.now
-        found = Removed(Removal(at, at, decision.cause, "", True, decision.detail), at)
+        found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)
     found = found or outdated(run, seen.now) or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)
@@ -217,7 +218,7 @@ def _quiet_until(draft: Draft) -> datetime | None:
         since = draft.status.queued_timestamp
     elif before is not None and before.queued and phase is Phase.STARTING and batch is not None:
         since = moment(batch.metadata.creation_timestamp)
-    return since + draft.seen.settings.quiet_for if since is not None else None
+    return since + draft.rules.quiet_for if since is not None else None
 
 
 def _names_job_of_tasks(draft: Draft) -> bool:
@@ -282,5 +283,5 @@ def outcome_of(
         ),
     )
     if CHECKS.on:
-        assert_sound(outcome, draft.seen)
+        assert_sound(outcome, draft.observed)
     return outcome

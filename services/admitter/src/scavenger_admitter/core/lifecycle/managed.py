@@ -40,12 +40,12 @@ def suspended_by_another(run: Run) -> InterruptDecision | None:
 def create_missing(draft: Draft, run: Run) -> None:
     """The pods that a start still lacks: its process ended, or the API server did not take them for now."""
     batch = run.batch
-    if batch is None or draft.seen.pods_created or batch.spec.suspend:
+    if batch is None or draft.known.start.all_created or batch.spec.suspend:
         return
     if len(run.pods) >= run.parallelism or batch.metadata.deletion_timestamp is not None:
         return
-    if draft.seen.pods_wait > 0:
-        draft.wakeups.append(draft.seen.pods_wait)
+    if draft.known.start.pods_wait > 0:
+        draft.wakeups.append(draft.known.start.pods_wait)
         return
     draft.actions.append(CreatePods(batch.metadata.uid, batch.metadata.annotations.get(names.ANNOTATION_RUN, "")))
     draft.wakeups.append(PODS_AGAIN_SECONDS)  # they may be refused for now

@@ -65,8 +65,30 @@ class InterruptDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """Everything that is known of one job at one moment."""
+class NamespaceSeen:
+    """What the namespace of a job lets its pods have."""
+
+    level: Level = Level.RESTRICTED
+    """What pods of scavenger jobs in it keep to."""
+    token: bool = False
+    """The pods of the job get the token of their service account."""
+    user: int | None = None
+    """The user id that pods get which name none; None for the image's."""
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """What was found when the objects that the pods of a job need were last looked for."""
+
+    missing: str = ""
+    """What was not there."""
+    volumes: str = ""
+    """What its claims require of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the API has of one job at one moment."""
 
     job: ScavengerJob
     batch: kinds.Job | None
@@ -79,66 +101,14 @@ class Observation:
     untouched: Untouched | None = None
     """The pods of an array of which nothing is asked one by one."""
     asked: Asked = Asked.NOTHING
-    name_used: bool = False
-    """There was a Job of this name lately, of which caches may not show all pods."""
-    reboots: Mapping[str, datetime] = field(default_factory=dict)
-    """When nodes were seen to have rebooted last, as far as this process has seen it."""
+    namespace: NamespaceSeen = NamespaceSeen()
+    references: References = References()
     diagnosis: Diagnosis | None = None
-    wait: Wait | None = None
-    """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
-    missing: str = ""
-    """What its pods need and was not there when it was last looked for."""
-    volumes: str = ""
-    """What its claims require of nodes."""
-    refused: Refusal | None = None
-    """What the API server said when the Job of this place in line was to be created."""
-    wanted_by_own: Callable[[str], bool] = _by_nobody
-    """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
-    decision: InterruptDecision | None = None
-    """Why the room of this very run is taken from it; None when it is not."""
+    """What Events say of its pods."""
     usage: accounting.Usage | None = None
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
-    granted: bool = False
-    """Admission has given the job room, for a start from this very place in line."""
-    granted_tasks: int = 0
-    """To so many tasks of an array."""
-    grant_number: int = 0
-    """The number of the grant to these tasks."""
-    posted_tasks: int = 0
-    """Tasks whose pods were created and are not shown yet: a set of indexes, as in `scavenger_api.indexes`."""
-    held_tasks: Mapping[int, str] = field(default_factory=dict)
-    """Tasks that cannot start, each with the pod of others that has the name of its pod."""
-    stopped_tasks: Mapping[str, InterruptDecision] = field(default_factory=dict)
-    """Pods of tasks, by uid, whose room is taken from them, and why."""
-    pod_bytes: int = 0
-    """How large a pod of a task is as JSON; 0 where that is not known."""
-    deleted_pods: frozenset[str] = frozenset()
-    """Pods, by uid, that the API server has deleted for us and whose informer may not show that yet."""
-    assumed_started: bool = False
-    """The Job was created from this place in line; the informer has not shown it yet."""
-    was_starting: bool = False
-    """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
-    last_write: datetime | None = None
-    """When this process wrote the status last; None when it has not."""
-    token: bool = False
-    """The namespace lets its pods have the token of their service account."""
     spec_bytes: int | None = None
     """How large the spec is as JSON, where only a part of it is kept."""
-    level: Level = Level.RESTRICTED
-    """What pods of scavenger jobs in this namespace keep to."""
-    user: int | None = None
-    """The user id that those get which name none; None for the image's."""
-    pods_created: bool = False
-    """This process has created all pods of this very run; what is missing has been removed."""
-    pods_wait: float = 0.0
-    """Seconds until the pods of this run that could not be created are to be sent again."""
-    failed_starts: int = 0
-    """Starts in a row that failed."""
-    lack: Lack | None = None
-    """What the last of them have shown to be missing."""
-    last_queue_position: datetime | None = None
-    """The last place in line that is known to have been given."""
-    settings: LifecycleSettings = LifecycleSettings()
 
     @property
     def every_pod(self) -> Iterator[kinds.Pod]:
@@ -147,11 +117,82 @@ class Observation:
         if self.untouched is not None:
             yield from self.untouched.pods
 
+
+@dataclass(frozen=True, slots=True)
+class StartKnown:
+    """What this process knows of the start under way, and of those before it.
+
+    A set is one of indexes of tasks, as in `scavenger_api.indexes`. A job that is no array is its first task there.
+    """
+
+    posted: int = 0
+    """The set of those that were created and are not shown yet."""
+    name_taken: Mapping[int, str] = field(default_factory=dict)
+    """Those that cannot start, each with the pod of others that has the name of its pod."""
+    shown: bool = False
+    """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
+    all_created: bool = False
+    """This process has created all pods of this very run; what is missing has been removed."""
+    pods_wait: float = 0.0
+    """Seconds until the pods of this run that could not be created are to be sent again."""
+    refused: Refusal | None = None
+    """What the API server said when the Job of this place in line, or the pods of tasks, were to be created."""
+    failures: int = 0
+    """Starts in a row that failed."""
+    lack: Lack | None = None
+    """What the last of them have shown to be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What this process knows of one job beyond the API. Lost with it."""
+
+    name_used: bool = False
+    """There was a Job of this name lately, of which caches may not show all pods."""
+    reboots: Mapping[str, datetime] = field(default_factory=dict)
+    """When nodes were seen to have rebooted last, as far as this process has seen it."""
+    deleted: frozenset[str] = frozenset()
+    """Pods, by uid, that the API server has deleted for us and whose informer may not show that yet."""
+    last_write: datetime | None = None
+    """When this process wrote the status last; None when it has not."""
+    last_queue_position: datetime | None = None
+    """The last place in line that is known to have been given."""
+    wanted_by_own: Callable[[str], bool] = _by_nobody
+    """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
+    pod_bytes: int = 0
+    """How large a pod of a task is as JSON; 0 where that is not known."""
+    start: StartKnown = StartKnown()
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What admission has decided of one job."""
+
+    units: int = 0
+    """So many tasks may start, or pods of a job, from this very place in line; 0 where nothing was granted."""
+    number: int = 0
+    """Of the grant."""
+    wait: Wait | None = None
+    """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
+    take: Mapping[str, InterruptDecision] = field(default_factory=dict)
+    """Lives whose capacity is taken, and why: a run by its place in line, a task by the UID of its pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that is known of one job at one moment, and the rules that hold."""
+
+    seen: Seen
+    known: Known = Known()
+    granted: Granted = Granted()
+    rules: LifecycleSettings = LifecycleSettings()
+
     @property
     def end_of_line(self) -> datetime:
         """The place of a job that goes to the end of the line now. Another process, whose clock is ahead, may have
         given later places."""
-        return self.now if self.last_queue_position is None else max(self.now, self.last_queue_position)
+        last = self.known.last_queue_position
+        return self.seen.now if last is None else max(self.seen.now, last)
 
 
 @dataclass(frozen=True, slots=True)

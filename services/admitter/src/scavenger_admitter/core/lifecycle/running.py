@@ -14,7 +14,6 @@ from scavenger_domain.pod_ends import started_at
 from scavenger_admitter.core.lifecycle import accounting, finished
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.termination import Run
 
 PROGRESS_EVERY: Final = timedelta(minutes=1)
@@ -55,7 +54,7 @@ def go_on(draft: Draft, run: Run) -> None:
         return
     due = accounting.next_start_over(start, seen.job.spec.checkpoint_interval, seen.now)
     known, made = draft.status, _progress(draft, run, start)
-    rest = _rest(seen)
+    rest = _rest(draft)
     if rest > 0 and known == seen.job.status:
         draft.wakeups.append(rest if made != known else max(rest, due))
         return
@@ -101,11 +100,10 @@ def _past_deadline(draft: Draft, start: datetime) -> bool:
     return True
 
 
-def _rest(seen: Observation) -> float:
+def _rest(draft: Draft) -> float:
     """Seconds until progress may be written again."""
-    if seen.last_write is None or seen.last_write > seen.now:
-        return 0.0
-    return (seen.last_write + PROGRESS_EVERY - seen.now).total_seconds()
+    last, now = draft.known.last_write, draft.seen.now
+    return (last + PROGRESS_EVERY - now).total_seconds() if last is not None and last <= now else 0.0
 
 
 def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:

@@ -14,7 +14,7 @@ from scavenger_domain.pod_ends import moment
 
 from scavenger_admitter.core.lifecycle.actions import CreateJob, ReleasePod, StartTasks
 from scavenger_admitter.core.lifecycle.array.tasks import mark
-from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 
 _EXACT = 1e-3
 """Core-seconds by which sums of floats may differ from each other."""
@@ -22,20 +22,21 @@ _AFTER_AN_END = (Phase.SUSPENDED, Phase.FAILED)
 """Of a job that waits again, and is suspended or turns out never to be able to start in the same look."""
 
 
-def assert_sound(outcome: Outcome, seen: Observation) -> None:
+def assert_sound(outcome: Outcome, observed: Observation) -> None:
     """Raise AssertionError where the next status of a job, or what follows from it, cannot be right.
 
     Args:
         outcome: what was decided.
-        seen: on what.
+        observed: on what.
     """
+    seen = observed.seen
     before, after = seen.job.status, outcome.status
     if seen.job.metadata.deletion_timestamp is not None:
         assert after == before, "status: changes though the ScavengerJob is being deleted"
         return
     _assert_books(before, after, outcome)
     _assert_phase(after, seen)
-    _assert_starts(outcome, seen)
+    _assert_starts(outcome, observed)
     _assert_removing(before, after, seen)
     if seen.job.spec.array is not None and after.array is not None:
         known = before.array or ArrayStatus()
@@ -57,7 +58,7 @@ def _assert_books(before: ScavengerJobStatus, after: ScavengerJobStatus, outcome
         assert outcome.requeue_after >= 0.0, f"requeue_after: {outcome.requeue_after} seconds"
 
 
-def _assert_phase(after: ScavengerJobStatus, seen: Observation) -> None:
+def _assert_phase(after: ScavengerJobStatus, seen: Seen) -> None:
     """A phase, and what has to stand beside it."""
     kinds_of = [one.type for one in after.conditions]
     assert len(kinds_of) == len(set(kinds_of)), f"conditions: one type twice: {kinds_of}"
@@ -69,20 +70,20 @@ def _assert_phase(after: ScavengerJobStatus, seen: Observation) -> None:
         assert after.queued_timestamp is not None, f"queuedTimestamp: none of a job that is {after.phase}"
 
 
-def _assert_starts(outcome: Outcome, seen: Observation) -> None:
+def _assert_starts(outcome: Outcome, observed: Observation) -> None:
     """What is created has been granted, and is there no second time."""
     created = [one for one in outcome.actions if isinstance(one, CreateJob | StartTasks)]
     assert len(created) <= 1, f"actions: several starts in one step: {created}"
     for one in created:
         if isinstance(one, StartTasks):
-            _assert_tasks_start(one, outcome, seen)
+            _assert_tasks_start(one, outcome, observed)
         else:
             assert not outcome.candidate, "candidate: asks for admission and starts in one step"
-            assert seen.granted, f"CreateJob: admission has granted no start from {one.run}"
-            assert seen.batch is None, "CreateJob: there is a Job of that name"
+            assert observed.granted.units, f"CreateJob: admission has granted no start from {one.run}"
+            assert observed.seen.batch is None, "CreateJob: there is a Job of that name"
 
 
-def _assert_removing(before: ScavengerJobStatus, after: ScavengerJobStatus, seen: Observation) -> None:
+def _assert_removing(before: ScavengerJobStatus, after: ScavengerJobStatus, seen: Seen) -> None:
     """The status names pods that are there, each for one reason, which never changes."""
     entries, known = after.removing or (), set(before.removing or ())
     named = [one.partition(":")[0] for one in entries]
@@ -95,13 +96,14 @@ def _assert_removing(before: ScavengerJobStatus, after: ScavengerJobStatus, seen
     assert not changed, f"removing: the reason changes: {sorted(changed)}"
 
 
-def _assert_tasks_start(start: StartTasks, outcome: Outcome, seen: Observation) -> None:
+def _assert_tasks_start(start: StartTasks, outcome: Outcome, observed: Observation) -> None:
+    seen, granted = observed.seen, observed.granted.units
     indexes, array, spec = start.indexes, outcome.status.array, seen.job.spec.array
-    assert len(indexes) <= seen.granted_tasks, f"StartTasks: {len(indexes)}, and {seen.granted_tasks} are granted"
+    assert len(indexes) <= granted, f"StartTasks: {len(indexes)}, and {granted} are granted"
     assert len(indexes) == len(set(indexes)), f"StartTasks: a task twice: {indexes}"
     assert spec is not None, "StartTasks: of no array"
     taken = {task for pod in seen.every_pod if (task := task_index(pod)) is not None} | set(
-        indexes_of(seen.posted_tasks)
+        indexes_of(observed.known.start.posted)
     )
     over = _over(array) if array is not None else 0
     for index in indexes:
@@ -165,7 +167,7 @@ def _assert_sets(array: ArrayStatus, size: int) -> None:
     assert len(array.counted) <= 2 * MAX_COUNTED, f"counted: {len(array.counted)} pods"
 
 
-def _assert_counted(before: ArrayStatus, after: ArrayStatus, outcome: Outcome, seen: Observation) -> None:
+def _assert_counted(before: ArrayStatus, after: ArrayStatus, outcome: Outcome, seen: Seen) -> None:
     """`counted` grows by pods that are there, and no pod loses its finalizer that it does not name."""
     present = {mark(task, pod): pod for pod in seen.every_pod if (task := task_index(pod)) is not None}
     new = set(after.counted) - set(before.counted)
@@ -178,7 +180,7 @@ def _assert_counted(before: ArrayStatus, after: ArrayStatus, outcome: Outcome, s
             assert name in named, f"counted: pod {pod.metadata.name} loses its finalizer and is not counted"
 
 
-def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Observation) -> None:
+def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Seen) -> None:
     """No pod counts twice: as many ends are booked as pods are counted, at most."""
     after, old, new = outcome.status.array, seen.job.status, outcome.status
     assert after is not None

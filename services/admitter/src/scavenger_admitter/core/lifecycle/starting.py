@@ -45,8 +45,8 @@ def began(draft: Draft, run: Run) -> bool:
 def go_on(draft: Draft, run: Run) -> None:
     """The start goes on, has come to its end already, or does not come off."""
     seen = draft.seen
-    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings, draft.lack)
-    found = find_termination(run, seen.nodes, seen.now, seen.reboots)
+    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, draft.rules, draft.lack)
+    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots)
     if isinstance(found, Checkpointed):
         words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
         problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)
@@ -81,7 +81,7 @@ def _keep_starting(draft: Draft, run: Run) -> None:
             draft.set(message=f"starting: {words}")
         else:
             draft.wakeups.append(said_in)
-    if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)) is not None:
+    if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, draft.rules)) is not None:
         draft.wakeups.append(wait)
 
 
@@ -104,7 +104,7 @@ def fail_start(draft: Draft, problem: Problem) -> None:
         finished.fail(draft, draft.seen.now, problem.reason, problem.message)
         return
     phase = Phase.INTERRUPTED if draft.interrupted is not None else Phase.WAITING
-    refused, again = draft.seen.refused, draft.seen.failed_starts
+    refused, again = draft.known.start.refused, draft.known.start.failures
     if not problem.blameless or again:  # who fails again and again is not always the first to try
         draft.leave_run(problem.reason)
     elif draft.run is not None or (refused is not None and refused.of_pod):  # no start may find its Job again

@@ -23,7 +23,7 @@ from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pod
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Seen
 from scavenger_admitter.core.waits import Wait
 
 _SKEW: Final = timedelta(minutes=1)
@@ -40,7 +40,7 @@ def enter_line(draft: Draft) -> None:
     if status.phase is not None and (status.queued_timestamp is not None or status.phase.finished):
         return
     if draft.status.queued_timestamp is None:
-        draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.end_of_line))
+        draft.set(queued_timestamp=accounting.requeued(draft.status, draft.observed.end_of_line))
     if status.phase is None:
         draft.enter(Phase.WAITING, WaitReason.QUEUED, "queued for admission")
 
@@ -105,19 +105,19 @@ def _problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     yield from snapshot_problems(spec)
 
 
-def why_never(seen: Observation) -> str:
+def why_never(draft: Draft) -> str:
     """What is wrong with the spec, so that the job never starts; empty when nothing is. Of a spec that is too large too
     little is known: its job waits, and says so."""
-    spec = seen.job.spec
+    seen, spec = draft.seen, draft.seen.job.spec
     if too_large(seen):
         return ""
     problems = [f"{one.field}: {one.message}" for one in _problems(spec)]
-    if spec.snapshot is not None and not seen.settings.snapshots:
+    if spec.snapshot is not None and not draft.rules.snapshots:
         problems.append("spec.snapshot: there are no snapshots on this cluster; leave it out, or ask an administrator")
     return "; ".join(problems)
 
 
-def too_large(seen: Observation) -> str | None:
+def too_large(seen: Seen) -> str | None:
     """What is wrong with the size of the spec; None when nothing is. Small specs of the most pods are not too large."""
     return size_problem(seen.spec_bytes, seen.job.spec.parallelism) if seen.spec_bytes is not None else None
 
@@ -127,25 +127,24 @@ def line_up(draft: Draft) -> None:
     if not draft.phase.queued:
         return
     seen, batch = draft.seen, draft.seen.batch
-    if problems := why_never(seen):
+    if problems := why_never(draft):
         finished.fail(draft, seen.now, FailureReason.INVALID, problems)
         return
     left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
     held_by = stuck(draft, left) or _job_held(draft)
-    free = not left and batch is None and not seen.assumed_started and held_by is None
+    free = not left and batch is None and not draft.known.start.posted and held_by is None
     queued, rest = draft.status.queued_timestamp, _rest(draft)
     if rest > 0:
         draft.wakeups.append(rest)
     elif draft.reason == WaitReason.BACKING_OFF:
         draft.reason = WaitReason.QUEUED
-    granted = seen.granted and queued == seen.job.status.queued_timestamp
+    granted = draft.granted.units > 0 and queued == seen.job.status.queued_timestamp
     draft.candidate = free and not granted and rest <= 0
     if free and granted and queued is not None:
+        of = seen.namespace
         draft.actions.append(
-            CreateJob(
-                accounting.run_id(queued), draft.status.interrupted_count, seen.level, token=seen.token, user=seen.user
-            )
+            CreateJob(accounting.run_id(queued), draft.status.interrupted_count, of.level, token=of.token, user=of.user)
         )
     if held_by is not None:
         hold(draft, held_by)
@@ -153,18 +152,19 @@ def line_up(draft: Draft) -> None:
         draft.reason = WaitReason.QUEUED
         draft.set(message="queued for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
-    if seen.wait is not None and held_by is None and not fresh:
+    if draft.granted.wait is not None and held_by is None and not fresh:
         draft.explained = True
-        hold(draft, seen.wait)
+        hold(draft, draft.granted.wait)
 
 
 def hold(draft: Draft, wait: Wait) -> None:
     """The status says why the job waits. Where no waiting helps, it says so first, and an Event once."""
     message = wait.message
-    if draft.seen.volumes and wait.reason in _PLACES:
-        message = f"{message}; {draft.seen.volumes}"
-    if draft.seen.missing:
-        message = f"{draft.seen.missing}: the job fails when its turn comes, unless that is created before. {message}"
+    found = draft.seen.references
+    if found.volumes and wait.reason in _PLACES:
+        message = f"{message}; {found.volumes}"
+    if found.missing:
+        message = f"{found.missing}: the job fails when its turn comes, unless that is created before. {message}"
     if wait.reason in NEVER:
         message = f"cannot start as things are: {message}"
         if wait.reason != draft.reason:
@@ -210,18 +210,18 @@ def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
         return Wait(WaitReason.HELD_BACK, overdue)
     if problem := too_large(draft.seen):
         return Wait(WaitReason.SPEC_TOO_LARGE, f"it may not start: spec: {problem}")
-    return None if draft.seen.assumed_started else _forbidden(draft.seen)
+    return None if draft.known.start.posted else _forbidden(draft)
 
 
 MAX_TOLD: Final = 3
 """So many problems of a spec stand in its status: its user chooses how many there are."""
 
 
-def _forbidden(seen: Observation) -> Wait | None:
+def _forbidden(draft: Draft) -> Wait | None:
     """What the job asks for and may not have: in any namespace, or in its own."""
-    spec = seen.job.spec
-    beyond = [f"{one.field}: {one.message}" for one in bound_problems(spec, seen.settings.bounds)]
-    breached = [str(breach) for breach in breaches(spec, seen.level)]
+    spec = draft.seen.job.spec
+    beyond = [f"{one.field}: {one.message}" for one in bound_problems(spec, draft.rules.bounds)]
+    breached = [str(breach) for breach in breaches(spec, draft.seen.namespace.level)]
     for reason, found in ((WaitReason.BEYOND_MAXIMA, beyond), (WaitReason.POD_SECURITY, breached)):
         if found:
             more = [f"and {len(found) - MAX_TOLD} more"] if len(found) > MAX_TOLD else []

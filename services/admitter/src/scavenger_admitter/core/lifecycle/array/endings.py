@@ -96,12 +96,12 @@ class Endings:
     def _verdict(self, run: Run, pod: kinds.Pod, started: datetime | None) -> Termination | None:
         seen = self.draft.seen
         if started is None:
-            problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
+            problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, self.draft.rules)
             if problem is not None and problem.exit is not None:
                 return Failed(problem.exit)
             if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
                 self.problem = self.problem or problem
-        return find_termination(run, seen.nodes, seen.now, seen.reboots)
+        return find_termination(run, seen.nodes, seen.now, self.draft.known.reboots)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
         used, limit = self.tasks.retries.get(index, 0), self.draft.seen.job.spec.backoff_limit or 0
@@ -125,7 +125,7 @@ class Endings:
 
     def _interrupted(self, index: int, pod: kinds.Pod, found: Removed) -> None:
         draft, removal = self.draft, found.removal
-        decided = draft.seen.stopped_tasks.get(pod.metadata.uid)
+        decided = draft.granted.take.get(pod.metadata.uid)
         if decided is not None and removal.cause in (decided.cause, InterruptionReason.DELETED):
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost = self._book(pod, found.at, kept=False)
@@ -136,7 +136,7 @@ class Endings:
         stamps = sorted((*before.interrupted_timestamps, at))[-names.MAX_RECENT_TIMESTAMPS :]
         draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
         self.removals.append((removal, lost))
-        self.tasks.end(index, interrupted=interrupted.by_others(draft.seen, removal))
+        self.tasks.end(index, interrupted=interrupted.by_others(draft, removal))
 
     def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
         """What the run computed, kept and lost; returns what it lost in core-seconds."""

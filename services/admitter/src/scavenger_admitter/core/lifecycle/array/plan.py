@@ -149,7 +149,7 @@ def _chosen(pods: Mapping[int, kinds.Pod], tasks: int) -> Iterator[tuple[int, ki
 
 
 def _untouched(draft: Draft, tasks: Tasks) -> tuple[Untouched, list[kinds.Pod]]:
-    """The pods of which nothing is asked one by one, and others of `Observation.untouched`: what the status says of
+    """The pods of which nothing is asked one by one, and others of `Seen.untouched`: what the status says of
     their tasks, or what was decided about them, does not fit with a pod that runs and stays."""
     seen = draft.seen
     found = seen.untouched
@@ -190,7 +190,7 @@ def pods_at_once(each: int) -> int:
     return max(1, names.MAX_PODS_BYTES // each) if each else MAX_TASKS
 
 
-def plan_array(seen: Observation) -> Outcome:
+def plan_array(observed: Observation) -> Outcome:
     """The next status of the array and what follows from it. Pure; raises nothing for what the schema lets in.
 
     The steps, in this order:
@@ -203,16 +203,16 @@ def plan_array(seen: Observation) -> Outcome:
     7. tasks that were granted start, or the array stands for admission;
     8. sets, counts and conditions follow from all this.
     """
-    spec = seen.job.spec.array
+    spec = observed.seen.job.spec.array
     assert spec is not None, "not an array"
-    draft = lifecycle.draft_of(seen)
-    if seen.job.metadata.deletion_timestamp is not None:
+    draft = lifecycle.draft_of(observed)
+    if draft.seen.job.metadata.deletion_timestamp is not None:
         lifecycle.delete(draft)
         return lifecycle.outcome_of(draft)
     waiting.enter_line(draft)
     tasks = Tasks.of(spec.tasks, draft.status.array)
     pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
-    lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(seen.job.status)
+    lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(draft.seen.job.status)
     running = {task: pod for task, pod in pods.alive.items() if started_at(pod) is not None and not over(pod)}
     endings = Endings(draft, tasks, intents)
     plan = _Plan(draft, spec, tasks, pods, running, lost, intents, endings, before, may_write=may_write)
@@ -301,7 +301,7 @@ class _Plan:
                 kept.append(pod)
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
-        most = kept_pods(draft.seen.pod_bytes)
+        most = kept_pods(draft.known.pod_bytes)
         if len(kept) + (ended.ended & ~again).bit_count() <= most:
             return
         kept += [pod for _, pod in _chosen(ended.kept, ended.ended & ~again)]
@@ -329,15 +329,15 @@ class _Plan:
             problem = None
             if started_at(pod) is None and self.may_write:
                 spec, said = seen.job.spec, seen.diagnosis
-                problem = start_failures.problem(run, spec, said, seen.now, seen.settings, draft.lack)
+                problem = start_failures.problem(run, spec, said, seen.now, draft.rules, draft.lack)
                 self.problem = self.problem or problem
                 if problem is None:
-                    wait = start_failures.next_check(run, spec, said, seen.now, seen.settings)
+                    wait = start_failures.next_check(run, spec, said, seen.now, draft.rules)
                     draft.wakeups += [wait] if wait is not None else []
             reason = RemovalReason.START_FAILED if problem else self._unwanted(task, pod, run)
             if reason is not None:
                 self._delete(task, pod, reason)
-            elif run.batch is None or pod.metadata.uid in seen.deleted_pods:  # its Job says why, or it is under way
+            elif run.batch is None or pod.metadata.uid in draft.known.deleted:  # its Job says why, or it is under way
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append((task, pod))
@@ -351,7 +351,7 @@ class _Plan:
         """The array is looked at again when the first of these untouched starts has taken too long. starts: a set."""
         seen, first = self.draft.seen, moment(self.pods.untouched.first_created)
         if starts and self.may_write and first is not None:
-            self.draft.wakeups.append(max(0.0, (first + seen.settings.start_timeout - seen.now).total_seconds()))
+            self.draft.wakeups.append(max(0.0, (first + self.draft.rules.start_timeout - seen.now).total_seconds()))
 
     def _delete(self, task: int, pod: kinds.Pod, reason: RemovalReason | None = None) -> None:
         """Delete a pod once the status says why. Beyond what a status may name, it does not say it.
@@ -387,9 +387,9 @@ class _Plan:
         seen, uid = self.draft.seen, pod.metadata.uid
         if seen.job.spec.suspend:
             return of_phase(self.draft.phase) or RemovalReason.SUSPENDED
-        if uid in seen.deleted_pods or run.batch is None:
+        if uid in self.draft.known.deleted or run.batch is None:
             return None
-        if (decided := seen.stopped_tasks.get(uid)) is not None:
+        if (decided := self.draft.granted.take.get(uid)) is not None:
             return RemovalReason.of(decided.cause)
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
@@ -400,7 +400,7 @@ class _Plan:
         seen, task = self.draft.seen, unit_of_task(self.draft.seen.job, pod)
         if task.started is None:
             return -1, pod.metadata.name
-        spans = seen.settings.startup_cost, seen.settings.trusted_interval
+        spans = self.draft.rules.startup_cost, self.draft.rules.trusted_interval
         cost, trusted = (span // timedelta(microseconds=1) for span in spans)
         return task.time_at_risk(micros(seen.now), cost, trusted), pod.metadata.name
 
@@ -421,7 +421,8 @@ class _Plan:
         draft, seen = self.draft, self.draft.seen
         self._record_start()
         failures = self.endings.failures
-        refused = start_failures.refusal_problem(seen.refused, seen.job.spec) if seen.refused is not None else None
+        refusal = draft.known.start.refused
+        refused = start_failures.refusal_problem(refusal, seen.job.spec) if refusal is not None else None
         problem = refused or self.problem or self.endings.problem or self._lacks()
         if draft.phase.finished:
             pass
@@ -498,7 +499,7 @@ class _Plan:
             return Phase.SUSPENDED
         if self.running or self.pods.untouched.runs:
             return Phase.RUNNING
-        if self.pods.alive or self.pods.untouched.starts or self.pods.ended or self.draft.seen.posted_tasks:
+        if self.pods.alive or self.pods.untouched.starts or self.pods.ended or self.draft.known.start.posted:
             return Phase.STARTING
         waits = self.tasks.waiting(0)
         return Phase.INTERRUPTED if waits & self.tasks.interrupted else Phase.WAITING
@@ -511,8 +512,7 @@ class _Plan:
     @property
     def bearable(self) -> int:
         """The same for the size of their pods in etcd. A large spec is about as large as the pods made from it."""
-        seen = self.draft.seen
-        return pods_at_once(max(seen.pod_bytes, seen.spec_bytes or 0))
+        return pods_at_once(max(self.draft.known.pod_bytes, self.draft.seen.spec_bytes or 0))
 
     @property
     def summary(self) -> str:
@@ -566,19 +566,19 @@ class _Plan:
         draft, seen = self.draft, self.draft.seen
         if draft.phase.finished or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED:
             return
-        if self.may_write and (problems := waiting.why_never(seen)):
+        if self.may_write and (problems := waiting.why_never(draft)):
             self._fail(FailureReason.INVALID, problems)
             return
-        batch, stuck = draft.own_job, waiting.stuck(draft, ())
+        batch, stuck, start = draft.own_job, waiting.stuck(draft, ()), draft.known.start
         stands = batch is not None and batch.metadata.deletion_timestamp is None
         done = batch is not None and (managed.has_ended(batch) or not is_managed(batch))
         if batch is not None and stands and done:
             draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
         usable = seen.batch is None or (stands and not done)
-        taken = self.pods.present | seen.posted_tasks | set_of(seen.held_tasks)
+        taken = self.pods.present | start.posted | set_of(start.name_taken)
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
-        busy |= self.pods.untouched.runs | self.pods.untouched.starts | seen.posted_tasks
+        busy |= self.pods.untouched.runs | self.pods.untouched.starts | start.posted
         room = min(self.wanted, self.bearable) - busy.bit_count()
         waits = self.tasks.waiting(taken)
         most = max(0, min(room, waits.bit_count()))
@@ -587,23 +587,23 @@ class _Plan:
         queued = draft.status.queued_timestamp
         # Interrupted tasks stand before other jobs. While one of them waits, no other task starts by its place.
         first = (waits & self.tasks.interrupted).bit_count() or most
-        self.startable = min(most, first) if free and not seen.granted else 0
+        self.startable = min(most, first) if free and not draft.granted.units else 0
         draft.candidate = self.startable > 0
-        if free and seen.granted_tasks and queued is not None:
-            plain = self.pods.plain(seen.job.metadata.name)
+        if free and draft.granted.units and queued is not None:
+            of, plain = seen.namespace, self.pods.plain(seen.job.metadata.name)
             run = accounting.run_id(queued)
-            job = CreateJob(run, 0, seen.level, token=seen.token, user=seen.user, plain_names=plain)
-            tasks = self.tasks.next(min(most, seen.granted_tasks), taken)
-            draft.actions.append(StartTasks(job, tasks, seen.grant_number))
+            job = CreateJob(run, 0, of.level, token=of.token, user=of.user, plain_names=plain)
+            tasks = self.tasks.next(min(most, draft.granted.units), taken)
+            draft.actions.append(StartTasks(job, tasks, draft.granted.number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
-        wait = stuck or self._taken(most) or seen.wait
+        wait = stuck or self._taken(most) or draft.granted.wait
         if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
             draft.explained = True
             waiting.hold(draft, wait)
 
     def _taken(self, startable: int) -> Wait | None:
         """Why nothing starts though tasks wait: pods of others have the names of theirs."""
-        held = self.draft.seen.held_tasks
+        held = self.draft.known.start.name_taken
         waits = self.tasks.waiting(self.pods.present) & set_of(held)
         if startable or not waits:
             return None
@@ -635,7 +635,7 @@ class _Plan:
             self._hold_back(before)
         elif self.intents.added:
             draft.set(removing=self.intents.entries)
-        elif self.pods.ended or draft.seen.refused is not None:
+        elif self.pods.ended or draft.known.start.refused is not None:
             draft.wakeups.append(WRITE_EVERY.total_seconds())
         starts = [at for pod in self.running.values() if (at := started_at(pod)) is not None]
         if (last := self.pods.untouched.last_start) is not None:
@@ -654,7 +654,7 @@ class _Plan:
     def place(self) -> datetime | None:
         """Its place in the queue, as the API has it: pods are seen before the status names their start, and the status
         when they are gone. A pod is younger than the place its task had, and says so in whole seconds."""
-        status, now = self.draft.status, self.draft.seen.end_of_line
+        status, now = self.draft.status, self.draft.observed.end_of_line
         created = moment(self._youngest)
         starts = [at for at in (created, *status.running_timestamps[-1:]) if at is not None]
         return place_in_queue(status.queued_timestamp, min(max(starts), now) if starts else None, array=True)
@@ -714,7 +714,7 @@ def _may_write(draft: Draft) -> bool:
 
 
 def _left(draft: Draft, every: timedelta) -> float:
-    last, now = draft.seen.last_write, draft.seen.now
+    last, now = draft.known.last_write, draft.seen.now
     return (last + every - now).total_seconds() if last is not None and last <= now else 0.0
 
 
