@@ -143,8 +143,8 @@ class World:
             self.settled.setdefault(place, int(self.now))
 
     def doubt(self, node: str) -> None:
-        """A node falls silent while a failure beside it is not judged: it may have been why."""
-        members = self.current()
+        """A node falls silent while a failure beside it is not judged: it may have been why. Orphans can fail too."""
+        members = self.current() or [member for member in self.members if member.orphaned]
         if node in self.silent and any(m.ended is not None and m.code for m in members):
             self.unclear.update(
                 format_micro_time(b.at(m.queued)) for m in members if m.node == node and m.ended is None
