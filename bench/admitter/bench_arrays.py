@@ -63,6 +63,8 @@ LOOKS: Final = 100
 RUNNING: Final = 10_000
 KEPT: Final = 1_000
 ARRAY: Final = "lab/sweep"
+SUFFIX: Final = "xbcdf"
+"""Of the names of its pods."""
 ONE: Final = Shape.of({"cpu": 1000, "memory": 1 << 30})
 
 
@@ -177,7 +179,7 @@ class _Looks:
 
     def _change_a_pod(self) -> None:
         """The container of a task that runs has ended, that of one that starts runs; the one before is as it was."""
-        key = f"{ARRAY}-{self.number % RUNNING}"
+        key = pod_names.pod_name(ARRAY, self.number % RUNNING, SUFFIX)
         pod = self.admitter._informers.pods.get(key)
         assert pod is not None
         if self.changed is not None:
@@ -241,7 +243,7 @@ def _pod(index: int, owner: str, queued: str, started: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_names.pod_name(name, index, "xbcdf"),
+            "name": pod_names.pod_name(name, index, SUFFIX),
             "namespace": namespace,
             "creationTimestamp": started,
             "labels": {names.LABEL_JOB: name, names.LABEL_QUEUE: "default", names.LABEL_TASK: str(index)},

@@ -345,7 +345,7 @@ BUGS: Final = (
         "a container that nobody saw end failed",
         situations.Rebooted,
         "a job is Failed",
-        {f"{ENDS}._LOST_CONTAINER": ()},
+        {f"{ENDS}.LOST_CONTAINER": ()},
     ),
     Bug(
         "a deleted pod ended by itself",
