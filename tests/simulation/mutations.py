@@ -40,6 +40,7 @@ from tests.simulation.system.history import FAILURES, History, simulate
 from tests.simulation.system.world import World
 
 ENDS: Final = "scavenger_domain.pod_ends"
+READING: Final = "scavenger_domain.pod_reading"
 LIFECYCLE: Final = "scavenger_admitter.core.lifecycle"
 ADMITTER: Final = "scavenger_admitter"
 VIEW: Final = "scavenger_admitter.core.admission.view"
@@ -505,7 +506,7 @@ BUGS: Final = (
         "what ran when nobody knows ran since 1970",
         situations.RebootedTask,
         "core-seconds are booked",
-        {f"{ENDS}.moment": parse_time},
+        {f"{READING}.seen_time": parse_time},
     ),
     Bug(
         "failures are not counted",
@@ -547,7 +548,7 @@ BUGS: Final = (
         "a container beside the program has saved its state",
         situations.SavedBeside,
         "only a sidecar has ended",
-        {f"{ENDS}.main_status": any_that_ended},
+        {f"{ENDS}.main_status": any_that_ended, f"{READING}.main_status": any_that_ended},
     ),
     Bug(
         "a job that is over stays for ever",
