@@ -69,6 +69,7 @@ def test_the_smallest_job_to_the_letter() -> None:
                     "labels": {**labels, "scavenger.dev/preemption-class": "preemptible"},
                     "annotations": {
                         "scavenger.dev/run": RUN,
+                        "scavenger.dev/pod-suffix": "dts07",
                         "controller.kubernetes.io/pod-deletion-cost": "-2147483648",
                     },
                     "finalizers": ["scavenger.dev/interruption-record"],
