@@ -430,7 +430,7 @@ def _settings(seen: Installation) -> Found:
             flags, keys = (", ".join(key_of(name) for name in fields) for fields in (map(flag_field, own), own))
             text = f"{one.metadata.name} has {flags} of its own, which the next version does not have"
             yield State.NOTE, text, f"leave that out of its settings, and set {keys} of charts/scavenger-base"
-    told = (f"{key} {value}" for key, value in seen.shared.settings.to_data().items())
+    told = (f"{key} {value or 'the defaults'}" for key, value in seen.shared.settings.to_data().items())
     yield (
         State.OK,
         ", ".join(told) if seen.settings else f"no ConfigMap {names.SETTINGS_CONFIGMAP}: the defaults hold",

@@ -684,7 +684,7 @@ async def test_events_that_cannot_be_read_are_read_later() -> None:
         c.api.fail(500, times=3, methods={"GET"}, path="/events")
         for _ in range(2):
             c.event(pod, "FailedMount", NO_SECRET)
-        await c.until(lambda: c.phase("a") == "Waiting", limit=150)
+        await c.until(lambda: c.phase("a") == "Waiting", limit=240)
 
 
 # --- edited by hand -----------------------------------------------------------------------------------------------

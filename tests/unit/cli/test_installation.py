@@ -334,7 +334,7 @@ def test_the_settings_are_shown_as_the_components_read_them() -> None:
     (row,) = settings_row({"startupCostSeconds": "90", "resourceWeights": "nvidia.com/gpu=24"})
     assert row.text == (
         "startupCostSeconds 90, trustedIntervalSeconds 7200, startOverWindowSeconds 60, minimumRun false, "
-        "resourceWeights cpu=1,nvidia.com/gpu=24,amd.com/gpu=16"
+        "resourceWeights nvidia.com/gpu=24"
     )
     (row,) = settings_row({})
     assert (row.state, row.text) == (State.OK, "no ConfigMap scavenger-settings: the defaults hold")

@@ -88,8 +88,10 @@ class Weights:
         return self.cost({**requests, "cpu": millicores})
 
     def text(self) -> str:
-        """As `parse_weights` reads it, without resources that are worth nothing."""
-        return ",".join(f"{name}={weight / 1000:g}" for name, weight in self.thousandths)
+        """As `parse_weights` reads it, without those that have their defaults."""
+        usual = dict(DEFAULT_WEIGHTS.thousandths)
+        own = (f"{name}={weight / 1000:g}" for name, weight in self.thousandths if weight != usual.get(name))
+        return ",".join(own)
 
 
 def _unit(resource: str) -> int:
