@@ -90,7 +90,7 @@ def test_definitions_refuse_there_what_they_refuse_here(older: Cluster) -> None:
         },
     }
     older.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(job))
-    job["spec"]["resources"]["limits"] = {"cpu": "2"}
+    job["spec"]["resources"]["limits"] = {"cpu": "500m"}
     with pytest.raises(CommandError, match="limits"):
         older.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(job))
 
