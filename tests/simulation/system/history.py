@@ -219,6 +219,8 @@ class History(Harness):
         self._heard = 0
         self._free_since = self.clock.now()
         """Since when services can see all there is, and write."""
+        self._blind_since = self._free_since
+        """When they last began not to."""
         self.jobs_seen = 0
         """Writes to ScavengerJobs that were looked at."""
         self.owners: dict[str, str] = {}
@@ -298,11 +300,12 @@ class History(Harness):
         self._heard = len(self.said)
         self.ledger.read(now := self.clock.now())
         if self.api.hampered or self.paused or not any(map(_leads, self.replicas)):
+            if self._is_free(now):
+                self._blind_since = now
             self._free_since = now
         for job in self.api.stored(SCAVENGERJOBS):
             if job["metadata"]["uid"] not in self.trouble.rewritten:
-                free = now - self._free_since >= COUNTED_WITHIN
-                self.hold_status(job, now - COUNTED_WITHIN if free else START)
+                self.hold_status(job, now - COUNTED_WITHIN if self._is_free(now) else START)
         written = self.api.written(SCAVENGERJOBS)
         for gone in (entry.old for entry in written[self.jobs_seen :] if entry.new is None and entry.old is not None):
             due = self.is_due(gone, by_any_clock=True)
@@ -311,6 +314,10 @@ class History(Harness):
         self._hold_keys()
         leading = Counter(name for name, one in self.processes() if _leads(one))
         assert not leading or max(leading.values()) == 1, f"several lead: {leading}"
+
+    def _is_free(self, now: datetime) -> bool:
+        """Whether services have seen for a while what they need."""
+        return now - self._free_since >= COUNTED_WITHIN
 
     def _hold_keys(self) -> None:
         """A pod whose program has snapshots finds the key of its own job."""
@@ -329,7 +336,8 @@ class History(Harness):
         self.ledger.judge_array(job, self.clock.now(), self._free_since)
         if not self.clocks_stepped:  # else starts may seem to take too long at once
             self.ledger.judge_starts(job)
-            self.ledger.judge_books(job, self.clock.now())
+            now = self.clock.now()
+            self.ledger.judge_books(job, now, now if self._is_free(now) else self._blind_since - COUNTED_WITHIN)
         fails = (job.get("status") or {}).get("phase") == "Failed"
         assert not fails or self.may_have_failed(job), f"a job is Failed: {job}"
 

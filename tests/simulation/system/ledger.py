@@ -478,12 +478,14 @@ class Ledger:
         lost = any(name == life.node for name, _ in self.silent)
         return not lost or life.told is None or now - life.told < ABANDONED_AFTER - SAME_MOMENT
 
-    def judge_books(self, job: Object, now: datetime) -> None:
-        """No more is booked than its pods existed: core-seconds, and seconds of devices. Raises AssertionError."""
+    def judge_books(self, job: Object, now: datetime, seen_until: datetime) -> None:
+        """No more is booked than its pods existed: core-seconds, and seconds of devices. Of an end after `seen_until`
+        services may not have heard, and what is due by the clock is booked until they do. Raises AssertionError."""
         if job["metadata"]["uid"] not in self.truths:
             return
         lives = [life for life in self.truths[job["metadata"]["uid"]].lives if life.began is not None]
-        most = sum(((life.until(now) - life.created) + BOOKED_WITHIN).total_seconds() for life in lives)
+        known = ((life, end if (end := life.until(now)) <= seen_until else now) for life in lives)
+        most = sum(((end - life.created) + BOOKED_WITHIN).total_seconds() for life, end in known)
         for what, seconds in self.booked(job).items():
             assert seconds <= most, f"{seconds} {what}-seconds are booked of {most}: {job}: {lives}"
 

@@ -87,7 +87,7 @@ class Case:
     def judge(self, until: float = 0.0, **status: Any) -> None:
         judged = {**self.job, "status": {**self.job["status"], **status}}
         self.ledger.judge(judged, at(until))
-        self.ledger.judge_books(judged, at(100))
+        self.ledger.judge_books(judged, at(100), at(100))
         self.ledger.judge_starts(judged)
 
 
@@ -317,3 +317,12 @@ def test_storms() -> None:
     case.ledger.read(at(5))
     with pytest.raises(AssertionError, match="6 pods for 0 ends, more than 4"):
         case.judge()
+
+
+def test_what_is_booked_of_an_end_that_services_cannot_have_seen() -> None:
+    case = Case()
+    case.ends(50, 0)
+    job = {**case.job, "status": {**case.job["status"], "usefulCPUSeconds": 90.0}}
+    case.ledger.judge_books(job, at(100), at(40))
+    with pytest.raises(AssertionError, match=r"90.0 core-seconds are booked"):
+        case.ledger.judge_books(job, at(100), at(60))
