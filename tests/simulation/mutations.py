@@ -194,11 +194,11 @@ def by_what_is_written(_: kinds.Pod, requested: Any, end: Any, __: Any) -> bool:
 
 
 def checked_as_well(stop: Callable[..., None]) -> Callable[..., None]:
-    """Ask when a start that has failed is to be looked at."""
+    """Ask when a pod that is told to stop is to be looked at."""
 
     def wrong(plan: Any) -> None:
         stop(plan)
-        if plan.problem is not None:
+        if plan.draft.status.removing:
             plan.draft.wakeups.append(0.0)
 
     return wrong
