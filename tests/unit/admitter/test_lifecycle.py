@@ -453,7 +453,11 @@ def test_a_suspension_books_nothing_after_the_program_has_failed() -> None:
     assert taken.status.lost_cpu_seconds == 100.0
 
 
-@pytest.mark.parametrize(("pod", "phase"), [(b.pod(), INTERRUPTED), (b.pod(ended=80, code=0), COMPLETED)])
+@pytest.mark.parametrize(("pod", "phase"), [
+    (b.pod(), INTERRUPTED),
+    (b.pod(ended=80, code=0), COMPLETED),
+    (b.pod(ended=80, code=137), RUNNING),  # it ended before: by itself, or with its node
+])  # fmt: skip
 def test_a_run_whose_job_another_controller_suspends_ends_unless_it_is_over(pod: kinds.Pod, phase: Phase) -> None:
     held = msgspec.structs.replace(b.batch(), spec=kinds.JobSpec(managed_by=names.MANAGED_BY, suspend=True))
     outcome = plan_lifecycle(b.seen(b.job(RUNNING, running=[10]), 90, held, pod))

@@ -150,7 +150,9 @@ def _progress(draft: Draft) -> None:
         return
     running.record_start(draft, run)
     found = find_termination(run, seen.nodes, seen.now, draft.known.reboots)
-    taken = draft.granted.take.get(draft.place) or managed.suspended_by_another(run)
+    taken = draft.granted.take.get(draft.place)
+    if taken is None and found is None:
+        taken = managed.suspended_by_another(run)
     if taken is not None and (found is None or isinstance(found, Undecided)):
         at = min(seen.now, found.at) if found is not None else seen.now
         found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)
