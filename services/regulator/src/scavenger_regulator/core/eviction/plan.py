@@ -87,6 +87,11 @@ def _over(candidate: Candidate, resources: Iterable[str]) -> bool:
     return not candidate.over_request.isdisjoint(resources)
 
 
+def over_first(candidates: Iterable[Candidate], resources: Sequence[str]) -> list[Candidate]:
+    """Those above their request of these resources before the others: the solver takes the first of equal ones."""
+    return sorted(candidates, key=lambda candidate: not _over(candidate, resources))
+
+
 # --- sorters ------------------------------------------------------------------------------------------------
 
 Key = Any
@@ -391,7 +396,7 @@ def _solve(
     loss: Callable[[Candidate], float],
 ) -> _Choice:
     needed = [gaps[name] for name in resources]
-    candidates = sorted(candidates, key=lambda c: not _over(c, resources))  # the solver takes the first of equal ones
+    candidates = over_first(candidates, resources)
     frees = [[c.frees[name] for name in resources] for c in candidates]
     order = sorter_for(_sorters(snapshot, resources[0]), resources[0])
     solution: Solution
