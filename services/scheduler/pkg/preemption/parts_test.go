@@ -108,12 +108,20 @@ func TestRiskOfOnePod(t *testing.T) {
 	}
 }
 
-// TestTableOfGangs compares with the services, which are tested against the same table (scavenger_domain.gang).
-func TestTableOfGangs(t *testing.T) {
-	text, err := os.ReadFile("testdata/gang_cases.json")
+// readTable reads a table of cases that the services are tested against, too.
+func readTable(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTableOfGangs compares with the services, which are tested against the same table (scavenger_domain.gang).
+func TestTableOfGangs(t *testing.T) {
 	var cases []struct {
 		Name      string
 		Reclaimed bool
@@ -132,9 +140,7 @@ func TestTableOfGangs(t *testing.T) {
 		Estimate float64
 		Units    map[string]struct{ Estimate float64 }
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	readTable(t, "gang_cases.json", &cases)
 	for _, tt := range cases {
 		t.Run(tt.Name, func(t *testing.T) {
 			w, err := weightsOf(tt.Weights)
@@ -189,10 +195,6 @@ func TestTableOfGangs(t *testing.T) {
 
 // TestTableOfUnits compares what is read off whole pods with the services (scavenger_domain.pod_reading).
 func TestTableOfUnits(t *testing.T) {
-	text, err := os.ReadFile("testdata/unit_cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Name     string
 		Pod      *v1.Pod
@@ -200,9 +202,7 @@ func TestTableOfUnits(t *testing.T) {
 		Started  *metav1.Time
 		Estimate float64
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	readTable(t, "unit_cases.json", &cases)
 	for _, tt := range cases {
 		t.Run(tt.Name, func(t *testing.T) {
 			if key := keyOf(tt.Pod); key.namespace+"/"+key.job != tt.Unit {
@@ -225,10 +225,6 @@ func milliCPU(amount int64) v1.ResourceList {
 
 // TestTableOfWeights compares with the services, which are tested against the same table (scavenger_api.weights).
 func TestTableOfWeights(t *testing.T) {
-	text, err := os.ReadFile("testdata/weight_cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var shared struct {
 		Table weights
 		Cases []struct {
@@ -237,9 +233,7 @@ func TestTableOfWeights(t *testing.T) {
 			Thousandths int64
 		}
 	}
-	if err := json.Unmarshal(text, &shared); err != nil {
-		t.Fatal(err)
-	}
+	readTable(t, "weight_cases.json", &shared)
 	if !maps.Equal(defaultWeights, shared.Table) {
 		t.Errorf("the table is %v, want %v", defaultWeights, shared.Table)
 	}

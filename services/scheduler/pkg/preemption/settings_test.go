@@ -2,10 +2,8 @@ package preemption
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,10 +17,6 @@ import (
 
 // TestTableOfSettings compares with the services, which are tested against the same table (scavenger_api.shared_settings).
 func TestTableOfSettings(t *testing.T) {
-	text, err := os.ReadFile("testdata/settings_cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Name         string
 		Before, Data map[string]string
@@ -32,9 +26,7 @@ func TestTableOfSettings(t *testing.T) {
 		}
 		Invalid []string
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	readTable(t, "settings_cases.json", &cases)
 	for _, tt := range cases {
 		t.Run(tt.Name, func(t *testing.T) {
 			want := settings{weights: maps.Clone(defaultWeights), startupCost: defaultSettings.startupCost}
