@@ -81,6 +81,11 @@ def job_of_array() -> kinds.Job:
     return b.batch()
 
 
+def with_snapshots(**more: Any) -> dict[str, Any]:
+    claims = [{"name": "work", "mountPath": "/data"}]
+    return {"command": ["a"], "persistentVolumeClaims": claims, "snapshot": {"volume": "work"}, **more}
+
+
 def see(job: ScavengerJob, *pods: kinds.Pod, now: float = NOON, **more: Any) -> Observation:
     return b.seen(job, now, more.pop("batch", job_of_array()), *pods, **more)
 
@@ -573,20 +578,32 @@ def test_a_newcomer_says_nothing_for_a_while() -> None:
 # --- what a task has in common with a job ---
 
 
-def with_snapshots(**more: Any) -> dict[str, Any]:
-    claims = [{"name": "work", "mountPath": "/data"}]
-    return {"command": ["a"], "persistentVolumeClaims": claims, "snapshot": {"volume": "work"}, **more}
-
-
-def test_a_task_that_saved_its_state_and_left_goes_on_later() -> None:
+@pytest.mark.parametrize("spec", [with_snapshots(), {"checkpointExitCode": 85}])
+def test_a_task_that_saved_its_state_and_left_goes_on_later(spec: dict[str, Any]) -> None:
     limits = LifecycleSettings(snapshots=True)
-    outcome = decide(see(array(spec=with_snapshots()), task(5, ended=200, code=85), now=201, rules=limits))
+    outcome = decide(see(array(spec=spec), task(5, ended=200, code=85), now=201, rules=limits))
     assert (sets(outcome).failed, sets(outcome).retries_used) == (0, "")
     assert outcome.status.interrupted_count == 0
     assert outcome.status.lost_cpu_seconds == 0
     assert outcome.status.useful_cpu_seconds == 380.0  # 2 CPUs for 190 s
     assert outcome.startable == 9  # its pod is in the way until it is gone
     assert actions(outcome, DeletePod) == [DeletePod("job-5", "0005cafe-0000")]
+
+
+def test_a_task_that_saves_its_state_and_leaves_starts_once_a_minute() -> None:
+    """Its pod is in the way until then, so no state says when it started, and a new leader waits as long."""
+    job = array(spec={"checkpointExitCode": 85})
+    outcome = decide(see(job, task(5, ended=20, code=85), task(6), now=21))
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-5", "0005cafe-0000")]
+    assert actions(outcome, DeletePod) == []
+    assert outcome.requeue_after is not None
+    assert outcome.requeue_after <= 49  # a minute after it started
+    released = task(5, ended=20, code=85, held=False)
+    later = decide(see(b.written(job, outcome.status), released, task(6), now=69))
+    assert actions(later, DeletePod) == []
+    assert later.requeue_after == 1
+    gone = decide(see(b.written(job, outcome.status), released, task(6), now=70))
+    assert actions(gone, DeletePod) == [DeletePod("job-5", "0005cafe-0000")]
 
 
 def test_tasks_that_save_and_leave_at_once_wait_longer_and_longer() -> None:

@@ -118,7 +118,6 @@ def array_rules() -> list[dict[str, str]]:
 
 
 NOT_WITH_ARRAY: Final = (
-    "checkpointExitCode",
     "progressDeadlineIntervals",
     "podFailurePolicy",
     "activeDeadlineSeconds",

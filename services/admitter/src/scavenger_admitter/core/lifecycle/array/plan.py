@@ -21,7 +21,7 @@ from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, started_at
+from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, started_at
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -299,6 +299,8 @@ class _Plan:
                 continue
             if self.tasks.over >> task & 1 and pod.ended:
                 kept.append(pod)
+            elif (left := self._rests(pod)) > 0:
+                draft.wakeups.append(left)
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
         most = kept_pods(draft.known.pod_bytes)
@@ -308,6 +310,18 @@ class _Plan:
         kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
         oldest = kept[: len(kept) - most][:MAX_COUNTED]
         draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
+
+    def _rests(self, pod: kinds.Pod) -> float:
+        """Seconds until a task that saved its state and left may start again: a minute after it started, as a job. Its
+        pod stays until then, so a new leader waits as long."""
+        seen, started = self.draft.seen, started_at(pod)
+        if seen.job.spec.saved_exit_code is None or started is None or not pod.ended:
+            return 0.0
+        found = own_exit(pod, seen.now)
+        if found is None or not run_of_task(self.draft, pod).saved(found):
+            return 0.0
+        least = accounting.LEAST_CYCLE.total_seconds()
+        return min(least, (started - seen.now).total_seconds() + least)
 
     # --- what runs ---
 
