@@ -518,7 +518,7 @@ BUGS: Final = (
         "no failure is final",
         situations.FinalFailure,
         "TimeoutError: not within 60.0 s",
-        {f"{LIFECYCLE}.finished.matching_rule": always(None)},
+        {f"{LIFECYCLE}.failure_policy.matching_rule": always(None)},
     ),
     Bug(
         "a task that saved its state has failed",

@@ -209,7 +209,7 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         job(podFailurePolicy=on_codes("In", 0, 1)),
         "spec.podFailurePolicy: Invalid value: rules: exit code 0 is no failure",
     ),
-    ("rule-for-an-index", job(podFailurePolicy=on_codes("In", 1, action="FailIndex")), "supported values"),
+    ("rule-for-an-index", job(podFailurePolicy=on_codes("In", 1, action="FailIndex")), "only a task of an array fails alone"),
     ("snapshot-of-a-gang", job(**SAVED, parallelism=2), "spec.snapshot: Invalid value: only jobs of one pod"),
     ("snapshot-reclaimed", job(**SAVED, capacity="Reclaimed"), "spec.snapshot: Invalid value: a job with snapshots"),
     (

@@ -353,7 +353,9 @@ class History(Harness):
         uid, spec = job["metadata"]["uid"], job["spec"]
         if uid in self.trouble.deprived or by_own_word(job):
             return True
-        final = any(rule["action"] == "FailJob" for rule in spec.get("podFailurePolicy", {}).get("rules", ()))
+        final = any(
+            rule["action"] in ("FailJob", "FailIndex") for rule in spec.get("podFailurePolicy", {}).get("rules", ())
+        )
         return self.ledger.failures(uid) > (0 if final else spec.get("backoffLimit", 0))
 
     def is_due(self, job: Object, *, by_any_clock: bool = False) -> bool:

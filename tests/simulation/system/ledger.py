@@ -538,6 +538,7 @@ def _counts(job: Object) -> dict[Way, int]:
     if not array.get("retry"):  # it clears what has failed
         retries = sum(parse_counts(sets.get("retriesUsed", "")).values())
         found[Way.FAILED] = parse_indexes(sets.get("failedIndexes", "")).bit_count() + retries
+        found[Way.FAILED] += status.get("ignoredFailures", 0)
     return found
 
 

@@ -233,6 +233,31 @@ def test_a_task_whose_runtime_does_not_know_when_it_ran_had_what_its_kubelet_say
     assert outcome.status.lost_cpu_seconds == 382.0
 
 
+@pytest.mark.parametrize(
+    ("action", "failed", "retries", "ignored", "phase"),
+    [
+        ("FailJob", "5", "5:1", None, Phase.FAILED),
+        ("FailIndex", "5", "5:1", None, Phase.RUNNING),
+        ("Ignore", "", "5:1", 3, Phase.RUNNING),
+        ("Count", "", "5:2", 2, Phase.RUNNING),
+        (None, "", "5:2", 2, Phase.RUNNING),
+    ],
+)
+def test_a_rule_says_what_the_failure_of_a_task_means(
+    action: str | None, failed: str, retries: str, ignored: int | None, phase: Phase
+) -> None:
+    rules = [{"action": action or "FailJob", "onExitCodes": {"operator": "In", "values": [3 if action else 4]}}]
+    job = array(spec={"backoffLimit": 2, "podFailurePolicy": {"rules": rules}}, retries_used="5:1", ignored_failures=2)
+    outcome = decide(see(job, task(5, ended=200, code=3), task(6), now=201))
+    assert (sets(outcome).failed_indexes, sets(outcome).retries_used) == (failed, retries)
+    assert outcome.status.ignored_failures == (ignored or 2)
+    assert outcome.status.phase is phase
+    assert outcome.status.lost_cpu_seconds == 380.0
+    if action == "FailJob":
+        assert {c.reason for c in outcome.status.conditions if c.type == "Succeeded"} == {"PodFailurePolicy"}
+        assert "rules[0] of podFailurePolicy makes it final" in (outcome.status.message or "")
+
+
 def test_an_array_goes_on_past_a_failed_task() -> None:
     outcome = decide(see(array(), task(5, ended=200, code=1), task(6)))
     assert outcome.status.phase is Phase.RUNNING

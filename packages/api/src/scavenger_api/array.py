@@ -89,7 +89,7 @@ class ArrayStatus(Model):
 
 
 def array_rules() -> list[dict[str, str]]:
-    """CEL on the spec of a ScavengerJob: what an array cannot have."""
+    """CEL on the spec of a ScavengerJob: what an array cannot have, and what only an array can."""
     return [
         cel(
             "!has(self.array) || self.parallelism == 1",
@@ -106,6 +106,12 @@ def array_rules() -> list[dict[str, str]]:
             "an array cannot have capacity: Reclaimed; leave it out",
             field_path=".capacity",
         ),
+        cel(
+            "has(self.array) || !has(self.podFailurePolicy) || "
+            "self.podFailurePolicy.rules.all(r, r.action != 'FailIndex')",
+            "rules: only a task of an array fails alone; write FailJob in place of FailIndex",
+            field_path=".podFailurePolicy",
+        ),
         *(
             cel(
                 f"!has(self.array) || !has(self.{field})",
@@ -119,7 +125,6 @@ def array_rules() -> list[dict[str, str]]:
 
 NOT_WITH_ARRAY: Final = (
     "progressDeadlineIntervals",
-    "podFailurePolicy",
     "activeDeadlineSeconds",
 )
 """Fields of a job that arrays do not have."""

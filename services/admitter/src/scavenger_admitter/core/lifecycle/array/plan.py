@@ -440,6 +440,8 @@ class _Plan:
         problem = refused or self.problem or self.endings.problem or self._lacks()
         if draft.phase.finished:
             pass
+        elif self.endings.final:
+            self._fail(FailureReason.POD_FAILURE_POLICY, f"{self.endings.final}; the other tasks are stopped")
         elif failures and self.spec.fail_fast:
             self._fail(FailureReason.FAILED, f"{finished.words_of(failures[0])}; failFast stops the other tasks")
         elif problem is not None and problem.final and problem.exit is None and not self.computing:
