@@ -258,6 +258,55 @@ def test_a_rule_says_what_the_failure_of_a_task_means(
         assert "rules[0] of podFailurePolicy makes it final" in (outcome.status.message or "")
 
 
+def test_an_array_fails_when_its_tasks_have_run_for_as_long_as_they_may() -> None:
+    job = array(spec={"activeDeadlineSeconds": 900})
+    early = decide(see(job, task(1), task(2, started=60), now=909))
+    assert early.status.phase is Phase.RUNNING
+    assert (early.status.active_seconds, sets(early).active_since) == (None, b.at(10))
+    assert early.requeue_after == 1
+    outcome = decide(see(b.written(job, early.status), task(1), task(2, started=60), now=910))
+    assert outcome.status.phase is Phase.FAILED
+    assert {c.reason for c in outcome.status.conditions if c.type == "Succeeded"} == {"DeadlineExceeded"}
+    assert outcome.status.message == "its tasks ran for 900 s together, as long as activeDeadlineSeconds allows"
+    assert (outcome.status.active_seconds, sets(outcome).active_since) == (900, None)
+    told = b.batch(conditions={"FailureTarget": 910})
+    stopped = decide(see(b.written(job, outcome.status), task(1), task(2, started=60), now=911, batch=told))
+    assert [one.name for one in actions(stopped, DeletePod)] == ["job-1", "job-2"]
+
+
+def test_time_in_which_no_task_runs_is_not_counted() -> None:
+    """Nor is time counted twice in which two run, or a pod that is judged late."""
+    job = array(spec={"activeDeadlineSeconds": 900, "backoffLimit": 9})
+    killed = task(2, ended=90, code=137, exit_reason="Error")
+    outcome = decide(see(job, task(1, ended=110), killed, now=111))
+    assert sets(outcome).active_since == b.at(10), "nobody knows yet how the other one ended"
+    assert outcome.status.phase is not Phase.FAILED
+    later = decide(see(b.written(job, outcome.status), task(1, ended=110, held=False), killed, now=300))
+    assert (later.status.active_seconds, sets(later).active_since) == (100, None)
+    again = decide(see(b.written(job, later.status), task(3, started=500), now=560))
+    assert (again.status.active_seconds, sets(again).active_since) == (100, b.at(500))
+    assert again.requeue_after == 740  # of 900 s 160 are used
+    over = decide(see(b.written(job, again.status), task(3, started=500, ended=570), now=600))
+    assert (over.status.active_seconds, sets(over).active_since) == (170, None)
+
+
+def test_a_task_that_started_and_ended_between_two_looks_has_run() -> None:
+    outcome = decide(see(array(spec={"activeDeadlineSeconds": 900}), task(1, started=20, ended=50), now=60))
+    assert (outcome.status.active_seconds, sets(outcome).active_since) == (30, None)
+
+
+def test_without_a_limit_no_time_is_counted() -> None:
+    outcome = decide(see(array(), task(1), now=909))
+    assert (outcome.status.active_seconds, sets(outcome).active_since) == (None, None)
+
+
+def test_a_retry_after_the_deadline_has_all_the_time_again() -> None:
+    job = array(Phase.FAILED, spec={"activeDeadlineSeconds": 900, "retry": 1}, active_seconds=900, failed_indexes="3")
+    outcome = decide(see(job.model_copy(), now=2000))
+    assert outcome.status.phase is Phase.WAITING
+    assert outcome.status.active_seconds is None
+
+
 def test_an_array_goes_on_past_a_failed_task() -> None:
     outcome = decide(see(array(), task(5, ended=200, code=1), task(6)))
     assert outcome.status.phase is Phase.RUNNING

@@ -14,7 +14,7 @@ from scavenger_api.indexes import (
     parse_counts,
     parse_indexes,
 )
-from scavenger_api.model import Model, cel, validations
+from scavenger_api.model import Model, Timestamp, cel, validations
 
 MAX_COUNTED: Final = 500
 """Pods that one write of the status counts."""
@@ -84,6 +84,9 @@ class ArrayStatus(Model):
     """How often each task started again because a container failed by itself, such as `7:1,40-42:2`."""
     retry: Annotated[int, Field(ge=0, **_COUNT)] = 0
     """The spec.array.retry that was acted on."""
+    active_since: Timestamp | None = None
+    """Since when tasks run without a break, where the array has activeDeadlineSeconds. The time before is in
+    status.activeSeconds."""
     counted: Annotated[tuple[Annotated[str, Field(max_length=32)], ...], Field(max_length=2 * MAX_COUNTED)] = ()
     """Pods that are counted here and may still have their finalizer: index and the first digits of the UID."""
 
@@ -123,8 +126,5 @@ def array_rules() -> list[dict[str, str]]:
     ]
 
 
-NOT_WITH_ARRAY: Final = (
-    "progressDeadlineIntervals",
-    "activeDeadlineSeconds",
-)
+NOT_WITH_ARRAY: Final = ("progressDeadlineIntervals",)
 """Fields of a job that arrays do not have."""

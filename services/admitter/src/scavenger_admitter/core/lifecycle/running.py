@@ -11,7 +11,7 @@ from scavenger_api.reasons import FailureReason, StateReason
 from scavenger_api.times import format_time
 from scavenger_domain.pod_ends import started_at
 
-from scavenger_admitter.core.lifecycle import accounting, finished
+from scavenger_admitter.core.lifecycle import accounting, finished, limits
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.termination import Run
@@ -88,15 +88,14 @@ def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
 
 def _past_deadline(draft: Draft, start: datetime) -> bool:
     """Whether the runs of the job have taken as long as they may: then it has failed."""
-    limit, now = draft.seen.job.spec.active_deadline_seconds, draft.seen.now
-    if limit is None:
+    spec, now = draft.seen.job.spec, draft.seen.now
+    left = limits.active_left(spec, draft.status.active_seconds, (now - start).total_seconds())
+    if left is None:
         return False
-    left = limit - (draft.status.active_seconds or 0) - (now - start).total_seconds()
     if left > 0:
         draft.wakeups.append(left)
         return False
-    said = f"its runs took {limit} s together, as long as activeDeadlineSeconds allows"
-    finished.fail(draft, now, FailureReason.DEADLINE_EXCEEDED, said)
+    finished.fail(draft, now, FailureReason.DEADLINE_EXCEEDED, limits.too_long(spec, "its runs took"))
     return True
 
 

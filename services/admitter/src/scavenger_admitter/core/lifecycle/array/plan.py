@@ -30,6 +30,7 @@ from scavenger_admitter.core.lifecycle import (
     finished,
     leftover_pods,
     lifecycle,
+    limits,
     managed,
     start_failures,
     starting,
@@ -256,7 +257,8 @@ class _Plan:
         self.tasks.forget_failures()
         self.tasks.retry = self.spec.retry
         if failed:
-            self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None)
+            self.tasks.active_since = None
+            self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None, active_seconds=None)
             self.draft.enter(Phase.WAITING, WaitReason.QUEUED, f"{again} tasks that failed start again")
 
     def count(self) -> None:
@@ -438,6 +440,7 @@ class _Plan:
         refusal = draft.known.start.refused
         refused = start_failures.refusal_problem(refusal, seen.job.spec) if refusal is not None else None
         problem = refused or self.problem or self.endings.problem or self._lacks()
+        late = self._count_active()
         if draft.phase.finished:
             pass
         elif self.endings.final:
@@ -448,6 +451,8 @@ class _Plan:
             self._fail(problem.reason, problem.message)
         elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
             self._end()
+        elif late:
+            self._fail(FailureReason.DEADLINE_EXCEEDED, late)
         else:
             self._go_on(problem if problem is not None and problem.exit is None else None)
         if draft.phase.finished:
@@ -483,6 +488,40 @@ class _Plan:
             known = (start,)
         last = max(*known, second(min(max(starts), draft.seen.now)))
         draft.set(running_timestamps=(known[0], last) if last > known[0] else known[:1])
+
+    def _count_active(self) -> str:
+        """Count the time in which at least one task runs, where that is limited. Returns what to say where it is used
+        up, else nothing."""
+        draft, tasks, spec = self.draft, self.tasks, self.draft.seen.job.spec
+        since = tasks.active_since or self._first_start()
+        if spec.active_deadline_seconds is None or draft.phase.finished or since is None:
+            return ""
+        used, took = draft.status.active_seconds or 0, max(0.0, (self._active_until(since) - since).total_seconds())
+        left = limits.active_left(spec, used, took)
+        late = left is not None and left <= 0
+        open_still = self.running_tasks != 0 or any(started_at(pod) for pod in self.pods.ended.values())
+        tasks.active_since = since if open_still and not late else None
+        if tasks.active_since is None:
+            draft.set(active_seconds=used + int(took))
+        elif left is not None and self.running_tasks:
+            draft.wakeups.append(left)
+        return limits.too_long(spec, "its tasks ran for") if late else ""
+
+    def _first_start(self) -> datetime | None:
+        """When the first started of the tasks whose time is not counted: those that run, that are not judged, or that
+        are judged now."""
+        judged = (pod for task, pod in self.pods.counted.items() if mark(task, pod) in self.endings.counted)
+        pods = (*self.running.values(), *self.pods.untouched.running.values(), *self.pods.ended.values(), *judged)
+        first = min((at for pod in pods if (at := started_at(pod)) is not None), default=None)
+        return second(first) if first is not None else None
+
+    def _active_until(self, since: datetime) -> datetime:
+        """Up to when tasks ran: until now, or to the last end of a task that is known."""
+        now = self.draft.seen.now
+        if self.running_tasks:
+            return now
+        pods = (*self.pods.ended.values(), *self.pods.counted.values(), *self.pods.untouched.kept.values())
+        return min(now, max((at for pod in pods if (at := ended_at(pod)) is not None), default=since))
 
     def _go_on(self, problem: Problem | None) -> None:
         draft = self.draft
