@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from scavenger_api.array import NOT_WITH_ARRAY
 from scavenger_api.job import IN_TEMPLATE, ScavengerJobSpec
 
 Object = dict[str, Any]
@@ -314,7 +313,7 @@ def consistent(spec: Object, chance: random.Random) -> Object:
         spec |= {"command": ["/app"], "persistentVolumeClaims": [claim], "interruptionAfter": "30m"}
         spec = _without(spec, "parallelism", "capacity")
     spec = _of_a_size_that_fits(spec)
-    return _without(spec, "parallelism", "capacity", *NOT_WITH_ARRAY) if "array" in spec else _of_no_array(spec)
+    return _without(spec, "parallelism", "capacity") if "array" in spec else _of_no_array(spec)
 
 
 def _of_no_array(spec: Object) -> Object:

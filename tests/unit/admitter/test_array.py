@@ -307,6 +307,41 @@ def test_a_retry_after_the_deadline_has_all_the_time_again() -> None:
     assert outcome.status.active_seconds is None
 
 
+def test_a_task_that_reports_no_checkpoint_for_too_long_fails() -> None:
+    job = array(spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m", "backoffLimit": 3})
+    saved = task(2, checkpoint=b.stamp(100))
+    early = decide(see(job, task(1), saved, now=189))
+    assert actions(early, DeletePod) == []
+    assert early.requeue_after == 1
+    outcome = decide(see(b.written(job, early.status), task(1), saved, now=190))
+    assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
+    assert outcome.status.removing == ("1-0001cafe:NoProgress",)
+    assert sets(outcome).failed == 0, "it is judged when it has ended"
+    ended = task(1, ended=205, code=143, deleted=200)
+    over = decide(see(b.written(job, outcome.status), ended, saved, now=206))
+    assert (sets(over).failed_indexes, sets(over).retries_used) == ("1", ""), "as a job, it has no retries for that"
+    assert over.status.interrupted_count == 0
+    assert over.status.lost_cpu_seconds == 20.0  # 2 CPUs for 10 s since a checkpoint was due
+    assert [event.reason for event in over.events] == ["TaskFailed"]
+    assert over.events[0].message.startswith("pod job-1: no checkpoint reported since 2026-01-01T00:00:10Z, though one")
+
+
+def test_a_task_that_is_taken_away_before_it_is_stopped_for_want_of_progress_is_interrupted() -> None:
+    job = array(spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m"}, removing=("1-0001cafe:NoProgress",))
+    preempted = [b.disrupted("PreemptionByScheduler", 188)]
+    outcome = decide(see(job, task(1, ended=195, code=143, deleted=190, conditions=preempted), now=196))
+    assert (sets(outcome).failed_indexes, outcome.status.interrupted_count) == ("", 1)
+
+
+def test_no_task_is_stopped_for_want_of_progress_that_the_status_cannot_name() -> None:
+    """Its end would count as an interruption, and it would start again."""
+    full = tuple(f"{index}-{index:04d}cafe:MaxRunning" for index in range(10, 510))
+    stopping = [task(index, deleted=180) for index in range(10, 510)]
+    job = array(tasks=600, spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m"}, removing=full)
+    outcome = plan_array(see(job, task(1), *stopping, now=190))
+    assert [one for one in actions(outcome, DeletePod) if one.name == "job-1"] == []
+
+
 def test_an_array_goes_on_past_a_failed_task() -> None:
     outcome = decide(see(array(), task(5, ended=200, code=1), task(6)))
     assert outcome.status.phase is Phase.RUNNING

@@ -115,16 +115,4 @@ def array_rules() -> list[dict[str, str]]:
             "rules: only a task of an array fails alone; write FailJob in place of FailIndex",
             field_path=".podFailurePolicy",
         ),
-        *(
-            cel(
-                f"!has(self.array) || !has(self.{field})",
-                "an array cannot have it; leave it out",
-                field_path=f".{field}",
-            )
-            for field in NOT_WITH_ARRAY
-        ),
     ]
-
-
-NOT_WITH_ARRAY: Final = ("progressDeadlineIntervals",)
-"""Fields of a job that arrays do not have."""

@@ -251,8 +251,8 @@ class ScavengerJobSpec(Model):
     progress_deadline_intervals: Annotated[int | None, Field(ge=1, le=1000, json_schema_extra={"format": "int32"})] = (
         None
     )
-    """Makes the job Failed when its running pods have reported no checkpoint for so many times interruptionAfter; by
-    default never. Only for programs that report checkpoints while they run."""
+    """Makes the job Failed, of an array the task, when its running pods have reported no checkpoint for so many times
+    interruptionAfter; by default never. Only for programs that report checkpoints while they run."""
     backoff_limit: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})] = None
     """So often the job starts again, from its last checkpoint, when a container fails by itself; by default never.
     Interruptions do not count."""

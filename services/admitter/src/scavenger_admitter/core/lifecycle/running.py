@@ -71,18 +71,18 @@ def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
     """
     spec, now, interval = draft.seen.job.spec, draft.seen.now, draft.seen.job.spec.checkpoint_interval
     reported = accounting.reported_checkpoint(run.pods, spec, now)
-    deadline = spec.progress_deadline_intervals
-    if reported is None and deadline is None:
+    allowed = limits.without_progress(spec)
+    if reported is None and allowed is None:
         return False
     since = max(start, reported or start)
-    said = f"no checkpoint reported since {format_time(since)}, though one is due every {spec.interruption_after}"
-    if deadline is not None and now >= since + deadline * interval:
+    said = limits.no_progress(spec, since)
+    if allowed is not None and now >= since + allowed:
         finished.fail(draft, now, FailureReason.NO_PROGRESS, said)
         return True
     if reported is not None and now >= since + STALLED_INTERVALS * max(interval, PROGRESS_EVERY):
         draft.stalled = said
-    if deadline is not None:  # without one it is looked at whenever a checkpoint is due
-        draft.wakeups.append((since + deadline * interval - now).total_seconds())
+    if allowed is not None:  # else it is looked at whenever a checkpoint is due
+        draft.wakeups.append((since + allowed - now).total_seconds())
     return False
 
 

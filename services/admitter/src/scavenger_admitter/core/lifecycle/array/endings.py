@@ -18,7 +18,7 @@ from scavenger_domain import interruptions
 from scavenger_domain.pod_ends import Exit, Removal, moment, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting, failure_policy, finished, interrupted, start_failures
+from scavenger_admitter.core.lifecycle import accounting, failure_policy, finished, interrupted, limits, start_failures
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -47,8 +47,8 @@ class Endings:
         intents: which pods the admitter deletes, and why.
         counted: pods that are counted now (`tasks.mark`).
         removals: interruptions, with what each lost in core-seconds.
-        failures: exits after which a task does not start again.
-        retried: exits after which it does.
+        failures: in words, ends after which a task does not start again.
+        retried: those after which it does.
         final: how a task failed, where podFailurePolicy makes that the end of the array; else empty.
         saved: exits of tasks that saved their state and are not done.
         short: whether a run failed within a minute of its start.
@@ -61,8 +61,8 @@ class Endings:
     intents: Intents
     counted: set[str] = field(default_factory=set)
     removals: list[tuple[Removal, float]] = field(default_factory=list)
-    failures: list[Exit] = field(default_factory=list)
-    retried: list[Exit] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    retried: list[str] = field(default_factory=list)
     saved: list[Exit] = field(default_factory=list)
     final: str = ""
     short: bool = False
@@ -90,6 +90,8 @@ class Endings:
                 self._book(pod, found.at, kept=False)
                 self._note_length(pod, found.at)
                 self.saved.append(found.exit)
+            case Removed() if started is not None and found.removal.own is RemovalReason.NO_PROGRESS:
+                self._hung(index, pod, found, started)
             case Removed() if started is not None:
                 self._interrupted(index, pod, found)
             case _:  # it never ran: the task waits as before
@@ -124,8 +126,16 @@ class Endings:
             case Follows.FAIL:
                 pass
         over = judged.follows in FINAL
-        (self.failures if over else self.retried).append(ended)
+        (self.failures if over else self.retried).append(finished.words_of(ended))
         self.tasks.end(index, failed=over)
+
+    def _hung(self, index: int, pod: kinds.Pod, found: Removed, started: datetime) -> None:
+        """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""
+        saved = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+        since = started if saved is None or saved > self.draft.seen.now else max(started, saved)
+        self._book(pod, found.at, kept=False)
+        self.failures.append(f"pod {pod.metadata.name}: {limits.no_progress(self.draft.seen.job.spec, since)}")
+        self.tasks.end(index, failed=True)
 
     def _note_length(self, pod: kinds.Pod, end: datetime) -> None:
         started = started_at(pod)
@@ -203,6 +213,6 @@ def _tell(removals: list[tuple[Removal, float]]) -> str:
     return f"{len(removals)} tasks were interrupted ({by}), and lost {lost} core-seconds"
 
 
-def _words_of(exits: list[Exit], what: str) -> str:
-    more = f", and so did {len(exits) - 1} more" if len(exits) > 1 else ""
-    return f"{finished.words_of(exits[0])}{more}; {len(exits)} tasks {what}"
+def _words_of(ends: list[str], what: str) -> str:
+    more = f", and so did {len(ends) - 1} more" if len(ends) > 1 else ""
+    return f"{ends[0]}{more}; {len(ends)} tasks {what}"

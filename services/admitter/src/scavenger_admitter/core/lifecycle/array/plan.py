@@ -334,6 +334,7 @@ class _Plan:
         quiet = self.pods.untouched
         runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
         self._wait_for_starts(starts)
+        self._wait_for_progress()
         done = (*_chosen(quiet.running, quiet.runs & ~runs), *_chosen(quiet.starting, quiet.starts & ~starts))
         for task, pod in sorted((*self.pods.alive.items(), *done)):
             if deleting(pod):
@@ -378,6 +379,9 @@ class _Plan:
             reason: why; None where the status has named the pod.
         """
         draft, name = self.draft, mark(task, pod)
+        if reason is RemovalReason.NO_PROGRESS and self.intents.full:  # else its end would count as an interruption
+            draft.wakeups.append(WRITE_EVERY.total_seconds())
+            return
         if reason in (RemovalReason.SUSPENDED, RemovalReason.FINISHED):  # the phase says so
             intent = reason.value
         elif reason is None:
@@ -409,7 +413,27 @@ class _Plan:
             return RemovalReason.of(decided.cause)
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
+        if self._hangs(pod):
+            return RemovalReason.NO_PROGRESS
         return RemovalReason.NODE_LEAVING if announced(run, seen.nodes, seen.now) else None
+
+    def _hangs(self, pod: kinds.Pod) -> bool:
+        """Whether a task that runs has reported no checkpoint for longer than it may."""
+        seen, started = self.draft.seen, started_at(pod)
+        allowed = limits.without_progress(seen.job.spec)
+        if allowed is None or started is None or over(pod):
+            return False
+        reported = accounting.reported_checkpoint((pod,), seen.job.spec, seen.now)
+        left = (max(started, reported or started) + allowed - seen.now).total_seconds()
+        if left > 0:
+            self.draft.wakeups.append(left)
+        return left <= 0
+
+    def _wait_for_progress(self) -> None:
+        """The array is looked at again when the first of the untouched tasks may have hung for too long."""
+        allowed, first = limits.without_progress(self.draft.seen.job.spec), self.pods.untouched.first_progress
+        if allowed is not None and first is not None:
+            self.draft.wakeups.append(max(0.0, (first + allowed - self.draft.seen.now).total_seconds()))
 
     def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
         """What sorts the pods of which some have to go: the least work at risk first."""
@@ -446,7 +470,7 @@ class _Plan:
         elif self.endings.final:
             self._fail(FailureReason.POD_FAILURE_POLICY, f"{self.endings.final}; the other tasks are stopped")
         elif failures and self.spec.fail_fast:
-            self._fail(FailureReason.FAILED, f"{finished.words_of(failures[0])}; failFast stops the other tasks")
+            self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
         elif problem is not None and problem.final and problem.exit is None and not self.computing:
             self._fail(problem.reason, problem.message)
         elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
