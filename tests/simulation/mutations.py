@@ -518,7 +518,37 @@ BUGS: Final = (
         "no failure is final",
         situations.FinalFailure,
         "TimeoutError: not within 60.0 s",
-        {f"{LIFECYCLE}.finished.matching_rule": always(None)},
+        {f"{LIFECYCLE}.failure_policy.matching_rule": always(None)},
+    ),
+    Bug(
+        "no failure of a task is final",
+        situations.FinalFailureOfTask,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.failure_policy.matching_rule": always(None)},
+    ),
+    Bug(
+        "a task may report no checkpoint for ever",
+        situations.HangingTask,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.array.plan._Plan._hangs": always(False)},
+    ),
+    Bug(
+        "a task that hung starts again",
+        situations.HangingTask,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.array.endings.Endings._hung": always(None)},
+    ),
+    Bug(
+        "the time of tasks has no limit",
+        situations.LongTasks,
+        "TimeoutError: not within 60.0 s",
+        {f"{LIFECYCLE}.limits.active_left": always(None)},
+    ),
+    Bug(
+        "a task that saved its state starts again at once",
+        situations.SavedAtOnce,
+        "a pod is gone before its task may start again",
+        {f"{LIFECYCLE}.array.plan._Plan._rests": always(0.0)},
     ),
     Bug(
         "a task that saved its state has failed",

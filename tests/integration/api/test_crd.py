@@ -209,7 +209,11 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         job(podFailurePolicy=on_codes("In", 0, 1)),
         "spec.podFailurePolicy: Invalid value: rules: exit code 0 is no failure",
     ),
-    ("rule-for-an-index", job(podFailurePolicy=on_codes("In", 1, action="FailIndex")), "supported values"),
+    (
+        "rule-for-an-index",
+        job(podFailurePolicy=on_codes("In", 1, action="FailIndex")),
+        "only a task of an array fails alone",
+    ),
     ("snapshot-of-a-gang", job(**SAVED, parallelism=2), "spec.snapshot: Invalid value: only jobs of one pod"),
     ("snapshot-reclaimed", job(**SAVED, capacity="Reclaimed"), "spec.snapshot: Invalid value: a job with snapshots"),
     (
@@ -742,7 +746,9 @@ IMMUTABLE = [
 def jobs(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     kubectl = api_cluster.inside(module_namespace)
     full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
-    array = changed(MINIMAL_JOB, {"metadata.name": "array", "spec.array": {"tasks": 10}})
+    limits = {"checkpointExitCode": 85, "progressDeadlineIntervals": 3, "activeDeadlineSeconds": 600}
+    of_tasks = {"array": {"tasks": 10}, "podFailurePolicy": on_codes("In", 1, action="FailIndex"), **limits}
+    array = changed(MINIMAL_JOB, {"metadata.name": "array", **job(**of_tasks)})
     saved = changed(MINIMAL_JOB, {"metadata.name": "saved", **job(**SAVED)})
     for manifest in (MINIMAL_JOB, full, TEMPLATE_JOB, array, saved):
         kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))

@@ -25,6 +25,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.indexes import indexes_of, parse_indexes
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.reasons import FailureReason
 from scavenger_api.times import format_time, parse_time
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.errors import ApiError
@@ -353,8 +354,7 @@ class History(Harness):
         uid, spec = job["metadata"]["uid"], job["spec"]
         if uid in self.trouble.deprived or by_own_word(job):
             return True
-        final = any(rule["action"] == "FailJob" for rule in spec.get("podFailurePolicy", {}).get("rules", ()))
-        return self.ledger.failures(uid) > (0 if final else spec.get("backoffLimit", 0))
+        return self.ledger.failures(uid) > (0 if _has_final_rule(job) else spec.get("backoffLimit", 0))
 
     def is_due(self, job: Object, *, by_any_clock: bool = False) -> bool:
         """Whether it is time for a finished job to go. by_any_clock: or was by a clock that was wrong."""
@@ -980,21 +980,29 @@ class History(Harness):
 
     def check_tasks(self, job: Object) -> None:
         """Of an array that is over each task succeeded in a pod, or failed as often as it may, unless it could not
-        start."""
-        spec, status = job["spec"]["array"], job["status"]
+        start, or a failure was final."""
+        spec, status, reason = job["spec"]["array"], job["status"], why_failed(job)
         ways: dict[int, list[set[Way]]] = {}
         for life in self.ledger.truths[job["metadata"]["uid"]].lives:
-            ways.setdefault(life.task or 0, []).append(self.ledger.ways(life))
+            ways.setdefault(life.task or 0, []).append(self.ledger.ways_of_task(life, job["metadata"]["uid"]))
         sets, where = status["array"], f"{job['metadata']['name']}: {status}: {ways}"
         completed, failed = (set(indexes_of(parse_indexes(sets.get(one, "")))) for one in ENDED_TASKS)
         assert all(any(Way.COMPLETED in one for one in ways[task]) for task in completed), where
-        tries = 1 + job["spec"].get("backoffLimit", 0)
+        final = _has_final_rule(job) or "progressDeadlineIntervals" in job["spec"]
+        tries = 1 if final else 1 + job["spec"].get("backoffLimit", 0)
         assert all(sum(Way.FAILED in one for one in ways[task]) >= tries for task in failed), where
-        if why_failed(job) in BY_START:
+        if reason in BY_START:
             return
+        stopped = reason in (FailureReason.DEADLINE_EXCEEDED, FailureReason.POD_FAILURE_POLICY)
         everything = len(completed) + len(failed) == spec["tasks"]
-        assert everything or (failed and spec.get("failFast")), where
-        assert status["phase"] == ("Failed" if failed else "Completed"), where
+        assert everything or stopped or (failed and spec.get("failFast")), where
+        assert status["phase"] == ("Failed" if failed or stopped else "Completed"), where
+
+
+def _has_final_rule(job: Object) -> bool:
+    """Whether its podFailurePolicy may make a failure final."""
+    rules = job["spec"].get("podFailurePolicy", {}).get("rules", ())
+    return any(rule["action"] in ("FailJob", "FailIndex") for rule in rules)
 
 
 def _final(job: Object) -> Set[str]:

@@ -143,6 +143,7 @@ class Truth:
         asked: what each of its pods asks for, in thousandths.
         reclaimed: whether its CPU time is booked as it was used, and not as it was asked for.
         saved_code: by which its program says that its state is saved.
+        reports: whether a run fails that reports no checkpoint.
         runs: its lives, by the uid of their Job.
         places: those of its runs, by the uid of their Job.
         running: places from which a status said that it was Running.
@@ -155,6 +156,7 @@ class Truth:
     asked: Mapping[str, int] = field(default_factory=dict)
     reclaimed: bool = False
     saved_code: int | None = None
+    reports: bool = False
     runs: dict[str, dict[str, Life]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
@@ -256,6 +258,7 @@ class Ledger:
         if not truth.asked:
             spec = ScavengerJobSpec.model_validate(job["spec"])
             truth.asked, truth.saved_code = spec.requests, spec.saved_exit_code
+            truth.reports = spec.progress_deadline_intervals is not None
             truth.reclaimed = spec.capacity is Capacity.RECLAIMED
         if status.get("phase") == "Running":
             truth.running.add(status["queuedTimestamp"])
@@ -424,12 +427,14 @@ class Ledger:
     def _ends_of_tasks(self, uid: str) -> list[End]:
         """A task is judged when its container has surely ended."""
         truth = self.truths[uid]
-        return [End(self._ways_of_task(life, truth), life.seen_over) for life in truth.lives]
+        return [End(self.ways_of_task(life, uid), life.seen_over) for life in truth.lives]
 
-    def _ways_of_task(self, life: Life, truth: Truth) -> set[Way]:
+    def ways_of_task(self, life: Life, uid: str) -> set[Way]:
         """An eviction counts that came before its deletion, whoever asked for that. Else the ends of an array that was
         suspended are its own user's doing, or nobody's, and those after a failure are nobody's."""
-        found = self.ways(life)
+        found, truth = self.ways(life), self.truths[uid]
+        if truth.reports and life.told is not None and life.by is By.SERVICES:  # it reported no checkpoint
+            found = {*found, Way.FAILED}
         if (truth.suspensions == 0 or life.evicted) and truth.failed is None:
             return found
         stopped = truth.suspended is not None and life.told is not None and life.told >= truth.suspended
@@ -521,6 +526,8 @@ def why_failed(job: Object) -> FailureReason | None:
 def by_own_word(job: Object) -> bool:
     """Whether a job is Failed as it wants to be: whatever its containers do, it takes too long."""
     reason = why_failed(job)
+    if "array" in job["spec"] and reason in (FailureReason.FAILED, FailureReason.TASKS_FAILED):
+        reason = FailureReason.NO_PROGRESS  # of its tasks
     return reason in BY_OWN_WORD and BY_OWN_WORD[reason] in job["spec"]
 
 
@@ -538,6 +545,7 @@ def _counts(job: Object) -> dict[Way, int]:
     if not array.get("retry"):  # it clears what has failed
         retries = sum(parse_counts(sets.get("retriesUsed", "")).values())
         found[Way.FAILED] = parse_indexes(sets.get("failedIndexes", "")).bit_count() + retries
+        found[Way.FAILED] += status.get("ignoredFailures", 0)
     return found
 
 

@@ -683,6 +683,46 @@ class FinalFailure(OneJob):
         await self.comes_to("Failed")
 
 
+_ONE_TASK: Final = MappingProxyType({"tasks": 1})
+
+
+class FinalFailureOfTask(FinalFailure):
+    """The program of a task fails in a way after which no other try of that task helps, as its array says."""
+
+    def written(self) -> Object:
+        rule = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [FAILS_WITH]}}
+        return {**super().written(), "array": {**_ONE_TASK}, "podFailurePolicy": {"rules": [rule]}}
+
+
+class HangingTask(OneJob):
+    """A task computes and reports no checkpoint, as its array says that it would."""
+
+    spec = MappingProxyType({"array": {**_ONE_TASK}, "progressDeadlineIntervals": 1, "interruptionAfter": "20s"})
+
+    async def comes(self) -> None:
+        await self.happens_once()
+        await self.comes_to("Failed")
+
+
+class LongTasks(HangingTask):
+    """Tasks compute for longer than their array may."""
+
+    spec = MappingProxyType({"array": {**_ONE_TASK}, "activeDeadlineSeconds": 20})
+
+
+class SavedAtOnce(OneJob):
+    """A task saves its state and leaves as soon as it runs."""
+
+    spec = MappingProxyType({"array": {**_ONE_TASK}, "checkpointExitCode": SAVED})
+
+    async def comes(self) -> None:
+        self.fails(saved := await self.happens_once(), SAVED)
+        await self.pass_time(LATE / 2)
+        there = [pod["metadata"]["uid"] for pod in self.pods("c")]
+        assert there == [saved["metadata"]["uid"]], "a pod is gone before its task may start again"
+        await self.until(lambda: any(pod["status"]["phase"] == "Running" for pod in self.pods("c")), limit=2 * LATE)
+
+
 class OverLimit(OneJob):
     """A kubelet ends a pod that uses more local storage than it may."""
 

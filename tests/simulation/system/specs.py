@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from scavenger_api.array import NOT_WITH_ARRAY
 from scavenger_api.job import IN_TEMPLATE, ScavengerJobSpec
 
 Object = dict[str, Any]
@@ -139,7 +138,7 @@ _SECURITY: Final = parts(
 _POLICY: Final = listed(
     parts(
         {
-            "action": one_of("FailJob", "Ignore", "Count"),
+            "action": one_of("FailJob", "FailIndex", "Ignore", "Count"),
             "onExitCodes": parts(
                 {"operator": one_of("In"), "values": one_of([FAILS_WITH], [1, 137])}, containerName=one_of(PROGRAM)
             ),
@@ -314,9 +313,16 @@ def consistent(spec: Object, chance: random.Random) -> Object:
         spec |= {"command": ["/app"], "persistentVolumeClaims": [claim], "interruptionAfter": "30m"}
         spec = _without(spec, "parallelism", "capacity")
     spec = _of_a_size_that_fits(spec)
-    if "array" in spec:
-        spec = _without(spec, "parallelism", "capacity", *NOT_WITH_ARRAY)
-    return spec
+    return _without(spec, "parallelism", "capacity") if "array" in spec else _of_no_array(spec)
+
+
+def _of_no_array(spec: Object) -> Object:
+    """The same, where only a task fails alone."""
+    if "podFailurePolicy" not in spec:
+        return spec
+    rules = spec["podFailurePolicy"]["rules"]
+    jobs = [{**rule, "action": "FailJob"} if rule["action"] == "FailIndex" else rule for rule in rules]
+    return {**spec, "podFailurePolicy": {"rules": jobs}}
 
 
 def _equal(sides: Object, only: str = "") -> Object:

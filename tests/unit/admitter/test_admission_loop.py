@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop, load_rule
+from scavenger_admitter.attempt import Response
 from scavenger_admitter.core.admission.cycle import plan
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan
 from scavenger_admitter.core.admission.load import LoadLimit
@@ -194,7 +195,7 @@ class LoopHarness:
     def answer(self) -> None:
         """The API server answers to every create."""
         for key in self.jobs:
-            self.records[key].attempt.on_response(None, None, self.clock.monotonic())
+            self.records[key].attempt.on_response(Response(), None, self.clock.monotonic())
             self.limiter.release(key)
 
     @property

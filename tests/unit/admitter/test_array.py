@@ -81,6 +81,11 @@ def job_of_array() -> kinds.Job:
     return b.batch()
 
 
+def with_snapshots(**more: Any) -> dict[str, Any]:
+    claims = [{"name": "work", "mountPath": "/data"}]
+    return {"command": ["a"], "persistentVolumeClaims": claims, "snapshot": {"volume": "work"}, **more}
+
+
 def see(job: ScavengerJob, *pods: kinds.Pod, now: float = NOON, **more: Any) -> Observation:
     return b.seen(job, now, more.pop("batch", job_of_array()), *pods, **more)
 
@@ -226,6 +231,115 @@ def test_a_task_whose_runtime_does_not_know_when_it_ran_had_what_its_kubelet_say
     assert outcome.status.interrupted_count == 1
     assert outcome.status.useful_cpu_seconds == 0.0
     assert outcome.status.lost_cpu_seconds == 382.0
+
+
+@pytest.mark.parametrize(
+    ("action", "failed", "retries", "ignored", "phase"),
+    [
+        ("FailJob", "5", "5:1", None, Phase.FAILED),
+        ("FailIndex", "5", "5:1", None, Phase.RUNNING),
+        ("Ignore", "", "5:1", 3, Phase.RUNNING),
+        ("Count", "", "5:2", 2, Phase.RUNNING),
+        (None, "", "5:2", 2, Phase.RUNNING),
+    ],
+)
+def test_a_rule_says_what_the_failure_of_a_task_means(
+    action: str | None, failed: str, retries: str, ignored: int | None, phase: Phase
+) -> None:
+    rules = [{"action": action or "FailJob", "onExitCodes": {"operator": "In", "values": [3 if action else 4]}}]
+    job = array(spec={"backoffLimit": 2, "podFailurePolicy": {"rules": rules}}, retries_used="5:1", ignored_failures=2)
+    outcome = decide(see(job, task(5, ended=200, code=3), task(6), now=201))
+    assert (sets(outcome).failed_indexes, sets(outcome).retries_used) == (failed, retries)
+    assert outcome.status.ignored_failures == (ignored or 2)
+    assert outcome.status.phase is phase
+    assert outcome.status.lost_cpu_seconds == 380.0
+    if action == "FailJob":
+        assert {c.reason for c in outcome.status.conditions if c.type == "Succeeded"} == {"PodFailurePolicy"}
+        assert "rules[0] of podFailurePolicy makes it final" in (outcome.status.message or "")
+
+
+def test_an_array_fails_when_its_tasks_have_run_for_as_long_as_they_may() -> None:
+    job = array(spec={"activeDeadlineSeconds": 900})
+    early = decide(see(job, task(1), task(2, started=60), now=909))
+    assert early.status.phase is Phase.RUNNING
+    assert (early.status.active_seconds, sets(early).active_since) == (None, b.at(10))
+    assert early.requeue_after == 1
+    outcome = decide(see(b.written(job, early.status), task(1), task(2, started=60), now=910))
+    assert outcome.status.phase is Phase.FAILED
+    assert {c.reason for c in outcome.status.conditions if c.type == "Succeeded"} == {"DeadlineExceeded"}
+    assert outcome.status.message == "its tasks ran for 900 s together, as long as activeDeadlineSeconds allows"
+    assert (outcome.status.active_seconds, sets(outcome).active_since) == (900, None)
+    told = b.batch(conditions={"FailureTarget": 910})
+    stopped = decide(see(b.written(job, outcome.status), task(1), task(2, started=60), now=911, batch=told))
+    assert [one.name for one in actions(stopped, DeletePod)] == ["job-1", "job-2"]
+
+
+def test_time_in_which_no_task_runs_is_not_counted() -> None:
+    """Nor is time counted twice in which two run, or a pod that is judged late."""
+    job = array(spec={"activeDeadlineSeconds": 900, "backoffLimit": 9})
+    killed = task(2, ended=90, code=137, exit_reason="Error")
+    outcome = decide(see(job, task(1, ended=110), killed, now=111))
+    assert sets(outcome).active_since == b.at(10), "nobody knows yet how the other one ended"
+    assert outcome.status.phase is not Phase.FAILED
+    later = decide(see(b.written(job, outcome.status), task(1, ended=110, held=False), killed, now=300))
+    assert (later.status.active_seconds, sets(later).active_since) == (100, None)
+    again = decide(see(b.written(job, later.status), task(3, started=500), now=560))
+    assert (again.status.active_seconds, sets(again).active_since) == (100, b.at(500))
+    assert again.requeue_after == 740  # of 900 s 160 are used
+    over = decide(see(b.written(job, again.status), task(3, started=500, ended=570), now=600))
+    assert (over.status.active_seconds, sets(over).active_since) == (170, None)
+
+
+def test_a_task_that_started_and_ended_between_two_looks_has_run() -> None:
+    outcome = decide(see(array(spec={"activeDeadlineSeconds": 900}), task(1, started=20, ended=50), now=60))
+    assert (outcome.status.active_seconds, sets(outcome).active_since) == (30, None)
+
+
+def test_without_a_limit_no_time_is_counted() -> None:
+    outcome = decide(see(array(), task(1), now=909))
+    assert (outcome.status.active_seconds, sets(outcome).active_since) == (None, None)
+
+
+def test_a_retry_after_the_deadline_has_all_the_time_again() -> None:
+    job = array(Phase.FAILED, spec={"activeDeadlineSeconds": 900, "retry": 1}, active_seconds=900, failed_indexes="3")
+    outcome = decide(see(job.model_copy(), now=2000))
+    assert outcome.status.phase is Phase.WAITING
+    assert outcome.status.active_seconds is None
+
+
+def test_a_task_that_reports_no_checkpoint_for_too_long_fails() -> None:
+    job = array(spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m", "backoffLimit": 3})
+    saved = task(2, checkpoint=b.stamp(100))
+    early = decide(see(job, task(1), saved, now=189))
+    assert actions(early, DeletePod) == []
+    assert early.requeue_after == 1
+    outcome = decide(see(b.written(job, early.status), task(1), saved, now=190))
+    assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
+    assert outcome.status.removing == ("1-0001cafe:NoProgress",)
+    assert sets(outcome).failed == 0, "it is judged when it has ended"
+    ended = task(1, ended=205, code=143, deleted=200)
+    over = decide(see(b.written(job, outcome.status), ended, saved, now=206))
+    assert (sets(over).failed_indexes, sets(over).retries_used) == ("1", ""), "as a job, it has no retries for that"
+    assert over.status.interrupted_count == 0
+    assert over.status.lost_cpu_seconds == 20.0  # 2 CPUs for 10 s since a checkpoint was due
+    assert [event.reason for event in over.events] == ["TaskFailed"]
+    assert over.events[0].message.startswith("pod job-1: no checkpoint reported since 2026-01-01T00:00:10Z, though one")
+
+
+def test_a_task_that_is_taken_away_before_it_is_stopped_for_want_of_progress_is_interrupted() -> None:
+    job = array(spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m"}, removing=("1-0001cafe:NoProgress",))
+    preempted = [b.disrupted("PreemptionByScheduler", 188)]
+    outcome = decide(see(job, task(1, ended=195, code=143, deleted=190, conditions=preempted), now=196))
+    assert (sets(outcome).failed_indexes, outcome.status.interrupted_count) == ("", 1)
+
+
+def test_no_task_is_stopped_for_want_of_progress_that_the_status_cannot_name() -> None:
+    """Its end would count as an interruption, and it would start again."""
+    full = tuple(f"{index}-{index:04d}cafe:MaxRunning" for index in range(10, 510))
+    stopping = [task(index, deleted=180) for index in range(10, 510)]
+    job = array(tasks=600, spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m"}, removing=full)
+    outcome = plan_array(see(job, task(1), *stopping, now=190))
+    assert [one for one in actions(outcome, DeletePod) if one.name == "job-1"] == []
 
 
 def test_an_array_goes_on_past_a_failed_task() -> None:
@@ -573,20 +687,32 @@ def test_a_newcomer_says_nothing_for_a_while() -> None:
 # --- what a task has in common with a job ---
 
 
-def with_snapshots(**more: Any) -> dict[str, Any]:
-    claims = [{"name": "work", "mountPath": "/data"}]
-    return {"command": ["a"], "persistentVolumeClaims": claims, "snapshot": {"volume": "work"}, **more}
-
-
-def test_a_task_that_saved_its_state_and_left_goes_on_later() -> None:
+@pytest.mark.parametrize("spec", [with_snapshots(), {"checkpointExitCode": 85}])
+def test_a_task_that_saved_its_state_and_left_goes_on_later(spec: dict[str, Any]) -> None:
     limits = LifecycleSettings(snapshots=True)
-    outcome = decide(see(array(spec=with_snapshots()), task(5, ended=200, code=85), now=201, rules=limits))
+    outcome = decide(see(array(spec=spec), task(5, ended=200, code=85), now=201, rules=limits))
     assert (sets(outcome).failed, sets(outcome).retries_used) == (0, "")
     assert outcome.status.interrupted_count == 0
     assert outcome.status.lost_cpu_seconds == 0
     assert outcome.status.useful_cpu_seconds == 380.0  # 2 CPUs for 190 s
     assert outcome.startable == 9  # its pod is in the way until it is gone
     assert actions(outcome, DeletePod) == [DeletePod("job-5", "0005cafe-0000")]
+
+
+def test_a_task_that_saves_its_state_and_leaves_starts_once_a_minute() -> None:
+    """Its pod is in the way until then, so no state says when it started, and a new leader waits as long."""
+    job = array(spec={"checkpointExitCode": 85})
+    outcome = decide(see(job, task(5, ended=20, code=85), task(6), now=21))
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-5", "0005cafe-0000")]
+    assert actions(outcome, DeletePod) == []
+    assert outcome.requeue_after is not None
+    assert outcome.requeue_after <= 49  # a minute after it started
+    released = task(5, ended=20, code=85, held=False)
+    later = decide(see(b.written(job, outcome.status), released, task(6), now=69))
+    assert actions(later, DeletePod) == []
+    assert later.requeue_after == 1
+    gone = decide(see(b.written(job, outcome.status), released, task(6), now=70))
+    assert actions(gone, DeletePod) == [DeletePod("job-5", "0005cafe-0000")]
 
 
 def test_tasks_that_save_and_leave_at_once_wait_longer_and_longer() -> None:

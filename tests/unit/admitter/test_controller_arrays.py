@@ -180,7 +180,7 @@ async def test_what_was_decided_for_a_grant_that_was_taken_back_starts_nothing_f
         start, run = Start(candidate(job, 0), ("n1",)), run_of(job)
         admitter._records[job.key].attempt.grant(run, start, c.clock.monotonic(), number=200)
         late = StartTasks(CreateJob(run, 0), (0, 1), grant=100)
-        await admitter._reconciler._start_tasks(job, confirmed(late))
+        await admitter._reconciler._starter.start(job, confirmed(late))
         assert admitter._records[job.key].attempt.stage is Stage.GRANTED
         assert c.api.count("POST", "/pods") == 2
 

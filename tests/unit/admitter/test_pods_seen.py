@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from unittest import mock
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scavenger_admitter.core.lifecycle import limits
 from scavenger_admitter.core.lifecycle.actions import DeletePod
 from scavenger_admitter.core.lifecycle.array import plan
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
@@ -40,6 +42,8 @@ SORTS: dict[str, dict[str, Any]] = {
     "runs": {},
     "runs since later": {"started": 50},
     "runs elsewhere": {"node": "node-2"},
+    "runs, and has saved": {"checkpoint": b.stamp(90)},
+    "runs, and will have saved": {"checkpoint": b.stamp(5000)},
     "starting, not placed": {"started": None, "node": ""},
     "starting": {"started": None},
     "starting later": {"started": None, "created": 500, "waiting": ("ContainerCreating", ""), "taken": 501},
@@ -123,8 +127,10 @@ class Shown:
         nodes = {pod.spec.node_name: self.nodes.get(pod.spec.node_name) for pod in self.pods.values()}
         self.buckets.assert_sound(KEY, self.pods.values(), nodes)
 
-    def view(self, told: tuple[str, ...] = (), late: str = "") -> tuple[list[kinds.Pod], Untouched | None]:
-        return self.buckets.view(KEY, b.place(0), b.BATCH, told, late)
+    def view(
+        self, told: tuple[str, ...] = (), late: str = "", silent: tuple[datetime, datetime] | None = None
+    ) -> tuple[list[kinds.Pod], Untouched | None]:
+        return self.buckets.view(KEY, b.place(0), b.BATCH, told, late, silent)
 
 
 # --- buckets ------------------------------------------------------------------------------------------------
@@ -256,6 +262,21 @@ def test_a_pod_that_takes_too_long_to_start_is_read() -> None:
     assert shown.view(late=b.stamp(2))[1] == found
 
 
+def test_a_pod_that_reported_no_checkpoint_for_too_long_is_read() -> None:
+    shown = Shown()
+    for index, saved in enumerate((None, 50, 90, 5000)):
+        shown.put(task(index, checkpoint=None if saved is None else b.stamp(saved)))
+    read, untouched = shown.view(silent=(b.at(50), b.at(100)))
+    assert sorted(pod.metadata.name for pod in read) == ["job-0", "job-1", "job-3"], "nobody saves in the future"
+    assert untouched is not None
+    assert (set(indexes_of(untouched.runs)), untouched.first_progress) == ({2}, b.at(90))
+    shown.put(task(0, checkpoint=b.stamp(70)))
+    shown.remove("ns/job-1")
+    read, untouched = shown.view(silent=(b.at(50), b.at(100)))
+    assert untouched is not None
+    assert (len(read), set(indexes_of(untouched.runs)), untouched.first_progress) == (1, {0, 2}, b.at(70))
+
+
 def test_a_node_that_is_about_to_go_has_its_pods_read() -> None:
     shown = Shown()
     shown.put(task(3))
@@ -364,11 +385,20 @@ def compared(outcome: Outcome) -> Outcome:
 def plans(job: ScavengerJob, shown: Shown, **more: Any) -> tuple[Outcome, Outcome]:
     """What follows from buckets, and from all pods."""
     told = (*more.get("take", ()), *more.get("deleted", ()))
-    read, untouched = shown.view(told, b.stamp(more.get("now", NOON) - 600))
+    now = b.at(more.get("now", NOON))
+    allowed = limits.without_progress(job.spec)
+    silent = (now - allowed, now) if allowed is not None else None
+    read, untouched = shown.view(told, b.stamp(more.get("now", NOON) - 600), silent)
     nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in read if pod.spec.node_name}
     all_nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in shown.pods.values()}
     every: Observation = see(job, *read, *(untouched.pods if untouched else ()), nodes=all_nodes, **more)
     return plan_array(b.with_(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
+
+
+POLICIES = [
+    {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": [1, 137]}}]}
+    for action in ("FailJob", "FailIndex", "Ignore")
+]
 
 
 def suspended() -> kinds.Job:
@@ -397,6 +427,11 @@ def situations(draw: st.DrawFn) -> tuple[ScavengerJob, Shown, dict[str, Any]]:
                 "maxRunning": st.integers(1, 4),
                 "failFast": st.just(True),
                 "retry": st.integers(0, 1),
+                "activeDeadlineSeconds": st.sampled_from((100, 900)),
+                "progressDeadlineIntervals": st.sampled_from((1, 3)),
+                "interruptionAfter": st.sampled_from(("30s", "2m")),
+                "checkpointExitCode": st.just(1),
+                "podFailurePolicy": st.sampled_from(POLICIES),
                 "secrets": st.just([{"name": "key", "mountPath": "/key"}]),
                 "configMaps": st.just([{"name": "conf", "mountPath": "/conf"}]),
             },

@@ -9,6 +9,7 @@ import pytest
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.writer import OWN_FIELDS, SCAVENGERJOBS, Writer
+from scavenger_api.array import ArrayStatus
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_kube.errors import Conflict, NotFound
 from scavenger_runtime.events import EventRecorder
@@ -61,6 +62,19 @@ async def test_what_is_not_said_any_more_goes_and_the_prioritizers_field_stays(p
     assert (found["status"]["preemption"], found["status"]["usefulCPUSeconds"]) == (PREEMPTION, 3)
     assert found["status"]["interruptedCount"] == 1
     assert written == place.job()
+
+
+async def test_what_is_not_said_of_tasks_any_more_goes(place: Place) -> None:
+    job = place.put(phase="Running", array={"progress": "1/2", "activeSince": "2026-01-05T08:00:00Z"})
+    written = await place.write(job, array=ArrayStatus(progress="2/2"))
+    assert written.status.array == ArrayStatus(progress="2/2")
+    assert place.job().status.array == ArrayStatus(progress="2/2")
+
+
+def test_of_tasks_only_what_is_known_to_go_may_be_left_out() -> None:
+    """Whatever else may be None has to be named by the writer as well."""
+    empty = {name for name, found in ArrayStatus.model_fields.items() if found.default is None}
+    assert empty == {"active_since"}
 
 
 async def test_what_somebody_else_wrote_into_our_fields_goes_too(place: Place) -> None:

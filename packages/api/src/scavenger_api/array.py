@@ -14,7 +14,7 @@ from scavenger_api.indexes import (
     parse_counts,
     parse_indexes,
 )
-from scavenger_api.model import Model, cel, validations
+from scavenger_api.model import Model, Timestamp, cel, validations
 
 MAX_COUNTED: Final = 500
 """Pods that one write of the status counts."""
@@ -84,12 +84,15 @@ class ArrayStatus(Model):
     """How often each task started again because a container failed by itself, such as `7:1,40-42:2`."""
     retry: Annotated[int, Field(ge=0, **_COUNT)] = 0
     """The spec.array.retry that was acted on."""
+    active_since: Timestamp | None = None
+    """Since when tasks run without a break, where the array has activeDeadlineSeconds. The time before is in
+    status.activeSeconds."""
     counted: Annotated[tuple[Annotated[str, Field(max_length=32)], ...], Field(max_length=2 * MAX_COUNTED)] = ()
     """Pods that are counted here and may still have their finalizer: index and the first digits of the UID."""
 
 
 def array_rules() -> list[dict[str, str]]:
-    """CEL on the spec of a ScavengerJob: what an array cannot have."""
+    """CEL on the spec of a ScavengerJob: what an array cannot have, and what only an array can."""
     return [
         cel(
             "!has(self.array) || self.parallelism == 1",
@@ -106,21 +109,10 @@ def array_rules() -> list[dict[str, str]]:
             "an array cannot have capacity: Reclaimed; leave it out",
             field_path=".capacity",
         ),
-        *(
-            cel(
-                f"!has(self.array) || !has(self.{field})",
-                "an array cannot have it; leave it out",
-                field_path=f".{field}",
-            )
-            for field in NOT_WITH_ARRAY
+        cel(
+            "has(self.array) || !has(self.podFailurePolicy) || "
+            "self.podFailurePolicy.rules.all(r, r.action != 'FailIndex')",
+            "rules: only a task of an array fails alone; write FailJob in place of FailIndex",
+            field_path=".podFailurePolicy",
         ),
     ]
-
-
-NOT_WITH_ARRAY: Final = (
-    "checkpointExitCode",
-    "progressDeadlineIntervals",
-    "podFailurePolicy",
-    "activeDeadlineSeconds",
-)
-"""Fields of a job that arrays do not have."""

@@ -34,8 +34,9 @@ class OnPodCondition(Model):
 class PodFailurePolicyRule(Model):
     """What follows when a pod fails by itself in this way."""
 
-    action: Literal["FailJob", "Ignore", "Count"]
-    """FailJob makes the job Failed. Ignore starts it again and counts nothing. Count does what backoffLimit says."""
+    action: Literal["FailJob", "FailIndex", "Ignore", "Count"]
+    """FailJob makes the job Failed. FailIndex makes the task of an array fail, however many retries it has left. Ignore
+    starts it again and counts nothing. Count does what backoffLimit says."""
     on_exit_codes: OnExitCodes | None = None
     """A container ended with one of these exit codes."""
     on_pod_conditions: Annotated[tuple[OnPodCondition, ...] | None, Field(min_length=1, max_length=20)] = None

@@ -251,8 +251,8 @@ class ScavengerJobSpec(Model):
     progress_deadline_intervals: Annotated[int | None, Field(ge=1, le=1000, json_schema_extra={"format": "int32"})] = (
         None
     )
-    """Makes the job Failed when its running pods have reported no checkpoint for so many times interruptionAfter; by
-    default never. Only for programs that report checkpoints while they run."""
+    """Makes the job Failed, of an array the task, when its running pods have reported no checkpoint for so many times
+    interruptionAfter; by default never. Only for programs that report checkpoints while they run."""
     backoff_limit: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})] = None
     """So often the job starts again, from its last checkpoint, when a container fails by itself; by default never.
     Interruptions do not count."""
@@ -262,7 +262,7 @@ class ScavengerJobSpec(Model):
         None
     )
     """Makes the job Failed when its runs have taken so many seconds together; by default never. Time in the queue does
-    not count."""
+    not count. Of an array it is the time in which at least one task runs."""
     suspend: bool = False
     """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
     ttl_seconds_after_finished: Annotated[
@@ -513,7 +513,8 @@ class ScavengerJobStatus(Model):
     ignored_failures: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
     """How often the job has started again after a failure that podFailurePolicy ignores."""
     active_seconds: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int64"})] = None
-    """How long its runs that are over have taken together, where it has activeDeadlineSeconds."""
+    """How long its runs that are over have taken together, where it has activeDeadlineSeconds. Of an array: in how much
+    time at least one task ran."""
     priority_start_over_timestamp: Timestamp | None = None
     """The last moment at which a checkpoint was due; unsaved work counts from here."""
     last_checkpoint_timestamp: Timestamp | None = None

@@ -26,6 +26,10 @@ class RemovalReason(Reason):
     QUEUE_RECLAIMED = "QueueReclaimed", "Another queue took its capacity back: an interruption."
     STARVED = "Starved", "On reclaimed capacity it got too little CPU for too long: an interruption."
     MAX_RUNNING = "MaxRunning", "More tasks ran than spec.array.maxRunning: an interruption without a better place."
+    NO_PROGRESS = (
+        "NoProgress",
+        "It reported no checkpoint for as long as progressDeadlineIntervals allow: its task failed.",
+    )
     SUPERSEDED = "Superseded", "Its task is over, by another pod: its time is lost, and nothing is counted."
     SUSPENDED = "Suspended", "spec.suspend: its time is lost, and nothing is counted."
     FINISHED = "Finished", "Its array is over: its time is lost, and nothing is counted."

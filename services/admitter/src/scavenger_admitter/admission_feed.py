@@ -22,7 +22,7 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics
-from scavenger_admitter.attempt import Stage
+from scavenger_admitter.attempt import Attempt, Response, Stage
 from scavenger_admitter.core.admission.cycle.fair_share_preemption import FairSharePreemption
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.cycle.starvation import Starved
@@ -33,7 +33,7 @@ from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
-from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
+from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, recalled
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task, told_with_tasks
 from scavenger_admitter.informers import Informers
@@ -100,14 +100,28 @@ class AdmissionFeed:
 
     def update(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """Tell the admission loop where the job stands."""
-        if job.spec.array is not None:
-            self._update_array(key, job, outcome)
-            return
-        attempt, status, run = self._records[key].attempt, job.status, run_of(job)
         self.judge(key, job, outcome)
         self._learn_shape(key, job)
+        self._hold_capacity(key, job)
+        self.update_running(job)
+        attempt = self._records[key].attempt
+        if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
+            tasks = min(outcome.startable, attempt.most or outcome.startable)
+            place, first = self._place(key, job, outcome), outcome.interrupted_waits
+            not_before = attempt.starts_from(self._clock.monotonic())
+            self._state.apply_candidate(self._candidate(job, not_before, tasks=tasks, interrupted=first, place=place))
+            self._wakeups.admit()
+        else:
+            # Not while it is being started: what was observed may be older than that start, or its refusal.
+            self._state.delete_candidate(key)
+
+    def _hold_capacity(self, key: str, job: ScavengerJob) -> None:
+        """Hold capacity for a start as long as it goes on. Tasks that were granted and are not bound hold theirs by
+        their pods."""
+        record, status, run = self._records[key], job.status, run_of(job)
+        attempt, batch = record.attempt, self._informers.batch.get(key)
         active = status.phase is not None and status.phase.active
-        if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
+        if status.phase is Phase.STARTING and batch is not None and job.spec.array is None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
                 found = Grant(run, self._shape(job), job.spec.parallelism)
                 queue = batch.metadata.labels.get(names.LABEL_QUEUE, job.spec.queue)
@@ -115,42 +129,8 @@ class AdmissionFeed:
             attempt.adopt(run)
             if len(self._informers.members(job)) >= job.spec.parallelism:
                 self._state.refused.came_off(key)
-        elif not attempt.under_way and not (active and attempt.holds_room(run)):
+        elif not attempt.under_way and not record.posted and not (active and attempt.holds_room(run)):
             self._release(key)
-        self.update_running(job)
-        if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
-            place = self._records[key].exchanged_place(run)
-            self._state.apply_candidate(self._candidate(job, attempt.starts_from(self._clock.monotonic()), place=place))
-            self._wakeups.admit()
-        else:
-            # Not while it is being started: what was observed may be older than that start, or its refusal.
-            self._state.delete_candidate(key)
-
-    def _update_array(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
-        record, now = self._records[key], self._clock.monotonic()
-        attempt = record.attempt
-        attempt.lack = outcome.lack
-        if outcome.unfit_node:
-            attempt.avoid(outcome.unfit_node)
-        if outcome.start_failed and attempt.starts_from(now) == 0:
-            self._start_failed(key, job, outcome)
-        elif attempt.failures and outcome.last_start is not None and micros(outcome.last_start) >= attempt.not_before:
-            attempt.failures = 0
-            self._state.futile.came_off(key)
-            self._state.refused.came_off(key)
-        self._learn_shape(key, job)
-        self._update_tasks(job)
-        if not attempt.under_way and not record.posted and attempt.stage is not Stage.REFUSED:
-            # What is granted and not bound holds its capacity by its pods.
-            self._release(key)
-        if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
-            not_before, first = attempt.starts_from(now), outcome.interrupted_waits
-            tasks = min(outcome.startable, attempt.most or outcome.startable)
-            place = self._place(key, job, outcome)
-            self._state.apply_candidate(self._candidate(job, not_before, tasks=tasks, interrupted=first, place=place))
-            self._wakeups.admit()
-        else:
-            self._state.delete_candidate(key)
 
     def _place(self, key: str, job: ScavengerJob, outcome: Outcome) -> int:
         """Since when the next task of an array is in line, microseconds since the epoch; 0: as long as the array."""
@@ -174,41 +154,26 @@ class AdmissionFeed:
             else:
                 self._state.running.delete(unit(pod))
 
-    def on_tasks_started(self, key: str, refusal: Refusal | None, made: int, *, complete: bool) -> None:
-        """The API server has answered to the creation of tasks. made: how many it has created; complete: whether that
-        are all of them."""
-        attempt = self._records[key].attempt
-        if made:
-            # The clock of the replica that gave the last places may be ahead of this one, as may this one's own before.
-            last = micros(self._records.last_queue_position) + 1
-            self._records[key].place = max(micros(self._clock.now()), last)
-        if refusal is not None:
-            attempt.refuse(refusal, self._clock.monotonic())
-        elif complete:
-            attempt.accept()
-        else:
-            attempt.reset()
-        if not complete or refusal is not None:
-            self._state.assumed_starts.forget(key)
-        self._wakeups.admit()
-        self._wakeups.reconcile(key)
-
     def judge(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """A status is written that says how a start has ended."""
         attempt = self._records[key].attempt
         attempt.lack = outcome.lack
-        if outcome.start_failed:
-            self._start_failed(key, job, outcome)
-            attempt.pulls_on = outcome.pulls_on
         if outcome.unfit_node:
             attempt.avoid(outcome.unfit_node)
-        if outcome.figures.waited_seconds is not None:
+        # Tasks of one start may fail one after the other: the pause after it has begun by then.
+        if outcome.start_failed and attempt.starts_from(self._clock.monotonic()) == 0:
+            self._start_failed(key, job, outcome)
+            attempt.pulls_on = outcome.pulls_on
+        elif _came_off(attempt, outcome):
             attempt.failures, attempt.pulls_on = 0, ""
             self._state.futile.came_off(key)
             self._state.refused.came_off(key)
 
     def update_running(self, job: ScavengerJob) -> None:
         """Tell the admission loop what room may be taken back, and what has been."""
+        if job.spec.array is not None:
+            self._update_tasks(job)
+            return
         key, record, run = job.key, self._records[job.key], run_of(job)
         running, phase = self._state.running, job.status.phase
         self._keep_room(job, run)
@@ -356,15 +321,19 @@ class AdmissionFeed:
         self._release(key)
         self._wakeups.admit()
 
-    def on_response(self, key: str, refusal: Refusal | None) -> None:
-        """The API server has answered to the creation of a Job, or has not in time. `refusal`: None when there is a Job
-        of that name now."""
-        attempt = self._records[key].attempt
-        attempt.on_response(refusal, self._informers.batch.get(key), self._clock.monotonic())
-        if attempt.stage is Stage.REFUSED:
-            self._release(key)
+    def on_response(self, key: str, response: Response) -> None:
+        """The API server has answered to a start, or has not in time."""
+        record = self._records[key]
+        record.attempt.on_response(response, self._informers.batch.get(key), self._clock.monotonic())
+        if response.tasks and response.made:
+            # The clock of the replica that gave the last places may be ahead of this one, as may this one's own before.
+            last = micros(self._records.last_queue_position) + 1
+            record.place = max(micros(self._clock.now()), last)
+        if not response.complete:
+            self._state.assumed_starts.forget(key)
+            self._limiter.release(key)
             self._wakeups.admit()
-        if attempt.stage is not Stage.POSTED:
+        if record.attempt.stage is not Stage.POSTED:
             self._wakeups.reconcile(key)
 
     def revoke_hanging(self) -> None:
@@ -432,7 +401,7 @@ class AdmissionFeed:
         self._state.delete_candidate(key)
         if job is None:
             return
-        number = self._next_number() if job.spec.array is not None else 0
+        number = self._next_number() if chosen.tasks else 0
         grant = Grant(run_of(job), chosen.shape, len(start.nodes), start.nodes, number)
         self._records[key].attempt.grant(grant.run, start, now, number)
         self._state.kept_room.release(key)
@@ -474,24 +443,25 @@ class AdmissionFeed:
     def _running(self, gang: Gang) -> ScavengerJob | None:
         """The job of a gang, if that very run of it goes on: the plan may be older than what has happened since."""
         job = self._informers.job(job_of(gang.job.key))
-        if job is not None and job.spec.array is not None:
-            return job if self._pod_of(gang) is not None else None
+        if job is not None and gang.job.life:  # a task
+            pod = self._informers.pods.get(gang.job.pod)
+            return job if pod is not None and pod.metadata.uid == gang.job.life else None
         if job is None or job.metadata.uid != gang.job.uid or job.status.phase is not Phase.RUNNING:
             return None
         start = accounting.run_start(job.status)
         return job if start is not None and micros(start) == gang.job.started else None
 
-    def _pod_of(self, gang: Gang) -> Pod | None:
-        """The pod of a task, if that very run of it goes on."""
-        pod = self._informers.pods.get(gang.job.pod)
-        return pod if pod is not None and pod.metadata.uid == gang.job.life else None
-
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
         self._state.running.interrupt(gang.job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
-        pod = self._pod_of(gang) if job.spec.array is not None else None
-        life = pod.metadata.uid if pod is not None else run_of(job)
-        self._records[job.key].take[life] = decision
+        self._records[job.key].take[gang.job.life or run_of(job)] = decision
         self._wakeups.reconcile(job.key)
+
+
+def _came_off(attempt: Attempt, outcome: Outcome) -> bool:
+    """Whether a start came off after those that failed. Tasks of earlier starts run on meanwhile."""
+    if outcome.last_start is None:
+        return outcome.figures.waited_seconds is not None
+    return attempt.failures > 0 and micros(outcome.last_start) >= attempt.not_before
 
 
 def _why_not(job: ScavengerJob) -> str:

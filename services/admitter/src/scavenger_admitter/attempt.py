@@ -52,6 +52,31 @@ def pause(failures: int, first: float, most: float) -> float:
     return min(most, first * 2.0 ** min(failures - 1, 30))
 
 
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the API server has said to a start.
+
+    Attributes:
+        refusal: why it did not take all of it; None where it did, or where others have the names of pods.
+        tasks: how many were granted; 0 for a job.
+        made: how many of these have pods.
+    """
+
+    refusal: Refusal | None = None
+    tasks: int = 0
+    made: int = 0
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a Job is there, or may be, that the informer is to show. Tasks are looked out for one by one."""
+        return not self.tasks and (self.refusal is None or self.refusal.unclear)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was granted is made use of."""
+        return self.awaited or (self.refusal is None and self.made == self.tasks)
+
+
 @dataclass(slots=True)
 class Attempt:
     """Where the start of a job stands, and how often in a row it has failed."""
@@ -99,6 +124,15 @@ class Attempt:
         """To how many tasks, or pods of a job, capacity was given and no one has called it yet."""
         return len(self.start.nodes) if self.stage is Stage.GRANTED and self.start is not None else 0
 
+    def is_of(self, run: str, number: int) -> bool:
+        """Whether it is the start of that run, by the grant of that number."""
+        return (self.run, self.number) == (run, number)
+
+    def is_granted(self, run: str, number: int) -> bool:
+        """Whether capacity was given to the start of that run, by the grant of that number, and nobody has called it
+        yet."""
+        return self.stage is Stage.GRANTED and self.is_of(run, number)
+
     # --- stages ---
 
     def grant(self, run: str, start: Start, now: float, number: int = 0) -> None:
@@ -111,25 +145,27 @@ class Attempt:
         """The Job is being created."""
         self.stage, self.since = Stage.POSTING, now
 
-    def on_response(self, refusal: Refusal | None, shown: Job | None, now: float) -> None:
-        """The API server has answered, or has not in time. `refusal`: None when the Job is there; `shown`: the Job of
-        that name, as far as the informer has one."""
-        self.since, self.refusal = now, self._dated(refusal, now)
-        self.stage = Stage.POSTED if refusal is None or refusal.unclear else Stage.REFUSED
-        self.observe(shown)
+    def on_response(self, response: Response, shown: Job | None, now: float) -> None:
+        """The API server has answered, or has not in time. shown: the Job of that name, as far as the informer has
+        one."""
+        self.since, self.refusal = now, self._dated(response.refusal, now)
+        if response.tasks:
+            self._limit_tasks(response)
+        if response.awaited:
+            self.stage = Stage.POSTED
+            self.observe(shown)
+        elif self.refusal is not None:
+            self.stage = Stage.REFUSED
+        else:
+            self.reset()
 
-    def refuse(self, refusal: Refusal, now: float) -> None:
-        """The API server did not take the pods of tasks: half as many are tried next."""
-        if self.start is not None:
-            self.most = max(1, len(self.start.nodes) // 2)
-        self.stage, self.since, self.refusal = Stage.REFUSED, now, self._dated(refusal, now)
-
-    def accept(self) -> None:
-        """The API server has taken the pods of tasks: twice as many may be tried next, up to all of them."""
-        if self.most is not None:
+    def _limit_tasks(self, response: Response) -> None:
+        """Half as many tasks are tried after a refusal. Twice as many may be tried after a start of which none was
+        refused, up to all of them."""
+        if response.refusal is not None:
+            self.most = max(1, len(self.start.nodes) // 2) if self.start is not None else self.most
+        elif response.complete and self.most is not None:
             self.most = 2 * self.most if self.most < MAX_TASKS else None
-        self.absent_since = None
-        self.reset()
 
     def observe(self, shown: Job | None) -> None:
         """The informer shows this Job. One of another run, or of somebody else, is in the way of ours."""

@@ -51,6 +51,7 @@ from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.starter import Starter
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.wakeups import Wakeups
@@ -119,21 +120,22 @@ class Admitter:
             wakeups=self._wakeups,
         )
         lookups = Lookups(self._clock)
+        writer = Writer(
+            self._client,
+            context.events,
+            max_grace_seconds=settings.max_termination_grace_period_seconds,
+            burstable=settings.qos_class == "Burstable",
+            snapshot_image=settings.snapshot_image,
+            allowed_annotations=settings.allowed_annotations,
+            references=References(self._client, settings.checked_references, lookups),
+        )
         self._reconciler = Reconciler(
             client=self._client,
             settings=settings,
             clock=self._clock,
             informers=self._informers,
             records=self._records,
-            writer=Writer(
-                self._client,
-                context.events,
-                max_grace_seconds=settings.max_termination_grace_period_seconds,
-                burstable=settings.qos_class == "Burstable",
-                snapshot_image=settings.snapshot_image,
-                allowed_annotations=settings.allowed_annotations,
-                references=References(self._client, settings.checked_references, lookups),
-            ),
+            writer=writer,
             feed=self._feed,
             admission=self._admission,
             observer=Observer(
@@ -145,7 +147,15 @@ class Admitter:
                 explanations=self._explanations,
                 usage=self._usage.usage,
             ),
-            limiter=self._limiter,
+            starter=Starter(
+                client=self._client,
+                clock=self._clock,
+                informers=self._informers,
+                records=self._records,
+                writer=writer,
+                feed=self._feed,
+                limiter=self._limiter,
+            ),
             turns=self._turns,
             lookups=lookups,
             topologies=VolumeTopologies(

@@ -25,6 +25,7 @@ from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.shared_settings import FollowedSettings, configmap_informer
 
 from scavenger_admitter import metrics
+from scavenger_admitter.core.lifecycle import limits
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
@@ -150,7 +151,9 @@ class Informers:
             self.arrays.assert_sound(key, shown, self.nodes_of(shown))
         batch = self.batch.get(key)
         uid, late = batch.metadata.uid if batch is not None else "", format_time(self._clock.now() - self._patience)
-        return self.arrays.view(key, run_of(job), uid, told, late)
+        allowed = limits.without_progress(job.spec)
+        silent = (self._clock.now() - allowed, self._clock.now()) if allowed is not None else None
+        return self.arrays.view(key, run_of(job), uid, told, late, silent)
 
     def named_pods(self, key: str, pods: Iterable[str]) -> list[Pod]:
         """The pods of a ScavengerJob with these names, as far as they are shown. key: its `namespace/name`."""

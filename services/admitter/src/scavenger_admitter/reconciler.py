@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.quantity import QuantityError
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
-from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from scavenger_kube.errors import ApiError, Conflict, NotFound
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
@@ -22,9 +21,7 @@ from scavenger_runtime.write_budget import Urgency
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
-from scavenger_admitter.attempt import Attempt, Stage
-from scavenger_admitter.core.admission.cycle.plan import Start
-from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
+from scavenger_admitter.attempt import Stage
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
@@ -36,22 +33,21 @@ from scavenger_admitter.core.lifecycle.actions import (
 from scavenger_admitter.core.lifecycle.array.plan import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
-from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
-from scavenger_admitter.core.lifecycle.start_failures import UNMANAGED, Refusal
-from scavenger_admitter.core.manifest import target_of
+from scavenger_admitter.core.lifecycle.observation import Outcome, Seen
 from scavenger_admitter.core.snapshots import warnings_of
 from scavenger_admitter.core.volume_topology import VolumeTopology
-from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
+from scavenger_admitter.create_limiter import SLOW_SECONDS
 from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
-from scavenger_admitter.facts import candidate, newer, run_of
-from scavenger_admitter.freshness import decide, decide_creation, exists
+from scavenger_admitter.facts import candidate, newer
+from scavenger_admitter.freshness import decide, exists
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import Answer, JobRecords
+from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.lookups import Look, Lookups
 from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_admitter.observer import Observer
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.starter import BEHIND_SECONDS, Starter
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
@@ -61,9 +57,6 @@ UNREADABLE_SECONDS: Final = 60.0
 
 CLOCK_TICK: Final = 0.001
 """Seconds."""
-
-BEHIND_SECONDS: Final = 5.0
-"""A job of which informers do not show what the API server has is looked at again after so long at the most."""
 
 DUE_SECONDS: Final = 1.0
 """A job is looked at again after so long where something was due, and is not done yet."""
@@ -99,7 +92,7 @@ class Reconciler:
         feed: told where each job stands.
         admission: says why jobs wait.
         observer: looks at jobs.
-        limiter: who may create its Job.
+        starter: creates what was granted.
         turns: which jobs may write now.
         topologies: where the volumes of claims can be used.
         lookups: how often objects may be asked for.
@@ -117,7 +110,7 @@ class Reconciler:
         feed: AdmissionFeed,
         admission: AdmissionLoop,
         observer: Observer,
-        limiter: CreateLimiter,
+        starter: Starter,
         turns: WriteTurns,
         topologies: VolumeTopologies,
         lookups: Lookups,
@@ -131,7 +124,7 @@ class Reconciler:
         self._feed = feed
         self._admission = admission
         self._observer = observer
-        self._limiter = limiter
+        self._starter = starter
         self._turns = turns
         self._topologies = topologies
         self._lookups = lookups
@@ -176,9 +169,9 @@ class Reconciler:
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((one for one in outcome.actions if isinstance(one, CreateJob | StartTasks)), None)
         clears = self._clears(key, decided, job.status if left_out is not None else outcome.status)
-        may_create = create is not None and self._limiter.may_create(key)
+        may_create = create is not None and self._starter.may_start(key)
         lacking = any(isinstance(action, CreatePods) for action in outcome.actions)
-        pods = self._pods_sent(job, create if may_create else None, lacking=lacking)
+        pods = self._starter.pods_sent(job, create if may_create else None, lacking=lacking)
         requests = (outcome.changed and left_out is None) + len(clears.value) + may_create + pods
         if not self._turns.take(key, urgency_of(job, outcome), requests):
             if clears.value or lacking or may_create or not can_wait(job, outcome):
@@ -197,7 +190,7 @@ class Reconciler:
             self._feed.revoke(key)
         self._feed.update(key, job, outcome)
         if may_create or lacking:
-            await self._create(job, observed)
+            await self._starter.create(job, observed)
         asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
         self._tell_snapshot_warnings(job, seen.pods, clears.value)
@@ -214,14 +207,6 @@ class Reconciler:
         released = {action.uid for action in cleared if isinstance(action, ReleasePod)}
         if warnings := warnings_of(pod for pod in pods if pod.metadata.uid in released):
             self._writer.warn_of_snapshots(job, warnings)
-
-    def _pods_sent(self, job: ScavengerJob, create: CreateJob | StartTasks | None, *, lacking: bool) -> int:
-        """How many pods are about to be created."""
-        if isinstance(create, StartTasks):
-            return len(create.indexes)
-        if lacking:
-            return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
-        return job.spec.parallelism if create is not None else 0
 
     async def _measure_pods(self, key: str, job: ScavengerJob) -> None:
         """How large the pods of an array are, of which another process has created those that there are."""
@@ -337,116 +322,6 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
-    async def _create(self, job: ScavengerJob, observed: Observation) -> None:
-        """Create what a job lacks, as far as the API server has no pod that forbids it."""
-        if observed.granted.units:
-            self._limiter.start(job.key)
-        match await decide_creation(self._client, observed):
-            case Confirmed(value=CreateJob()) as start:
-                await self._start(job, start)
-            case Confirmed(value=CreatePods()) as rest:
-                await self._go_on_creating(job, rest)
-            case Confirmed(value=StartTasks()) as tasks:
-                await self._start_tasks(job, tasks)
-            case _:
-                log.info("nothing created: the informer of pods is behind", job=job.key)
-                self._feed.revoke(job.key, BEHIND_SECONDS)
-
-    async def _start(self, job: ScavengerJob, confirmed: Confirmed[CreateJob]) -> None:
-        """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
-        lifecycle."""
-        key, attempt, run = job.key, self._records[job.key].attempt, confirmed.value.run
-        if attempt.stage is not Stage.GRANTED or attempt.run != run:  # taken back meanwhile
-            return
-        self._records.started(key)
-        attempt.post(self._clock.monotonic())
-        refusal = None
-        try:
-            again, target = attempt.failures > 0, _target(job, attempt)
-            batch = await self._writer.create(job, confirmed, target, again=again)
-            refusal = await self._create_pods(job, confirmed, batch)
-        except AlreadyExists:
-            pass  # ours from before a restart, or somebody else's: its event shows which
-        except ApiError as error:
-            refusal = _refusal(error, of_pod=error.reason == UNMANAGED)  # there is a Job
-            log.warning("start refused", job=key, queue=job.spec.queue, reason=error.reason, error=str(error))
-        except Exception as error:  # a start that nobody follows would hold its capacity for ever
-            refusal = Refusal(repr(error))
-            log.exception("start failed", job=key)
-        else:
-            metrics.STARTS.labels(self._informers.queue_label(job)).inc()
-            _log_start(job, attempt.start)
-        finally:
-            self._limiter.release(key)
-        # Else the job is gone, another one has its name, or its place in line has moved.
-        if self._records[key].attempt is attempt and attempt.run == run:
-            self._feed.on_response(key, refusal)
-
-    async def _start_tasks(self, job: ScavengerJob, confirmed: Confirmed[StartTasks]) -> None:
-        """Create the pods of tasks that were granted, and before them the Job of the array where there is none."""
-        key, record, run = job.key, self._records[job.key], confirmed.value.job.run
-        attempt, granted, number = record.attempt, confirmed.value.indexes, confirmed.value.grant
-        if attempt.stage is not Stage.GRANTED or (attempt.run, attempt.number) != (run, number):  # taken back meanwhile
-            return
-        self._records.started(key)
-        attempt.post(self._clock.monotonic())
-        refusal, made = None, 0
-
-        def answered(index: int, pod: str, *, taken: bool, size: int) -> None:
-            nonlocal made
-            self._limiter.start(key)
-            made += not taken
-            record.pod_bytes = max(record.pod_bytes, size)
-            (record.taken if taken else record.posted)[index] = Answer(pod, self._clock.monotonic())
-
-        again, target = attempt.failures > 0, _target(job, attempt)
-        try:
-            await self._writer.start_tasks(job, confirmed, target, answered, again=again)
-        except ApiError as error:
-            refusal = _refusal(error, of_pod=made > 0)
-            log.warning("tasks refused", job=key, reason=error.reason, error=str(error), created=made)
-        except Exception as error:
-            refusal = Refusal(repr(error))
-            log.exception("tasks failed", job=key, created=made)
-        else:
-            metrics.STARTS.labels(self._informers.queue_label(job)).inc(made)
-            log.info("started tasks", job=key, queue=job.spec.queue, tasks=made, first=granted[0], last=granted[-1])
-        finally:
-            self._limiter.release(key)
-        if self._records[key].attempt is attempt and (attempt.run, attempt.number) == (run, number):
-            self._feed.on_tasks_started(key, refusal, made, complete=made == len(granted))
-
-    async def _create_pods(
-        self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]
-    ) -> Refusal | None:
-        """Create the pods of a Job; returns why one was refused, unless that will pass."""
-        key = job.key
-        if batch["spec"].get("suspend"):
-            return None
-        gang = self._records[key].gang_of(confirmed.value.run)
-        gang.sync({pod.metadata.name for pod in self._informers.members(job)}, self._clock.monotonic())
-        before = set(gang.made)
-        try:
-            await self._writer.create_pods(batch, confirmed, gang.made, lambda: self._limiter.start(key))
-        except ApiError as error:
-            gang.failed(before, self._clock.monotonic())
-            refusal = _refusal(error, of_pod=True)
-            passes = refusal.passes(job.spec)
-            log.warning("pods refused", job=key, reason=error.reason, error=str(error), again=passes)
-            return None if passes else refusal
-        gang.complete = True
-        return None
-
-    async def _go_on_creating(self, job: ScavengerJob, confirmed: Confirmed[CreatePods]) -> None:
-        """The pods that another process, or an earlier try, left out: from the template that the Job has."""
-        batch = await self._writer.batch_job(job.metadata.namespace, job.metadata.name)
-        if batch["metadata"]["uid"] != confirmed.value.uid:
-            return
-        refusal = await self._create_pods(job, confirmed, batch)
-        attempt = self._records[job.key].attempt
-        if refusal is not None and attempt.run == confirmed.value.run:
-            self._feed.on_response(job.key, refusal)
-
     def _hear(self, key: str, job: ScavengerJob) -> None:
         """What this version of the job shows of writes whose answers were lost, and of its start."""
         if (made := self._records[key].took_effect(job)) is not None:
@@ -482,16 +357,6 @@ class Reconciler:
         self._records[job.key].losses.book(queue, {"cpu": outcome.figures.lost, **devices})
 
 
-def _refusal(error: ApiError, *, of_pod: bool = False) -> Refusal:
-    return Refusal(str(error), error.status, error.reason, error.causes(), of_pod)
-
-
-def _target(job: ScavengerJob, attempt: Attempt) -> Target:
-    """Where the pods of the start that was granted may go."""
-    target = ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
-    return replace(target, rather=attempt.pulls_on, rather_not=attempt.unfit_nodes)
-
-
 def _left(until: datetime | None, now: datetime) -> float | None:
     """Seconds until then; None when that is not in the future."""
     return (until - now).total_seconds() if until is not None and until > now else None
@@ -502,18 +367,6 @@ def _soonest(*waits: float | None) -> Result:
     waits for a watch, and another look at once would come to the same."""
     wait = min((wait for wait in waits if wait is not None), default=None)
     return Result(requeue_after=wait if wait is None or wait > 0 else DUE_SECONDS)
-
-
-def _log_start(job: ScavengerJob, start: Start | None) -> None:
-    log.info(
-        "started",
-        job=job.key,
-        queue=job.spec.queue,
-        pods=job.spec.parallelism,
-        interrupted=job.status.interrupted_count,
-        nodes=sorted(set(start.nodes)) if start else [],
-        load_percent={name: ppm / 10_000 for name, ppm in start.load_ppm} if start else {},
-    )
 
 
 def _count(queue: str, before: ScavengerJob, outcome: Outcome) -> None:

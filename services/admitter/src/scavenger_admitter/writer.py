@@ -219,6 +219,8 @@ class Writer:
         own = {name: fields.get(name) for name in OWN_FIELDS}
         if status.preemption is None and job.status.preemption is not None:  # it was about a run that is over
             own["preemption"] = None
+        if status.array is not None:  # a merge keeps what is left out
+            own["array"] = {"activeSince": None, **status.array.to_dict()}
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
         return slim(ScavengerJob.model_validate_json(body), job)

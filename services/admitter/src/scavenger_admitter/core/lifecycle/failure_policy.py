@@ -1,12 +1,70 @@
-"""Which rule of spec.podFailurePolicy a pod matches that failed by itself, as the Job controller finds it.
+"""What follows from a pod that failed by itself, for a job and for a task of an array.
 
-Source: kubernetes/pkg/controller/job/pod_failure_policy.go, matchPodFailurePolicy.
+Which rule of spec.podFailurePolicy matches is as the Job controller finds it:
+kubernetes/pkg/controller/job/pod_failure_policy.go, matchPodFailurePolicy.
 """
 
 from __future__ import annotations
 
+import enum
+from typing import Final, NamedTuple
+
 from scavenger_api.failure_policy import OnExitCodes, PodFailurePolicy, PodFailurePolicyRule
+from scavenger_api.job import ScavengerJobSpec
 from scavenger_kube import kinds
+
+
+class Follows(enum.Enum):
+    """What follows from a failure."""
+
+    FAIL_JOB = "FailJob"
+    """The job has failed, an array with all its tasks."""
+    FAIL = "FailIndex"
+    """The job, or the task, has failed."""
+    ELSEWHERE = "Elsewhere"
+    """It starts again, on another node if it can, and nothing is counted."""
+    FREE = "Ignore"
+    """It starts again, and no retry is used up."""
+    RETRY = "Retry"
+    """It starts again, and has one retry less."""
+
+
+FINAL: Final = (Follows.FAIL_JOB, Follows.FAIL)
+"""After which it does not start again."""
+
+
+class Judged(NamedTuple):
+    """What follows from a failure, and why.
+
+    Attributes:
+        follows: that.
+        rule: of podFailurePolicy that says so; None where none does.
+    """
+
+    follows: Follows
+    rule: int | None = None
+
+    @property
+    def said(self) -> str:
+        """The rule in words."""
+        return f"rules[{self.rule}] of podFailurePolicy"
+
+
+def judge(spec: ScavengerJobSpec, pod: kinds.Pod | None, used: int, *, untouched: bool) -> Judged:
+    """What follows from the failure of a pod.
+
+    Args:
+        spec: of its job.
+        pod: that failed; None where it is gone.
+        used: retries of the job, or of the task, that are used up.
+        untouched: whether `snap` says that this node or volume is at fault.
+    """
+    matched = matching_rule(spec.pod_failure_policy, pod)
+    if matched is not None and matched[1].action != "Count":
+        return Judged(Follows(matched[1].action), matched[0])
+    if untouched:
+        return Judged(Follows.ELSEWHERE)
+    return Judged(Follows.RETRY if used < (spec.backoff_limit or 0) else Follows.FAIL)
 
 
 def matching_rule(policy: PodFailurePolicy | None, pod: kinds.Pod | None) -> tuple[int, PodFailurePolicyRule] | None:

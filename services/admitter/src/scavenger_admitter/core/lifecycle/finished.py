@@ -13,11 +13,11 @@ from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_domain.pod_ends import Exit, deleting, over, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import checkpointed, leftover_pods, managed
+from scavenger_admitter.core.lifecycle import checkpointed, failure_policy, leftover_pods, managed
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.failure_policy import matching_rule
+from scavenger_admitter.core.lifecycle.failure_policy import Follows
 from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
 
 ELSEWHERE: Final = "on another node where one has capacity"
@@ -41,22 +41,23 @@ def _completed(draft: Draft, at: datetime) -> None:
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     spec, message = draft.seen.job.spec, words_of(found.exit)
     pod = next((pod for pod in draft.run.pods if pod.metadata.name == found.exit.pod), None) if draft.run else None
-    matched = matching_rule(spec.pod_failure_policy, pod)
     limit, retries = spec.backoff_limit or 0, draft.status.retries or 0
-    if matched is not None and matched[1].action == "FailJob":
-        said = f"{message}; rules[{matched[0]}] of podFailurePolicy makes it final"
-        fail(draft, at, FailureReason.POD_FAILURE_POLICY, said)
-    elif matched is not None and matched[1].action == "Ignore":
-        draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
-        _try_again(draft, at, message, f"rules[{matched[0]}] of podFailurePolicy does not count it; queued to continue")
-    elif pod is not None and snapshots_untouched(spec, found.exit):
-        draft.unfit_node = pod.spec.node_name
-        _try_again(draft, at, message, f"its snapshots are as they were; queued to continue, {ELSEWHERE}")
-    elif retries < limit:
-        draft.set(retries=retries + 1)
-        _try_again(draft, at, message, f"queued for retry {retries + 1} of {limit}")
-    else:
-        fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
+    untouched = pod is not None and snapshots_untouched(spec, found.exit)
+    judged = failure_policy.judge(spec, pod, retries, untouched=untouched)
+    match judged.follows:
+        case Follows.FAIL_JOB | Follows.FAIL if judged.rule is not None:
+            fail(draft, at, FailureReason.POD_FAILURE_POLICY, f"{message}; {judged.said} makes it final")
+        case Follows.FREE:
+            draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
+            _try_again(draft, at, message, f"{judged.said} does not count it; queued to continue")
+        case Follows.ELSEWHERE:
+            draft.unfit_node = pod.spec.node_name if pod is not None else ""
+            _try_again(draft, at, message, f"its snapshots are as they were; queued to continue, {ELSEWHERE}")
+        case Follows.RETRY:
+            draft.set(retries=retries + 1)
+            _try_again(draft, at, message, f"queued for retry {retries + 1} of {limit}")
+        case _:
+            fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
 
 
 def _try_again(draft: Draft, at: datetime, message: str, follows: str) -> None:

@@ -69,7 +69,7 @@ class Intents:
 
     def add(self, pod: str, reason: RemovalReason) -> str:
         """Name a pod that has no name: a reason never changes. Returns its entry; empty where there is no space."""
-        if pod not in self._entries and len(self._entries) < MAX_REMOVING:
+        if pod not in self._entries and not self.full:
             self._entries[pod], self._reasons[pod] = entry(pod, reason), reason
         return self.named(pod)
 
@@ -81,6 +81,11 @@ class Intents:
     def keep(self, there: Callable[[str], bool]) -> None:
         """Name no pods but those that are there."""
         self._entries = {pod: one for pod, one in self._entries.items() if there(pod)}
+
+    @property
+    def full(self) -> bool:
+        """Whether it has no space for another pod."""
+        return len(self._entries) >= MAX_REMOVING
 
     @property
     def entries(self) -> tuple[str, ...] | None:

@@ -20,7 +20,7 @@ from scavenger_api import names, pod_names
 from scavenger_api.indexes import MAX_TASKS, set_of
 from scavenger_domain.gang import task_index
 from scavenger_domain.nodes import leaving
-from scavenger_domain.pod_ends import deleting, goes_on, held, started_at
+from scavenger_domain.pod_ends import deleting, goes_on, held, moment, started_at
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.lifecycle.start_failures import waits_only
@@ -45,6 +45,7 @@ class Untouched:
         last_run: the same of all of them.
         last_created: when the last of them was created, as its timestamp says it.
         first_created: the same of the first of `starting`; empty where there is none.
+        first_progress: the oldest last checkpoint, or start, of `running`; None where nobody asked, or there is none.
     """
 
     running: Mapping[int, Pod]
@@ -58,6 +59,7 @@ class Untouched:
     last_run: datetime | None = None
     last_created: str = ""
     first_created: str = ""
+    first_progress: datetime | None = None
 
     @property
     def pods(self) -> Iterator[Pod]:
@@ -75,6 +77,7 @@ class Untouched:
         began = [at for pod in running.values() if (at := started_at(pod)) is not None]
         earlier = [at for pod in kept.values() if (at := started_at(pod)) is not None]
         created = [_created(pod) for some in (running, kept, starting) for pod in some.values()]
+        asked = running.values() if self.first_progress is not None else ()
         return Untouched(
             running,
             runs,
@@ -86,6 +89,7 @@ class Untouched:
             last_run=max((*began, *earlier), default=None),
             last_created=max(created, default=""),
             first_created=min(map(_created, starting.values()), default=""),
+            first_progress=min((at for pod in asked if (at := _progress(pod)) is not None), default=None),
         )
 
 
@@ -101,6 +105,7 @@ class _Bucket:
         ended: whether it has ended.
         started: when its container started; None where it has not, or a pod has ended that never ran.
         created: its creationTimestamp.
+        progress: when it reported its last checkpoint, or its container started; None of one that does not run.
     """
 
     run: str
@@ -110,6 +115,7 @@ class _Bucket:
     ended: bool
     started: datetime | None
     created: str
+    progress: datetime | None = None
 
     @property
     def starts(self) -> bool:
@@ -146,7 +152,13 @@ def bucket_of(pod: Pod, leaving_nodes: Collection[str], said: Said = _nothing_sa
         return None
     if started is None and (not created or not waits_only(pod) or said(pod)):
         return None
-    return _Bucket(run, owner.uid, named.suffix, task, False, started, created)
+    return _Bucket(run, owner.uid, named.suffix, task, False, started, created, _progress(pod))
+
+
+def _progress(pod: Pod) -> datetime | None:
+    """When a pod that runs reported its last checkpoint, or its container started; None of one that has not started."""
+    started, saved = started_at(pod), moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    return started if started is None or saved is None else max(started, saved)
 
 
 def _created(pod: Pod) -> str:
@@ -184,6 +196,7 @@ class _Group:
         earlier: the same of those that have ended.
         created: when the pods of all were created.
         waiting: the same of those that start.
+        progress: when running pods reported their last checkpoints, or started.
     """
 
     running: dict[int, Pod] = field(default_factory=dict)
@@ -197,6 +210,7 @@ class _Group:
     earlier: _Times[datetime] = field(default_factory=_Times)
     created: _Times[str] = field(default_factory=_Times)
     waiting: _Times[str] = field(default_factory=_Times)
+    progress: _Times[datetime] = field(default_factory=_Times)
 
     def of(self, at: _Bucket) -> dict[int, Pod]:
         """The pods of a bucket."""
@@ -235,12 +249,21 @@ class _Group:
             self.waiting.count(at.created, more)
         elif at.started is not None:
             (self.earlier if at.ended else self.began).count(at.started, more)
+        if at.progress is not None:
+            self.progress.count(at.progress, more)
 
     def late(self, before: str) -> dict[int, Pod]:
         """The pods that start, and were created at that time or before."""
         if self.oldest and self.oldest <= before:
             return {task: pod for task, pod in self.starting.items() if self.where[task].created <= before}
         return {}
+
+    def silent(self, since: datetime, now: datetime) -> dict[int, Pod]:
+        """The pods that run and reported nothing later than that, or something that has yet to come."""
+        if not any(at <= since or at > now for at in self.progress):
+            return {}
+        of_tasks = ((task, self.where[task].progress) for task in self.running)
+        return {task: self.running[task] for task, at in of_tasks if at is not None and (at <= since or at > now)}
 
     def untouched(self, told: int) -> Untouched:
         """As it is now; what changes later changes nothing of it."""
@@ -369,7 +392,13 @@ class PodsSeen:
     # --- what reconciles ask ---
 
     def view(
-        self, job: str, run: str, owner: str, told: Iterable[str], late: str = ""
+        self,
+        job: str,
+        run: str,
+        owner: str,
+        told: Iterable[str],
+        late: str = "",
+        silent: tuple[datetime, datetime] | None = None,
     ) -> tuple[list[Pod], Untouched | None]:
         """The pods of an array that are read one by one, and the others.
 
@@ -379,6 +408,7 @@ class PodsSeen:
             owner: the UID of its Job. Pods of others are read, all of them where it is empty.
             told: UIDs of pods that are to stop.
             late: pods that were created at that time or before, and have not started, are read. As a timestamp.
+            silent: a moment, and now: pods that run and whose last checkpoint, or start, is not between these are read.
         """
         found = self._jobs.get(job)
         if found is None:
@@ -393,8 +423,12 @@ class PodsSeen:
             tasks |= 1 << at.task if at is not None else 0
         group = found.groups[name]
         quiet, overdue = group.untouched(tasks), group.late(late)
+        if silent is not None:
+            quiet = replace(quiet, first_progress=min(group.progress, default=None))
+            overdue |= group.silent(*silent)
         if overdue:
-            quiet = replace(quiet.only(quiet.runs, quiet.ended, quiet.starts & ~set_of(overdue)), told=quiet.told)
+            others = ~set_of(overdue)
+            quiet = replace(quiet.only(quiet.runs & others, quiet.ended, quiet.starts & others), told=quiet.told)
         return [*read, *overdue.values()], quiet
 
     def by_uid(self, job: str, uids: Iterable[str]) -> list[Pod]:

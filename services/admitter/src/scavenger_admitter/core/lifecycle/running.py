@@ -11,7 +11,7 @@ from scavenger_api.reasons import FailureReason, StateReason
 from scavenger_api.times import format_time
 from scavenger_domain.pod_ends import started_at
 
-from scavenger_admitter.core.lifecycle import accounting, finished
+from scavenger_admitter.core.lifecycle import accounting, finished, limits
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.termination import Run
@@ -71,32 +71,31 @@ def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
     """
     spec, now, interval = draft.seen.job.spec, draft.seen.now, draft.seen.job.spec.checkpoint_interval
     reported = accounting.reported_checkpoint(run.pods, spec, now)
-    deadline = spec.progress_deadline_intervals
-    if reported is None and deadline is None:
+    allowed = limits.without_progress(spec)
+    if reported is None and allowed is None:
         return False
     since = max(start, reported or start)
-    said = f"no checkpoint reported since {format_time(since)}, though one is due every {spec.interruption_after}"
-    if deadline is not None and now >= since + deadline * interval:
+    said = limits.no_progress(spec, since)
+    if allowed is not None and now >= since + allowed:
         finished.fail(draft, now, FailureReason.NO_PROGRESS, said)
         return True
     if reported is not None and now >= since + STALLED_INTERVALS * max(interval, PROGRESS_EVERY):
         draft.stalled = said
-    if deadline is not None:  # without one it is looked at whenever a checkpoint is due
-        draft.wakeups.append((since + deadline * interval - now).total_seconds())
+    if allowed is not None:  # else it is looked at whenever a checkpoint is due
+        draft.wakeups.append((since + allowed - now).total_seconds())
     return False
 
 
 def _past_deadline(draft: Draft, start: datetime) -> bool:
     """Whether the runs of the job have taken as long as they may: then it has failed."""
-    limit, now = draft.seen.job.spec.active_deadline_seconds, draft.seen.now
-    if limit is None:
+    spec, now = draft.seen.job.spec, draft.seen.now
+    left = limits.active_left(spec, draft.status.active_seconds, (now - start).total_seconds())
+    if left is None:
         return False
-    left = limit - (draft.status.active_seconds or 0) - (now - start).total_seconds()
     if left > 0:
         draft.wakeups.append(left)
         return False
-    said = f"its runs took {limit} s together, as long as activeDeadlineSeconds allows"
-    finished.fail(draft, now, FailureReason.DEADLINE_EXCEEDED, said)
+    finished.fail(draft, now, FailureReason.DEADLINE_EXCEEDED, limits.too_long(spec, "its runs took"))
     return True
 
 

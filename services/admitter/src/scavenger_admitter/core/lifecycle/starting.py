@@ -110,11 +110,12 @@ def fail_start(draft: Draft, problem: Problem) -> None:
     elif draft.run is not None or (refused is not None and refused.of_pod):  # no start may find its Job again
         draft.leave_run(problem.reason, keep_place=True)
     draft.enter(phase, problem.reason, f"the start failed: {problem.message}")
+    draft.pulls_on = problem.pulls_on
     record_failure(draft, problem)
 
 
 def record_failure(draft: Draft, problem: Problem, youngest: str = "") -> None:
     """A start failed: say so in an Event, and how long the next one waits. youngest: as in `start_failures.noted`."""
-    draft.start_failed, draft.retry_late, draft.pulls_on = True, problem.lasting, problem.pulls_on
+    draft.start_failed, draft.retry_late = True, problem.lasting
     draft.lack = start_failures.noted(draft.lack, problem.lack, youngest)
     draft.note("StartFailed", problem.message, warning=True)

@@ -18,10 +18,11 @@ from scavenger_domain import interruptions
 from scavenger_domain.pod_ends import Exit, Removal, moment, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, start_failures
+from scavenger_admitter.core.lifecycle import accounting, failure_policy, finished, interrupted, limits, start_failures
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows
 from scavenger_admitter.core.lifecycle.intents import UNCOUNTED, Intents
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import (
@@ -46,8 +47,9 @@ class Endings:
         intents: which pods the admitter deletes, and why.
         counted: pods that are counted now (`tasks.mark`).
         removals: interruptions, with what each lost in core-seconds.
-        failures: exits after which a task does not start again.
-        retried: exits after which it does.
+        failures: in words, ends after which a task does not start again.
+        retried: those after which it does.
+        final: how a task failed, where podFailurePolicy makes that the end of the array; else empty.
         saved: exits of tasks that saved their state and are not done.
         short: whether a run failed within a minute of its start.
         long: whether a run completed, or took longer.
@@ -59,9 +61,10 @@ class Endings:
     intents: Intents
     counted: set[str] = field(default_factory=set)
     removals: list[tuple[Removal, float]] = field(default_factory=list)
-    failures: list[Exit] = field(default_factory=list)
-    retried: list[Exit] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    retried: list[str] = field(default_factory=list)
     saved: list[Exit] = field(default_factory=list)
+    final: str = ""
     short: bool = False
     long: bool = False
     problem: Problem | None = None
@@ -87,6 +90,8 @@ class Endings:
                 self._book(pod, found.at, kept=False)
                 self._note_length(pod, found.at)
                 self.saved.append(found.exit)
+            case Removed() if started is not None and found.removal.own is RemovalReason.NO_PROGRESS:
+                self._hung(index, pod, found, started)
             case Removed() if started is not None:
                 self._interrupted(index, pod, found)
             case _:  # it never ran: the task waits as before
@@ -104,17 +109,33 @@ class Endings:
         return find_termination(run, seen.nodes, seen.now, self.draft.known.reboots)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
-        used, limit = self.tasks.retries.get(index, 0), self.draft.seen.job.spec.backoff_limit or 0
+        draft, used = self.draft, self.tasks.retries.get(index, 0)
+        spec = draft.seen.job.spec
         self._book(pod, ended.at, kept=False)
         self._note_length(pod, ended.at)
-        untouched = finished.snapshots_untouched(self.draft.seen.job.spec, ended)
-        if untouched:
-            self.draft.unfit_node = pod.spec.node_name
-        elif used < limit:
-            self.tasks.retries[index] = used + 1
-        again = untouched or used < limit
-        (self.retried if again else self.failures).append(ended)
-        self.tasks.end(index, failed=not again)
+        judged = failure_policy.judge(spec, pod, used, untouched=finished.snapshots_untouched(spec, ended))
+        match judged.follows:
+            case Follows.FAIL_JOB:
+                self.final = self.final or f"{finished.words_of(ended)}; {judged.said} makes it final"
+            case Follows.FREE:
+                draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
+            case Follows.ELSEWHERE:
+                draft.unfit_node = pod.spec.node_name
+            case Follows.RETRY:
+                self.tasks.retries[index] = used + 1
+            case Follows.FAIL:
+                pass
+        over = judged.follows in FINAL
+        (self.failures if over else self.retried).append(finished.words_of(ended))
+        self.tasks.end(index, failed=over)
+
+    def _hung(self, index: int, pod: kinds.Pod, found: Removed, started: datetime) -> None:
+        """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""
+        saved = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+        since = started if saved is None or saved > self.draft.seen.now else max(started, saved)
+        self._book(pod, found.at, kept=False)
+        self.failures.append(f"pod {pod.metadata.name}: {limits.no_progress(self.draft.seen.job.spec, since)}")
+        self.tasks.end(index, failed=True)
 
     def _note_length(self, pod: kinds.Pod, end: datetime) -> None:
         started = started_at(pod)
@@ -192,6 +213,6 @@ def _tell(removals: list[tuple[Removal, float]]) -> str:
     return f"{len(removals)} tasks were interrupted ({by}), and lost {lost} core-seconds"
 
 
-def _words_of(exits: list[Exit], what: str) -> str:
-    more = f", and so did {len(exits) - 1} more" if len(exits) > 1 else ""
-    return f"{finished.words_of(exits[0])}{more}; {len(exits)} tasks {what}"
+def _words_of(ends: list[str], what: str) -> str:
+    more = f", and so did {len(ends) - 1} more" if len(ends) > 1 else ""
+    return f"{ends[0]}{more}; {len(ends)} tasks {what}"

@@ -21,7 +21,7 @@ from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, started_at
+from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, started_at
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -30,6 +30,7 @@ from scavenger_admitter.core.lifecycle import (
     finished,
     leftover_pods,
     lifecycle,
+    limits,
     managed,
     start_failures,
     starting,
@@ -256,7 +257,8 @@ class _Plan:
         self.tasks.forget_failures()
         self.tasks.retry = self.spec.retry
         if failed:
-            self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None)
+            self.tasks.active_since = None
+            self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None, active_seconds=None)
             self.draft.enter(Phase.WAITING, WaitReason.QUEUED, f"{again} tasks that failed start again")
 
     def count(self) -> None:
@@ -299,6 +301,8 @@ class _Plan:
                 continue
             if self.tasks.over >> task & 1 and pod.ended:
                 kept.append(pod)
+            elif (left := self._rests(pod)) > 0:
+                draft.wakeups.append(left)
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
         most = kept_pods(draft.known.pod_bytes)
@@ -309,6 +313,18 @@ class _Plan:
         oldest = kept[: len(kept) - most][:MAX_COUNTED]
         draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
 
+    def _rests(self, pod: kinds.Pod) -> float:
+        """Seconds until a task that saved its state and left may start again: a minute after it started, as a job. Its
+        pod stays until then, so a new leader waits as long."""
+        seen, started = self.draft.seen, started_at(pod)
+        if seen.job.spec.saved_exit_code is None or started is None or not pod.ended:
+            return 0.0
+        found = own_exit(pod, seen.now)
+        if found is None or not run_of_task(self.draft, pod).saved(found):
+            return 0.0
+        least = accounting.LEAST_CYCLE.total_seconds()
+        return min(least, (started - seen.now).total_seconds() + least)
+
     # --- what runs ---
 
     def stop(self) -> None:
@@ -318,6 +334,7 @@ class _Plan:
         quiet = self.pods.untouched
         runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
         self._wait_for_starts(starts)
+        self._wait_for_progress()
         done = (*_chosen(quiet.running, quiet.runs & ~runs), *_chosen(quiet.starting, quiet.starts & ~starts))
         for task, pod in sorted((*self.pods.alive.items(), *done)):
             if deleting(pod):
@@ -362,6 +379,9 @@ class _Plan:
             reason: why; None where the status has named the pod.
         """
         draft, name = self.draft, mark(task, pod)
+        if reason is RemovalReason.NO_PROGRESS and self.intents.full:  # else its end would count as an interruption
+            draft.wakeups.append(WRITE_EVERY.total_seconds())
+            return
         if reason in (RemovalReason.SUSPENDED, RemovalReason.FINISHED):  # the phase says so
             intent = reason.value
         elif reason is None:
@@ -393,7 +413,27 @@ class _Plan:
             return RemovalReason.of(decided.cause)
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
+        if self._hangs(pod):
+            return RemovalReason.NO_PROGRESS
         return RemovalReason.NODE_LEAVING if announced(run, seen.nodes, seen.now) else None
+
+    def _hangs(self, pod: kinds.Pod) -> bool:
+        """Whether a task that runs has reported no checkpoint for longer than it may."""
+        seen, started = self.draft.seen, started_at(pod)
+        allowed = limits.without_progress(seen.job.spec)
+        if allowed is None or started is None or over(pod):
+            return False
+        reported = accounting.reported_checkpoint((pod,), seen.job.spec, seen.now)
+        left = (max(started, reported or started) + allowed - seen.now).total_seconds()
+        if left > 0:
+            self.draft.wakeups.append(left)
+        return left <= 0
+
+    def _wait_for_progress(self) -> None:
+        """The array is looked at again when the first of the untouched tasks may have hung for too long."""
+        allowed, first = limits.without_progress(self.draft.seen.job.spec), self.pods.untouched.first_progress
+        if allowed is not None and first is not None:
+            self.draft.wakeups.append(max(0.0, (first + allowed - self.draft.seen.now).total_seconds()))
 
     def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
         """What sorts the pods of which some have to go: the least work at risk first."""
@@ -424,14 +464,19 @@ class _Plan:
         refusal = draft.known.start.refused
         refused = start_failures.refusal_problem(refusal, seen.job.spec) if refusal is not None else None
         problem = refused or self.problem or self.endings.problem or self._lacks()
+        late = self._count_active()
         if draft.phase.finished:
             pass
+        elif self.endings.final:
+            self._fail(FailureReason.POD_FAILURE_POLICY, f"{self.endings.final}; the other tasks are stopped")
         elif failures and self.spec.fail_fast:
-            self._fail(FailureReason.FAILED, f"{finished.words_of(failures[0])}; failFast stops the other tasks")
+            self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
         elif problem is not None and problem.final and problem.exit is None and not self.computing:
             self._fail(problem.reason, problem.message)
         elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
             self._end()
+        elif late:
+            self._fail(FailureReason.DEADLINE_EXCEEDED, late)
         else:
             self._go_on(problem if problem is not None and problem.exit is None else None)
         if draft.phase.finished:
@@ -467,6 +512,40 @@ class _Plan:
             known = (start,)
         last = max(*known, second(min(max(starts), draft.seen.now)))
         draft.set(running_timestamps=(known[0], last) if last > known[0] else known[:1])
+
+    def _count_active(self) -> str:
+        """Count the time in which at least one task runs, where that is limited. Returns what to say where it is used
+        up, else nothing."""
+        draft, tasks, spec = self.draft, self.tasks, self.draft.seen.job.spec
+        since = tasks.active_since or self._first_start()
+        if spec.active_deadline_seconds is None or draft.phase.finished or since is None:
+            return ""
+        used, took = draft.status.active_seconds or 0, max(0.0, (self._active_until(since) - since).total_seconds())
+        left = limits.active_left(spec, used, took)
+        late = left is not None and left <= 0
+        open_still = self.running_tasks != 0 or any(started_at(pod) for pod in self.pods.ended.values())
+        tasks.active_since = since if open_still and not late else None
+        if tasks.active_since is None:
+            draft.set(active_seconds=used + int(took))
+        elif left is not None and self.running_tasks:
+            draft.wakeups.append(left)
+        return limits.too_long(spec, "its tasks ran for") if late else ""
+
+    def _first_start(self) -> datetime | None:
+        """When the first started of the tasks whose time is not counted: those that run, that are not judged, or that
+        are judged now."""
+        judged = (pod for task, pod in self.pods.counted.items() if mark(task, pod) in self.endings.counted)
+        pods = (*self.running.values(), *self.pods.untouched.running.values(), *self.pods.ended.values(), *judged)
+        first = min((at for pod in pods if (at := started_at(pod)) is not None), default=None)
+        return second(first) if first is not None else None
+
+    def _active_until(self, since: datetime) -> datetime:
+        """Up to when tasks ran: until now, or to the last end of a task that is known."""
+        now = self.draft.seen.now
+        if self.running_tasks:
+            return now
+        pods = (*self.pods.ended.values(), *self.pods.counted.values(), *self.pods.untouched.kept.values())
+        return min(now, max((at for pod in pods if (at := ended_at(pod)) is not None), default=since))
 
     def _go_on(self, problem: Problem | None) -> None:
         draft = self.draft

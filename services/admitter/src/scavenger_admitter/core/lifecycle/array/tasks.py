@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Self
 
 from scavenger_api.array import ArrayStatus
@@ -33,6 +34,7 @@ class Tasks:
         retries: restarts after failures, by index.
         retry: `spec.array.retry`, as far as it was acted on.
         counted: pods (`mark`) that are in all of this and may still have their finalizer.
+        active_since: since when tasks run without a break, where that time is limited; None while none runs.
     """
 
     size: int
@@ -42,6 +44,7 @@ class Tasks:
     retries: dict[int, int] = field(default_factory=dict)
     retry: int = 0
     counted: frozenset[str] = frozenset()
+    active_since: datetime | None = None
 
     @classmethod
     def of(cls, size: int, status: ArrayStatus | None) -> Self:
@@ -56,6 +59,7 @@ class Tasks:
             parse_counts(status.retries_used),
             status.retry,
             frozenset(status.counted),
+            status.active_since,
         )
 
     def status(self, running: int) -> ArrayStatus:
@@ -72,6 +76,7 @@ class Tasks:
             retries_used=format_counts(self.retries),
             retry=self.retry,
             counted=tuple(sorted(self.counted)),
+            active_since=self.active_since,
         )
 
     @property
