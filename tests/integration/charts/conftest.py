@@ -36,17 +36,22 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Helm:
-    """helm on the cluster under test, into the namespace of the system."""
+    """helm on the cluster under test, into the namespace of the system.
 
-    def __init__(self, cluster: Cluster, home: Path) -> None:
+    Attributes:
+        namespace: of the releases.
+    """
+
+    def __init__(self, cluster: Cluster, home: Path, namespace: str = SYSTEM) -> None:
         self.cluster = cluster
+        self.namespace = namespace
         self.program = ensure_tools(["helm"], cluster.report)["helm"]
         self.environment = os.environ | {f"HELM_{name}_HOME": str(home / name) for name in ("CACHE", "CONFIG", "DATA")}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         started = time.monotonic()
         done = subprocess.run(
-            [self.program, *words, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={SYSTEM}"],
+            [self.program, *words, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}"],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -89,7 +94,7 @@ class Helm:
     def describe(self) -> str:
         """What there is, for the message of a failed test."""
         pods = self.cluster.kubectl("get", "deployments,jobs,pods", "--all-namespaces", "-o", "wide")
-        events = self.cluster.kubectl("get", "events", "-n", SYSTEM, "--sort-by=.lastTimestamp")
+        events = self.cluster.kubectl("get", "events", "-n", self.namespace, "--sort-by=.lastTimestamp")
         return f"{pods}\n{events}"
 
 
