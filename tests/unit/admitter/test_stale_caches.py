@@ -32,13 +32,13 @@ def completes(c: Harness, name: str) -> None:
     c.api.edit(JOBS, NS, name, lambda job: job.setdefault("status", {}).update(conditions=[condition]))
 
 
-def replace(c: Harness, name: str) -> None:
+def replace(c: Harness, name: str, **spec: Any) -> None:
     """What `kubectl replace --force` does; the pods take their grace period."""
     c.api.remove(SCAVENGERJOBS, NS, name)
     c.api.remove(JOBS, NS, name)
     for pod in c.pods(name):
         c.delete_pod(pod)
-    c.submit(name)
+    c.submit(name, **spec)
 
 
 # --- one life at a time -----------------------------------------------------------------------------------------------
@@ -417,3 +417,24 @@ async def test_no_more_tasks_run_than_may_beside_those_of_an_orphaned_job_that_t
         c.api.release_watches(PODS)
         await c.pass_time(180)
         assert c.most_at_once("a") == 2
+
+
+async def test_a_task_waits_for_that_of_an_array_that_was_replaced_and_whose_pods_the_watch_does_not_show() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.api.hold_watches(PODS)
+        c.submit("a", array={"tasks": 2, "maxRunning": 1})
+        c.admitter()
+        await c.until(lambda: any(pod["spec"].get("nodeName") for pod in c.pods("a")))
+        (first,) = c.pods("a")
+        c.kubelet = False  # it takes its time to end the pod
+        replace(c, "a", array={"tasks": 2, "maxRunning": 1})
+        await c.until(lambda: len(c.pods("a")) == 2)
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"]["array"].pop("maxRunning"))
+        await c.pass_time(30)
+        index = first["metadata"]["labels"][names.LABEL_TASK]
+        lives = [pod["metadata"]["uid"] for pod in c.pods("a") if pod["metadata"]["labels"][names.LABEL_TASK] == index]
+        assert lives == [first["metadata"]["uid"]]
+        c.api.remove(PODS, NS, first["metadata"]["name"])
+        c.api.release_watches(PODS)
+        await c.until(lambda: {pod["metadata"]["labels"][names.LABEL_TASK] for pod in c.pods("a")} == {"0", "1"})

@@ -114,10 +114,13 @@ async def decide(client: ApiClient, observed: Observation, heard: Heard) -> Conf
     return confirm(replace(observed, seen=asked))
 
 
-async def decide_creation(client: ApiClient, observed: Observation) -> Confirmed[Creation | None]:
+async def decide_creation(client: ApiClient, observed: Observation, heard: Heard) -> Confirmed[Creation | None]:
     """What is to be created for a job of which the API server has no pod that forbids it. Raises ApiError."""
-    if (found := confirm_creation(observed)) is None:
-        found = confirm_creation(replace(observed, seen=await _with_pods(client, observed.seen)))
+    if not heard.newer_than(observed.seen) and (found := confirm_creation(observed)) is not None:
+        return found
+    asked = await _with_pods(client, observed.seen)
+    heard.hear(observed.seen, asked)
+    found = confirm_creation(replace(observed, seen=asked))
     assert found is not None, "the pods were asked for"
     return found
 

@@ -103,7 +103,7 @@ class Starter:
         """Create what a job lacks, as far as the API server has no pod that forbids it."""
         if observed.granted.units:
             self._limiter.start(job.key)
-        match await decide_creation(self._client, observed):
+        match await decide_creation(self._client, observed, self._records[job.key].heard):
             case Confirmed(value=CreateJob() | StartTasks()) as start:
                 await self.start(job, start)
             case Confirmed(value=CreatePods()) as rest:

@@ -57,8 +57,9 @@ def confirm(observed: Observation) -> Confirmed[Outcome] | None:
 def confirm_creation(observed: Observation) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
     where there was no Job of this name: the pods from before this process began to lead are shown."""
-    # Two pods of one task have the same name, so none can be created twice. But beside the pods of a Job that is gone,
-    # and that no watch may show yet, more tasks would run than may.
+    # Two pods of one task of an array have the same name, so none can be created twice. But beside the pods of a Job
+    # that is gone, and that no watch may show yet, more tasks would run than may; those of an array that was replaced
+    # have other names. So the first start of a Job asks for its pods; later ones do until watches show what was found.
     seen = observed.seen
     again = seen.job.spec.array is None or seen.batch is None
     if seen.asked is Asked.NOTHING and observed.known.name_used and again:
