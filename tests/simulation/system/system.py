@@ -579,7 +579,9 @@ class System(History):
         for pod in self.working_on(name):
             self.aim(pod)
             self.end_by_machine(pod)
-            self._status(pod, phase="Failed", **kubelet.unseen(pod))
+            kept = [one for one in pod["status"].get("conditions", ()) if one["type"] != "Ready"]
+            not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
+            self._status(pod, phase="Failed", **kubelet.unseen(pod), conditions=[*kept, not_ready])
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""

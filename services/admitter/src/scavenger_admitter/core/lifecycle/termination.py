@@ -135,10 +135,10 @@ def find_termination(
     """
     touched = [pod for pod in run.pods if not goes_on(pod)]
     removals = {
-        pod.metadata.uid: found for pod in touched if (found := removal(pod, now, run.intents.get(pod.metadata.uid)))
+        pod.metadata.uid: found for pod in touched if (found := removal(pod, run.intents.get(pod.metadata.uid)))
     }
     rest = [pod for pod in touched if pod.metadata.uid not in removals]
-    exits = [ended for pod in rest if (ended := own_exit(pod, now))]
+    exits = [ended for pod in rest if (ended := own_exit(pod))]
     exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))
     done = [pod for pod in rest if succeeded(pod)]
     if len(done) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
