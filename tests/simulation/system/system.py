@@ -204,6 +204,9 @@ class System(History):
     def reaches(self, pod: Object) -> bool:
         return pod["spec"].get("nodeName") not in self.silent
 
+    def answers(self, node: str) -> bool:
+        return node not in self.silent
+
     async def turn(self, seconds: float = 0.1) -> None:
         await super().turn(seconds)
         for task in [one for one in self.users if one.done()]:

@@ -185,7 +185,7 @@ def test_whose_doing_the_end_of_a_pod_was(row: Row, kubelet: str) -> None:
 
 def test_an_eviction_over_an_own_limit_has_the_words_of_the_kubelet_and_is_no_success() -> None:
     """A program that ends with 0 as it is told to stop is not done."""
-    pod = b.pod(ended=100, phase="Succeeded", **LIMIT)
+    pod = b.pod(ended=100, phase="Succeeded", reason=LIMIT["reason"], message=LIMIT["message"])
     found = own_exit(pod)
     assert found is not None
     assert (found.at, found.code, found.reason, found.message) == (b.at(100), 0, "Evicted", LIMIT["message"].strip())

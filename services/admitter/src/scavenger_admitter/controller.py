@@ -51,6 +51,7 @@ from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.success_evidence import SuccessEvidence
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.wakeups import Wakeups
@@ -119,6 +120,13 @@ class Admitter:
             wakeups=self._wakeups,
         )
         lookups = Lookups(self._clock)
+        self._evidence = SuccessEvidence(
+            self._client,
+            self._clock,
+            self._informers,
+            after=settings.success_evidence_after,
+            wake=self._wakeups.reconcile,
+        )
         self._reconciler = Reconciler(
             client=self._client,
             settings=settings,
@@ -144,8 +152,10 @@ class Admitter:
                 admission=self._admission,
                 explanations=self._explanations,
                 usage=self._usage.usage,
+                evidence=self._evidence,
             ),
             limiter=self._limiter,
+            evidence=self._evidence,
             turns=self._turns,
             lookups=lookups,
             topologies=VolumeTopologies(
@@ -205,6 +215,7 @@ class Admitter:
             group.create_task(self._feed.requeue_overlooked())
             group.create_task(self._queue_controller.run())
             group.create_task(self._measure())
+            group.create_task(self._evidence.run())
 
     def _age(self, key: str) -> tuple[float, int, str]:
         """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""

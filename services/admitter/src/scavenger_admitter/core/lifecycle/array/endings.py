@@ -72,6 +72,7 @@ class Endings:
         found = self._verdict(run, pod, started)
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
+            self.draft.wait_for_proof(found.unproven)
             return False
         self.counted.add(mark(index, pod))
         match found:
@@ -101,7 +102,8 @@ class Endings:
                 return Failed(problem.exit)
             if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
                 self.problem = self.problem or problem
-        return find_termination(run, seen.nodes, seen.now, self.draft.known.reboots)
+        known = self.draft.known
+        return find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
         used, limit = self.tasks.retries.get(index, 0), self.draft.seen.job.spec.backoff_limit or 0

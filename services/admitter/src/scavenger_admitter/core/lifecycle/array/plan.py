@@ -577,7 +577,10 @@ class _Plan:
         usable = seen.batch is None or (stands and not done)
         taken = self.pods.present | start.posted | set_of(start.name_taken)
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
-        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
+        # One whose success is to be proven has its name still, and no capacity.
+        unproven = {one.uid for one in self.draft.unproven}
+        ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
+        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
         busy |= self.pods.untouched.runs | self.pods.untouched.starts | start.posted
         room = min(self.wanted, self.bearable) - busy.bit_count()
         waits = self.tasks.waiting(taken)
