@@ -25,7 +25,7 @@ from scavenger_api.removing import RemovalReason
 from scavenger_api.times import seen_time
 
 from scavenger_domain import checkpoints
-from scavenger_domain.pod_reading import LOST_CONTAINER, MetadataLike, SpecLike, StatusLike
+from scavenger_domain.pod_reading import LOST_CONTAINER, ContainerLike, MetadataLike, SpecLike, StatusLike
 from scavenger_domain.pod_reading import START_ERRORS as START_ERRORS
 from scavenger_domain.pod_reading import PodLike as ReadPodLike
 from scavenger_domain.pod_reading import main_status as main_status
@@ -58,7 +58,34 @@ class _Condition(Protocol):
     def last_transition_time(self) -> str | None: ...
 
 
+class _Ended(Protocol):
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def started_at(self) -> str | None: ...
+    @property
+    def finished_at(self) -> str | None: ...
+
+
+class _LastState(Protocol):
+    @property
+    def terminated(self) -> _Ended | None: ...
+
+
+class _Container(ContainerLike, Protocol):
+    @property
+    def restart_count(self) -> int: ...
+    @property
+    def last_state(self) -> _LastState: ...
+
+
 class _Status(StatusLike, Protocol):
+    @property
+    def container_statuses(self) -> Sequence[_Container]: ...
     @property
     def reason(self) -> str: ...
     @property
@@ -204,17 +231,57 @@ def failed_unreported(pod: PodLike) -> bool:
     return ended is not None and ended.exit_code != 0 and not pod.ended and not over(pod)
 
 
+def restarted(pod: PodLike) -> bool:
+    """Whether its kubelet has started main again in the same pod, as where the machine has lost its containers.
+
+    No pod of a job restarts any container. How main ended before is how the run ended, whatever becomes of it now.
+    """
+    return _life_before(pod) is not None
+
+
+def _life_before(pod: PodLike) -> _LastState | None:
+    """How main ended before it was started again; None for one that was started once."""
+    statuses = pod.status.container_statuses
+    mine = (one for one in statuses if len(statuses) == 1 or one.name == pod.program)
+    return next((one.last_state for one in mine if one.restart_count), None)
+
+
+def first_started_at(pod: PodLike) -> datetime | None:
+    """When its work started, in the first life of its main container."""
+    before = _life_before(pod)
+    if before is None:
+        return started_at(pod)
+    said = before.terminated.started_at if before.terminated is not None else None
+    return moment(said) or moment(pod.status.start_time) or started_at(pod)
+
+
+def _lost_before(pod: PodLike) -> Removal | None:
+    """Where main was started again, and what is known of its first end says that its machine was lost."""
+    before = _life_before(pod)
+    if before is None:
+        return None
+    ended = before.terminated
+    seen = ended is not None and ended.reason not in LOST_CONTAINER and moment(ended.finished_at) is not None
+    if seen and ended is not None and ended.exit_code:
+        return None
+    at = (moment(ended.finished_at) if ended is not None else None) or started_at(pod) or last_report(pod)
+    earliest = min(at, first_started_at(pod) or at)
+    said = "its container was started again in the same pod"
+    return Removal(at, earliest, InterruptionReason.NODE_LOST, pod.metadata.name, False, said)
+
+
 def goes_on(pod: PodLike) -> bool:
     """Whether nothing has happened to it that may end it, as is so of nearly all pods of a large gang."""
     main = main_status(pod)
     works = not pod.ended and (main is None or main.state.terminated is None)
+    works = works and not restarted(pod)
     return works and not deleting(pod) and _condition(pod.status.conditions, "DisruptionTarget") is None
 
 
 def succeeded(pod: PodLike) -> bool:
     """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing."""
     main = main_status(pod)
-    if _evicted(pod):
+    if _evicted(pod) or restarted(pod):
         return False
     if main is None or main.state.terminated is None or main.state.terminated.reason in LOST_CONTAINER:
         return pod.status.phase == "Succeeded"
@@ -287,6 +354,13 @@ def own_exit(pod: PodLike) -> Exit | None:
     Says nothing about why the container ended: see `removal`. A container that the runtime could not start counts only
     when the runtime's words blame the image or the command: a node's runtime in trouble is not the job's fault.
     """
+    before = _life_before(pod)
+    if before is not None:
+        last = before.terminated
+        if last is None or _lost_before(pod) is not None:
+            return None
+        at = moment(last.finished_at) or last_report(pod)
+        return Exit(at, pod.metadata.name, pod.program, last.exit_code, last.reason, last.message)
     if not over(pod) or succeeded(pod):
         return None
     main = main_status(pod)
@@ -320,6 +394,8 @@ def removal(pod: PodLike, intent: RemovalReason | None = None) -> Removal | None
         intent: why the admitter has committed the deletion of this pod; None where it has not. An intent alone proves
             nothing: the pod may end, or others may end it, before the admitter deletes it.
     """
+    if restarted(pod):
+        return _lost_before(pod)
     if _outlived(pod, FINAL_DELETE_SLACK):
         return _unexplained(pod)
     own = intent if deleting(pod) and intent is not RemovalReason.DELETED else None

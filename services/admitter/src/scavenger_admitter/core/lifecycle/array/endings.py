@@ -15,7 +15,7 @@ from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
-from scavenger_domain.pod_ends import Exit, Removal, moment, started_at
+from scavenger_domain.pod_ends import Exit, Removal, first_started_at, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, start_failures
@@ -68,7 +68,7 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), started_at(pod)
+        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), first_started_at(pod)
         found = self._verdict(run, pod, started)
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
@@ -119,7 +119,7 @@ class Endings:
         self.tasks.end(index, failed=not again)
 
     def _note_length(self, pod: kinds.Pod, end: datetime) -> None:
-        started = started_at(pod)
+        started = first_started_at(pod)
         if started is None or end - started < accounting.LEAST_CYCLE:
             self.short = True
         else:
@@ -142,7 +142,7 @@ class Endings:
 
     def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
         """What the run computed, kept and lost; returns what it lost in core-seconds."""
-        started, draft = started_at(pod), self.draft
+        started, draft = first_started_at(pod), self.draft
         if started is None:
             return 0.0
         seen, start = draft.seen, second(min(started, draft.seen.now))

@@ -21,7 +21,7 @@ from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, started_at
+from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, restarted, started_at
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -337,7 +337,8 @@ class _Plan:
             reason = RemovalReason.START_FAILED if problem else self._unwanted(task, pod, run)
             if reason is not None:
                 self._delete(task, pod, reason)
-            elif run.batch is None or pod.metadata.uid in draft.known.deleted:  # its Job says why, or it is under way
+            elif run.batch is None or pod.metadata.uid in draft.known.deleted or restarted(pod):
+                # Its Job or its container says why, or it is under way.
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append((task, pod))
