@@ -426,15 +426,16 @@ def rbac_table(manifests: Files, options: Mapping[str, str]) -> str:
 
 
 def _rules(text: str) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
-    """The rules of the roles in a manifest, each with the kind and the name of its role."""
+    """The rules of the roles in a manifest, each with the name of its role, and where that holds."""
     for document in yaml.safe_load_all(text):
         if document and document["kind"] in ("ClusterRole", "Role"):
-            yield from (((document["kind"], document["metadata"]["name"]), rule) for rule in document["rules"])
+            own = rights.namespace_of(document) or "own namespace"
+            where = "cluster" if document["kind"] == "ClusterRole" else own
+            yield from (((where, document["metadata"]["name"]), rule) for rule in document["rules"])
 
 
 def _row(role: tuple[str, str], when: str, rule: Mapping[str, Any], policies: Sequence[rights.Policy]) -> str:
-    kind, name = role
-    where = "cluster" if kind == "ClusterRole" else "own namespace"
+    where, name = role
     cells = (f"`{name}`", where + when, _verbs(rule), _objects(rule), _bounds(name, rule, policies))
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 

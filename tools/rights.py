@@ -131,8 +131,14 @@ def rights_of(texts: Iterable[str]) -> set[str]:
     return found
 
 
+def namespace_of(role: Mapping[str, Any]) -> str:
+    """Where a role holds, where that is a namespace of Kubernetes; else empty."""
+    namespace = role["metadata"].get("namespace", "")
+    return namespace if namespace.startswith("kube-") else ""
+
+
 def _rights_of_role(role: Mapping[str, Any]) -> set[str]:
-    where = "" if role["kind"] == "ClusterRole" else " in its own namespace"
+    where = "" if role["kind"] == "ClusterRole" else f" in {namespace_of(role) or 'its own namespace'}"
     found = set()
     for rule in role.get("rules") or ():
         for name in rule.get("resourceNames") or ("",):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final
 from unittest import mock
 
@@ -553,7 +554,7 @@ BUGS: Final = (
     Bug(
         "a task that saved its state has failed",
         situations.SavedTask,
-        "a job is Failed",
+        "failed more often than it ran",
         {f"{LIFECYCLE}.array.endings.run_of_task": says_nothing(endings.run_of_task)},
     ),
     Bug(
@@ -706,6 +707,24 @@ BUGS: Final = (
         situations.LongRun,
         "is protected at",
         {"scavenger_prioritizer.core.plan.preemptible_count": rounded_down},
+    ),
+    Bug(
+        "every exit with 0 is final",
+        situations.ShutDown,
+        "no run was left alone to its end",
+        {f"{LIFECYCLE}.success.Evidence.unproven": always([])},
+    ),
+    Bug(
+        "a Lease that is renewed after the next boot proves a success",
+        situations.ShutDown,
+        "no run was left alone to its end",
+        {f"{ADMITTER}.success_evidence.BOOTS_WITHIN": timedelta(hours=1)},
+    ),
+    Bug(
+        "no Lease proves a success",
+        situations.EndsAlone,
+        "interrupted more often than it ran",
+        {f"{ADMITTER}.success_evidence.SuccessEvidence._proves": always(None)},
     ),
     Bug(
         "a program with snapshots starts without its key",

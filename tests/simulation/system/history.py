@@ -74,7 +74,7 @@ BOOKED_WITHIN = 30.0
 """Seconds by which what is booked of a run may differ from what its pods had: watches lag, and requests fail."""
 COUNTED_WITHIN = timedelta(seconds=150)
 """An end is counted where nothing is in the way: a node that may be lost is waited for, two minutes."""
-BOOTS = 10.0
+BOOTS = 25.0
 """Seconds from the moment in which a machine falls silent until its kubelet reports again, at least."""
 GRACE = 30
 """Seconds that a pod has to end."""
@@ -95,6 +95,7 @@ AIMED: Mapping[str, Set[str]] = {
     "drain": NO_POD,
     "lose_node": NO_POD,
     "power_off": NO_POD,
+    "shut_down": NO_POD,
     "crash": NO_POD,
     "delete_one": set(),
     "edit_array": set(),
@@ -508,7 +509,7 @@ class History(Harness):
 
     async def one_upon_another(self) -> None:
         """A start is not on record yet, or a run is ending, when something else happens to its pods or its Job."""
-        await self.pass_time(BOOTS, step=2)
+        await self.pass_time(BOOTS, step=5)
         self.recover()
         await self.pass_time(self.random.choice((4, 10, 20)), step=2)
         unheard = self.random.choice([*OFTEN, None])
@@ -764,16 +765,23 @@ class History(Harness):
             self.kill_containers(name, reported=reported)
             self.fall_silent(name)
 
-    def kill_containers(self, name: str, *, reported: bool) -> None:
-        """A signal ends what runs on a machine, and what was told to stop as well. reported: the kubelet writes phases,
-        and not only the ends."""
+    def kill_containers(self, name: str, *, reported: bool, codes: Sequence[int] = (kubelet.KILLED, 143)) -> None:
+        """A signal ends what runs on a machine, and what was told to stop as well.
+
+        Args:
+            name: of the machine.
+            reported: the kubelet writes phases, and not only the ends.
+            codes: with which programs end.
+        """
         for pod in self.working_on(name):
             self.aim(pod)
-            self._kill(pod, phase="Failed" if reported and self.reaches(pod) else "Running")
+            code = self.random.choice(codes)
+            phase = "Failed" if code else "Succeeded"
+            self._kill(pod, code, phase if reported and self.reaches(pod) else "Running")
 
-    def _kill(self, pod: Object, phase: str) -> None:
+    def _kill(self, pod: Object, code: int, phase: str) -> None:
         self.end_by_machine(pod)
-        code, now = self.random.choice((137, 143)), self.clock.now()
+        now = self.clock.now()
         ended = {
             kind: [kubelet.ended(one, code, now) for one in pod["status"][kind]]
             for kind in ("containerStatuses", "initContainerStatuses")

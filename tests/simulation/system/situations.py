@@ -19,7 +19,7 @@ from scavenger_testing.clock import eventually
 from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.history import ALWAYS, OVER, History, Stop, _deleting, _leads
+from tests.simulation.system.history import ALWAYS, BOOTS, COUNTED_WITHIN, OVER, History, Stop, _deleting, _leads
 from tests.simulation.system.specs import BESIDE, CLAIM, FAILS_WITH, PROGRAM, SAVED, SETTINGS
 from tests.simulation.system.system import (
     BY_SCHEDULER,
@@ -202,6 +202,31 @@ class PowerOff(Situation):
         await self.pass_time(40)
         self.fall_silent("n1")
         await self.pass_time(150, step=5)
+
+
+class ShutDown(SystemSituation):
+    """The machine of a job goes down, its program ends with 0, and it is back before Kubernetes has noticed. That it has
+    booted is shown late."""
+
+    async def comes(self) -> None:
+        name = self.node_of("a")
+        await self.pass_time(LATE)
+        self.go_down(name, reported=True, noticed=False)
+        self.api.hold_watches(NODES)
+        await self.pass_time(BOOTS)
+        self.return_node()
+        await self.pass_time(LATE)
+        self.api.release_watches(NODES)
+        await self.pass_time(LATE)
+
+
+class EndsAlone(SystemSituation):
+    """A program ends with 0 by itself, and its machine runs on."""
+
+    async def comes(self) -> None:
+        self.end(self.pods("a")[0])
+        await self.pass_time(COUNTED_WITHIN.total_seconds() + LATE)
+        assert self.phase("a") == "Completed", f"finished work is not Completed: {self.status('a')}"
 
 
 class PowerCut(Situation):

@@ -140,6 +140,8 @@ class System(History):
         self.chance = random.Random(seed)
         """Which replica of the webhook is asked."""
         self.silent: set[str] = set()
+        self.down: dict[str, bool] = {}
+        """Machines that went down by themselves, and whether Kubernetes has noticed."""
         self.metrics = "fine"
         self.measured = 0.0
         self.used = USED
@@ -157,6 +159,7 @@ class System(History):
     def set_up(self) -> None:
         for name in NODE_NAMES:
             self.node(name, allocatable={"cpu": str(CORES), "memory": "64Gi", "pods": "110", DEVICE: "100"})
+            self._boots(name)
         for name, value in ((names.PRIORITY_CLASS_ORDINARY, 0), (LOW_CLASS, LOW)):
             self.api.put(PRIORITYCLASSES, {"metadata": {"name": name}, "value": value})
         for _ in range(2):
@@ -203,6 +206,9 @@ class System(History):
 
     def reaches(self, pod: Object) -> bool:
         return pod["spec"].get("nodeName") not in self.silent
+
+    def answers(self, node: str) -> bool:
+        return node not in self.silent
 
     async def turn(self, seconds: float = 0.1) -> None:
         await super().turn(seconds)
@@ -466,7 +472,7 @@ class System(History):
         asked = [self.submit_bad, self.edit_queue, self.ordinary_of_low_class]
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
-        changed = [self.reboot, self.submit_array, self.edit_array, self.change_crd, self.change_use]
+        changed = [self.reboot, self.shut_down, self.submit_array, self.edit_array, self.change_crd, self.change_use]
         return [*super().acts(), *more, *strangers, *asked, *changed]
 
     def requests(self) -> list[tuple[str, str]]:
@@ -572,14 +578,37 @@ class System(History):
         if (name := self.pick_machine()) not in self.silent:
             self.boot(name)
 
-    def boot(self, name: str) -> None:
-        """This machine does."""
+    def shut_down(self) -> None:
+        """The operating system of a machine goes down, and programs save their state and end with 0. It is back before
+        Kubernetes has noticed, or later."""
+        if (name := self.pick_machine()) not in self.silent and not self.clocks_stepped:
+            self.machines_down = True
+            self.go_down(name, reported=self.random.random() < 0.7, noticed=self.random.random() < 0.5)
+
+    def go_down(self, name: str, *, reported: bool, noticed: bool) -> None:
+        """This one does. reported: its kubelet writes phases; noticed: the node becomes not ready."""
+        self.kill_containers(name, reported=reported, codes=(0,))
+        self.down[name] = noticed
+        if noticed:
+            self.fall_silent(name)
+        else:
+            self.silent.add(name)
+            self.ledger.silent.append((name, self.clock.now()))
+
+    def _boots(self, name: str) -> None:
+        """Its kubelet says that it runs since another boot."""
         boot = str(uuid.uuid4())
         self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
+
+    def boot(self, name: str) -> None:
+        """This machine does."""
+        self._boots(name)
         for pod in self.working_on(name):
             self.aim(pod)
             self.end_by_machine(pod)
-            self._status(pod, phase="Failed", **kubelet.unseen(pod))
+            kept = [one for one in pod["status"].get("conditions", ()) if one["type"] != "Ready"]
+            not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
+            self._status(pod, phase="Failed", **kubelet.unseen(pod), conditions=[*kept, not_ready])
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""
@@ -612,7 +641,7 @@ class System(History):
         return [*super().begins(), self.suspend_held]
 
     def blows(self) -> list[Callable[[], Any]]:
-        return [*super().blows(), self.reboot, self.drain, self.hold, self.kill_other]
+        return [*super().blows(), self.reboot, self.shut_down, self.drain, self.hold, self.kill_other]
 
     def suspend_held(self) -> None:
         """A user suspends a job whose Job somebody holds, so that pods stay for longer."""
@@ -634,7 +663,10 @@ class System(History):
 
     def return_node(self) -> None:
         for name in sorted(filter(self.has_booted, self.silent)):
-            self._say_ready(name, "True")
+            if name in self.down:
+                self._boots(name)
+            if self.down.pop(name, True):
+                self._say_ready(name, "True")
             self.silent.remove(name)
 
     def recover(self) -> None:

@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 import structlog
 from scavenger_admitter.controller import Admitter
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.success_evidence import NAMESPACE as NODE_LEASES
+from scavenger_admitter.success_evidence import RENEWED_EVERY
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_api.times import format_time
+from scavenger_api.times import format_micro_time, format_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import Unavailable
-from scavenger_kube.resources import EVENTS, NODES, PODS
+from scavenger_kube.resources import EVENTS, LEASES, NODES, PODS
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.clock import Clock
@@ -99,6 +101,7 @@ class Harness:
         asyncio.get_running_loop().set_default_executor(self.threads)
         self._admitters: list[Instance] = []
         self._others: list[Neighbour] = []
+        self._renewed: dict[str, datetime] = {}
 
     # --- set-up -------------------------------------------------------------------------------------
 
@@ -202,8 +205,24 @@ class Harness:
     def stamp(self) -> str:
         return format_time(self.clock.now())
 
+    def renew_leases(self) -> None:
+        """Kubelets renew the Leases of their nodes."""
+        now = self.clock.now()
+        for node in self.api.stored(NODES):
+            name = node["metadata"]["name"]
+            due = self._renewed.get(name, now - RENEWED_EVERY) + RENEWED_EVERY <= now
+            if due and self.answers(name):
+                self._renewed[name] = now
+                spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format_micro_time(now)}
+                self.api.put(LEASES, {"metadata": {"name": name, "namespace": NODE_LEASES}, "spec": spec})
+
+    def answers(self, node: str) -> bool:
+        """Whether the kubelet of a node works."""
+        return self.kubelet
+
     def tick(self) -> None:
         """The scheduler and the kubelets do what is to be done at this moment."""
+        self.renew_leases()
         for pod in self.api.stored(PODS):
             if _ended(pod):
                 continue

@@ -226,8 +226,10 @@ def test_a_task_whose_runtime_does_not_know_when_it_ran_had_what_its_kubelet_say
     """As after a reboot: https://github.com/containerd/containerd, internal/cri/server/restart.go."""
     never = -b.BASE.timestamp()
     pod = task(5, started=never, ended=never, code=255, exit_reason="Unknown")
-    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, start_time=b.stamp(10)))
-    outcome = decide(see(array(), pod, now=201))
+    said = (b.condition("Ready", "False", 201),)
+    status = msgspec.structs.replace(pod.status, start_time=b.stamp(10), conditions=said)
+    pod = msgspec.structs.replace(pod, status=status)
+    outcome = decide(see(array(), pod, now=100_000))
     assert outcome.status.interrupted_count == 1
     assert outcome.status.useful_cpu_seconds == 0.0
     assert outcome.status.lost_cpu_seconds == 382.0

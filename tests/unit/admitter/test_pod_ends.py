@@ -17,7 +17,7 @@ from scavenger_domain.pod_ends import own_exit, removal, succeeded
 from . import builders as b
 
 GENERATIONS: Final = {"1.33": (2, 0), "knew": (2, 2), "did not know": (2, 1)}
-NOW: Final = 400
+NEVER: Final = -b.BASE.timestamp()
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ ENDED: Final = {"ended": 100, "code": 143}
 LATE_PROXY: Final = {"beside": b.gone(140)}
 PROXY: Final = {"beside": b.gone(110)}
 LIMIT: Final = {"reason": "Evicted", "message": 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". '}
+LOW: Final = {"reason": "Evicted", "message": "The node was low on resource: memory. "}
+UNSEEN: Final = {"started": NEVER, "ended": NEVER, "code": 255, "exit_reason": "Unknown"}
+NOT_READY: Final = b.condition("Ready", "False", 150)
 CAUSES: Final = {
     Own.NODE_LEAVING: Cause.NODE_DRAINED,
     Own.QUEUE_RECLAIMED: Cause.QUEUE_RECLAIMED,
@@ -146,9 +149,20 @@ ROWS: Final = (
     Row(
         13,
         "refused by its node",
-        {"started": None, "phase": "Failed", "reason": "OutOfcpu"},
-        (Cause.KUBELET_EVICTED, NOW),
+        {"started": None, "phase": "Failed", "reason": "OutOfcpu", "taken": 50},
+        (Cause.KUBELET_EVICTED, 50),
     ),
+    Row(13, "evicted for others, and exits with 0", {"ended": 100, **LOW}, (Cause.KUBELET_EVICTED, 100)),
+    Row(
+        13,
+        "evicted for others, and exits with 0, and its phase is Succeeded",
+        {"ended": 100, "phase": "Succeeded", **LOW},
+        (Cause.KUBELET_EVICTED, 100),
+    ),
+    Row(12, "over its own limit, exits with 0, and is Succeeded", {"ended": 100, "phase": "Succeeded", **LIMIT}, None),
+    # nobody saw its end: it is no later than the last word of its kubelet
+    Row(14, "its kubelet found it gone", {**UNSEEN, "conditions": [NOT_READY]}, (Cause.NODE_LOST, 150)),
+    Row(14, "its kubelet says no more than when it took it", {**UNSEEN, "taken": 5}, (Cause.NODE_LOST, 5)),
 )
 
 
@@ -157,20 +171,30 @@ ROWS: Final = (
 def test_whose_doing_the_end_of_a_pod_was(row: Row, kubelet: str) -> None:
     pod = b.pod(generations=GENERATIONS[kubelet], **row.pod)
     deleted = pod.metadata.deletion_timestamp is not None
-    found = removal(pod, b.at(NOW), row.own)
+    found = removal(pod, row.own)
     if row.taken is None or (kubelet == "did not know" and deleted and pod.ended and not row.unknown):
         assert found is None, "its end is its own"
-        assert succeeded(pod) or own_exit(pod, b.at(NOW)) is not None
+        assert succeeded(pod) or own_exit(pod) is not None
         return
     assert found is not None
     assert (found.cause, found.at) == (row.taken[0], b.at(row.taken[1]))
+    assert not succeeded(pod) or deleted
     assert found.own == (row.own if row.by_admitter else None)
     assert found.earliest <= found.at
 
 
+def test_an_eviction_over_an_own_limit_has_the_words_of_the_kubelet_and_is_no_success() -> None:
+    """A program that ends with 0 as it is told to stop is not done."""
+    pod = b.pod(ended=100, phase="Succeeded", reason=LIMIT["reason"], message=LIMIT["message"])
+    found = own_exit(pod)
+    assert found is not None
+    assert (found.at, found.code, found.reason, found.message) == (b.at(100), 0, "Evicted", LIMIT["message"].strip())
+    assert not succeeded(pod)
+
+
 def test_a_deletion_that_its_kubelet_knew_when_the_pod_ended_late_is_a_removal() -> None:
     """From 1.34 on it does not matter how late the last DELETE came."""
-    assert removal(b.pod(ended=100, code=143, final=130, generations=(2, 0)), b.at(NOW)) is None
-    found = removal(b.pod(ended=100, code=143, final=130, generations=(2, 2)), b.at(NOW))
+    assert removal(b.pod(ended=100, code=143, final=130, generations=(2, 0))) is None
+    found = removal(b.pod(ended=100, code=143, final=130, generations=(2, 2)))
     assert found is not None
     assert (found.cause, found.at) == (Cause.DELETED, b.at(100))

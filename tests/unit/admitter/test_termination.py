@@ -18,6 +18,7 @@ from . import builders as b
 
 RUNNING, COMPLETED, FAILED, INTERRUPTED = Phase.RUNNING, Phase.COMPLETED, Phase.FAILED, Phase.INTERRUPTED
 NOW = 200
+NEVER = -b.BASE.timestamp()
 
 
 @dataclass(frozen=True)
@@ -384,6 +385,22 @@ GANG = (
         now=141,
     ),
     Row("one fails, the other has finished", (EXIT, b.pod(1, ended=60)), FAILED),
+    Row(
+        "one is over its own limit, and nobody saw when a reboot ended the other",
+        (
+            b.pod(0, ended=100, code=137, exit_reason="Error", reason="Evicted", message=OVER_OWN_LIMIT[0]),
+            b.pod(1, started=NEVER, ended=NEVER, code=255, exit_reason="Unknown", taken=10, node="node-2"),
+        ),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+        nodes={"node-1": b.node(), "node-2": b.node("node-2")},
+    ),
+    Row(
+        "one was evicted by its node and ended with 0, the other has finished",
+        (b.pod(0, ended=100, phase="Succeeded", reason="Evicted", message="low on memory"), b.pod(1, ended=90)),
+        INTERRUPTED,
+        Cause.KUBELET_EVICTED,
+    ),
     Row(
         "both fail, the first one is named",
         (EXIT, b.pod(1, ended=99, code=7)),
@@ -861,6 +878,6 @@ def test_what_a_program_says_as_it_ends_is_text_in_the_status() -> None:
 def test_a_pod_that_goes_on_ends_no_run(row: Row) -> None:
     """A look at a gang of ten thousand passes over them."""
     for pod in filter(goes_on, row.pods):
-        assert (removal(pod, b.at(row.now)), own_exit(pod, b.at(row.now))) == (None, None)
+        assert (removal(pod), own_exit(pod)) == (None, None)
         assert not over(pod)
         assert not succeeded(pod)

@@ -25,6 +25,7 @@ from scavenger_checkpoint import (
     Store,
     checkpoint_line,
     report_checkpoint,
+    report_finished,
     reported_checkpoint,
     write_atomically,
 )
@@ -126,6 +127,13 @@ def test_of_a_long_message_the_end_is_kept(message: Path) -> None:
     kept = message.read_text()
     assert len(kept) == MESSAGE_LIMIT
     assert kept.endswith(f"x end\n{LINE}\n")
+
+
+def test_a_program_that_is_done_says_so_last(message: Path) -> None:
+    report_checkpoint(NOON)
+    assert report_finished("best: 0.93")
+    assert message.read_text() == "best: 0.93\nfinished\n"
+    assert reported_checkpoint(message.read_text()) is None
 
 
 def test_outside_a_container_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

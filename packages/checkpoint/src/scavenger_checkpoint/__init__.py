@@ -11,6 +11,7 @@
             store.save(state)
             report_checkpoint(saved_at)
             sys.exit(EXIT_SAVED)
+    report_finished()
 
 `python -m scavenger_checkpoint test -- COMMAND` finds out whether a program, in whatever language, keeps to it.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from scavenger_checkpoint.contract import EXIT_SAVED, EXIT_STOPPED, Place, checkpoint_line, reported_checkpoint
 from scavenger_checkpoint.files import Loaded, Store, write_atomically
-from scavenger_checkpoint.report import report_checkpoint
+from scavenger_checkpoint.report import report_checkpoint, report_finished
 from scavenger_checkpoint.signals import StopRequest
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Store",
     "checkpoint_line",
     "report_checkpoint",
+    "report_finished",
     "reported_checkpoint",
     "write_atomically",
 ]

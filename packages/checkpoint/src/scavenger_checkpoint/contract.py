@@ -22,6 +22,9 @@ MESSAGE_LIMIT: Final = 4096
 
 _PATTERN = re.compile(r"([^,\[]*)\[(\d+)-(\d+)\]([^,\[]*)", re.ASCII)
 # RFC 3339, section 5.6.
+FINISHED = "finished"
+"""The last line of the termination message of a program that is done, and ends with 0."""
+
 _CHECKPOINT = re.compile(
     r"checkpoint=(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:\d{2})", re.ASCII
 )

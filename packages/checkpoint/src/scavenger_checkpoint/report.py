@@ -1,4 +1,4 @@
-"""Telling the job of a checkpoint, without any right on the API."""
+"""Telling the job of a checkpoint, or that the program is done, without any right on the API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from scavenger_checkpoint.contract import ENV_MESSAGE_PATH, MESSAGE_LIMIT, MESSAGE_PATH, checkpoint_line
+from scavenger_checkpoint.contract import ENV_MESSAGE_PATH, FINISHED, MESSAGE_LIMIT, MESSAGE_PATH, checkpoint_line
 
 
 def report_checkpoint(moment: datetime, message: str = "") -> bool:
@@ -17,7 +17,21 @@ def report_checkpoint(moment: datetime, message: str = "") -> bool:
     line; of what is too long the beginning is left out. Without a termination message, as outside a container, nothing
     is written, and False returned. Raises ValueError for a moment without a time zone.
     """
-    last = f"{checkpoint_line(moment)}\n".encode()
+    return _write(checkpoint_line(moment), message)
+
+
+def report_finished(message: str = "") -> bool:
+    """Report that the program is done, right before it ends with 0: the last line of the termination message.
+
+    Its job is Completed at once then, and does not wait for a sign of life of the node. A program that was told to stop
+    and ends with 0 must not say so. `message`, and what is returned: as of `report_checkpoint`.
+    """
+    return _write(FINISHED, message)
+
+
+def _write(line: str, message: str) -> bool:
+    """Write a last line, and what comes before it."""
+    last = f"{line}\n".encode()
     text = f"{message.rstrip()}\n".encode() if message.strip() else b""
     kept = text[-(MESSAGE_LIMIT - len(last)) :] if text else b""
     path = Path(os.environ.get(ENV_MESSAGE_PATH, MESSAGE_PATH))

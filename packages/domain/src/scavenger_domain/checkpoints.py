@@ -20,6 +20,15 @@ _EXITED: Final = ("", "Error")
 or StartError, say that the code is not the program's."""
 
 
+FINISHED: Final = "finished"
+"""The last line of a termination message by which a program says that it is done, and was not told to stop."""
+
+
+def says_finished(message: str) -> bool:
+    """Whether a program says that it is done. It is believed only where its exit code is 0."""
+    return _last_line(message) == FINISHED
+
+
 def stated_checkpoint(message: str) -> datetime | None:
     """The moment in the last line of a termination message, `checkpoint=<RFC 3339>`; None when it is no such line.
 
@@ -30,9 +39,13 @@ def stated_checkpoint(message: str) -> datetime | None:
 
 
 def without_checkpoint(message: str) -> str:
-    """A termination message for people: without the line about the checkpoint."""
+    """A termination message for people: without the line for the admitter."""
     text = message.strip()
-    return text if _LINE.fullmatch(_last_line(text)) is None else text.rpartition("\n")[0].strip()
+    return (
+        text
+        if _LINE.fullmatch(_last_line(text)) is None and not says_finished(text)
+        else text.rpartition("\n")[0].strip()
+    )
 
 
 def saved_its_state(exit_code: int, reason: str, checkpoint_exit_code: int | None) -> bool:

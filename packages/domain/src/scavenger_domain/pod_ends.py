@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from scavenger_api import names
@@ -25,7 +25,7 @@ from scavenger_api.removing import RemovalReason
 from scavenger_api.times import seen_time
 
 from scavenger_domain import checkpoints
-from scavenger_domain.pod_reading import LOST_CONTAINER, MetadataLike, SpecLike, StatusLike
+from scavenger_domain.pod_reading import LOST_CONTAINER, ContainerLike, MetadataLike, SpecLike, StatusLike
 from scavenger_domain.pod_reading import START_ERRORS as START_ERRORS
 from scavenger_domain.pod_reading import PodLike as ReadPodLike
 from scavenger_domain.pod_reading import main_status as main_status
@@ -58,7 +58,34 @@ class _Condition(Protocol):
     def last_transition_time(self) -> str | None: ...
 
 
+class _Ended(Protocol):
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def started_at(self) -> str | None: ...
+    @property
+    def finished_at(self) -> str | None: ...
+
+
+class _LastState(Protocol):
+    @property
+    def terminated(self) -> _Ended | None: ...
+
+
+class _Container(ContainerLike, Protocol):
+    @property
+    def restart_count(self) -> int: ...
+    @property
+    def last_state(self) -> _LastState: ...
+
+
 class _Status(StatusLike, Protocol):
+    @property
+    def container_statuses(self) -> Sequence[_Container]: ...
     @property
     def reason(self) -> str: ...
     @property
@@ -106,10 +133,12 @@ _BY_NOTE: Final = {
     EvictionReason.NODE_MEMORY: InterruptionReason.NODE_MEMORY,
 }
 _BY_KUBELET: Final = "TerminationByKubelet"
+EVICTED: Final = "Evicted"
+"""`status.reason` of a pod that its kubelet has evicted."""
 # status.reason of a pod the kubelet ended: eviction/helpers.go, nodeshutdown/nodeshutdown_manager.go,
 # preemption/preemption.go; "Shutdown" is written by kubelets before 1.22, NodeLost by old node controllers.
 _BY_POD_REASON: Final = {
-    "Evicted": InterruptionReason.KUBELET_EVICTED,
+    EVICTED: InterruptionReason.KUBELET_EVICTED,
     "Terminated": InterruptionReason.NODE_SHUTDOWN,
     "NodeShutdown": InterruptionReason.NODE_SHUTDOWN,
     "Shutdown": InterruptionReason.NODE_SHUTDOWN,
@@ -131,6 +160,9 @@ _BY_ADMITTER: Final = {
 FINAL_DELETE_SLACK: Final = timedelta(seconds=5)
 """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`_asked_in_time`)."""
 
+_BY_KUBELETS: Final = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
+"""Conditions of a pod that its kubelet writes."""
+_NOBODY_KNOWS: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KILLED: Final = 137
 """128 + SIGKILL."""
 
@@ -199,21 +231,61 @@ def failed_unreported(pod: PodLike) -> bool:
     return ended is not None and ended.exit_code != 0 and not pod.ended and not over(pod)
 
 
+def restarted(pod: PodLike) -> bool:
+    """Whether its kubelet has started main again in the same pod, as where the machine has lost its containers.
+
+    No pod of a job restarts any container. How main ended before is how the run ended, whatever becomes of it now.
+    """
+    return _life_before(pod) is not None
+
+
+def _life_before(pod: PodLike) -> _LastState | None:
+    """How main ended before it was started again; None for one that was started once."""
+    statuses = pod.status.container_statuses
+    mine = (one for one in statuses if len(statuses) == 1 or one.name == pod.program)
+    return next((one.last_state for one in mine if one.restart_count), None)
+
+
+def first_started_at(pod: PodLike) -> datetime | None:
+    """When its work started, in the first life of its main container."""
+    before = _life_before(pod)
+    if before is None:
+        return started_at(pod)
+    said = before.terminated.started_at if before.terminated is not None else None
+    return moment(said) or moment(pod.status.start_time) or started_at(pod)
+
+
+def _lost_before(pod: PodLike) -> Removal | None:
+    """Where main was started again, and what is known of its first end says that its machine was lost."""
+    before = _life_before(pod)
+    if before is None:
+        return None
+    ended = before.terminated
+    seen = ended is not None and ended.reason not in LOST_CONTAINER and moment(ended.finished_at) is not None
+    if seen and ended is not None and ended.exit_code:
+        return None
+    at = (moment(ended.finished_at) if ended is not None else None) or started_at(pod) or last_report(pod)
+    earliest = min(at, first_started_at(pod) or at)
+    said = "its container was started again in the same pod"
+    return Removal(at, earliest, InterruptionReason.NODE_LOST, pod.metadata.name, False, said)
+
+
 def goes_on(pod: PodLike) -> bool:
     """Whether nothing has happened to it that may end it, as is so of nearly all pods of a large gang."""
     main = main_status(pod)
     works = not pod.ended and (main is None or main.state.terminated is None)
+    works = works and not restarted(pod)
     return works and not deleting(pod) and _condition(pod.status.conditions, "DisruptionTarget") is None
 
 
 def succeeded(pod: PodLike) -> bool:
     """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing."""
     main = main_status(pod)
+    if _evicted(pod) or restarted(pod):
+        return False
     if main is None or main.state.terminated is None or main.state.terminated.reason in LOST_CONTAINER:
         return pod.status.phase == "Succeeded"
     alone = len(pod.status.container_statuses) == 1
-    if _over_own_limit(pod):
-        return False
     return over(pod) and main.state.terminated.exit_code == 0 and not (alone and pod.status.phase == "Failed")
 
 
@@ -223,6 +295,30 @@ def ended_at(pod: PodLike) -> datetime | None:
     if status is None or status.state.terminated is None or status.state.terminated.reason in LOST_CONTAINER:
         return None
     return moment(status.state.terminated.finished_at)
+
+
+def last_report(pod: PodLike) -> datetime:
+    """The last moment of which its kubelet says anything; when it was created, where that has said nothing. Nobody saw
+    what it did after that."""
+    status = pod.status
+    states = (one.state for one in status.container_statuses)
+    stamps = [
+        stamp
+        for state in states
+        for stamp in (
+            state.running.started_at if state.running is not None else None,
+            state.terminated.started_at if state.terminated is not None else None,
+            state.terminated.finished_at if state.terminated is not None else None,
+        )
+    ]
+    stamps += [one.last_transition_time for one in status.conditions if one.type in _BY_KUBELETS]
+    said = max((at for one in (*stamps, status.start_time) if (at := moment(one)) is not None), default=None)
+    return said or moment(pod.metadata.creation_timestamp) or _NOBODY_KNOWS
+
+
+def _first_report(pod: PodLike) -> datetime:
+    """Since when its end may have come that nobody saw."""
+    return started_at(pod) or moment(pod.status.start_time) or last_report(pod)
 
 
 def last_words(pod: PodLike, checkpoint_exit_code: int | None) -> datetime | None:
@@ -252,19 +348,26 @@ def start_error(pod: PodLike) -> str | None:
     return terminated.message or terminated.reason
 
 
-def own_exit(pod: PodLike, now: datetime) -> Exit | None:
+def own_exit(pod: PodLike) -> Exit | None:
     """How the pod failed, when its work is over because of the exit code of a container; None otherwise.
 
     Says nothing about why the container ended: see `removal`. A container that the runtime could not start counts only
     when the runtime's words blame the image or the command: a node's runtime in trouble is not the job's fault.
     """
+    before = _life_before(pod)
+    if before is not None:
+        last = before.terminated
+        if last is None or _lost_before(pod) is not None:
+            return None
+        at = moment(last.finished_at) or last_report(pod)
+        return Exit(at, pod.metadata.name, pod.program, last.exit_code, last.reason, last.message)
     if not over(pod) or succeeded(pod):
         return None
     main = main_status(pod)
     if _over_own_limit(pod):
         last = main.state.terminated if main is not None else None
         code, said = last.exit_code if last is not None else _KILLED, pod.status.message.strip()
-        return Exit(ended_at(pod) or now, pod.metadata.name, pod.program, code, "Evicted", said)
+        return Exit(ended_at(pod) or last_report(pod), pod.metadata.name, pod.program, code, EVICTED, said)
     if main is not None and main.state.terminated is not None and main.state.terminated.reason in LOST_CONTAINER:
         return None  # a container beside it that failed long before has not ended the work
     for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
@@ -273,13 +376,13 @@ def own_exit(pod: PodLike, now: datetime) -> Exit | None:
             continue
         if terminated.reason in START_ERRORS and not _USER_START_ERROR.search(terminated.message):
             continue
-        at = moment(terminated.finished_at) or now
+        at = moment(terminated.finished_at) or last_report(pod)
         code, said = terminated.exit_code, terminated.message
         return Exit(at, pod.metadata.name, status.name, code, terminated.reason, said, status is main)
     return None
 
 
-def removal(pod: PodLike, now: datetime, intent: RemovalReason | None = None) -> Removal | None:
+def removal(pod: PodLike, intent: RemovalReason | None = None) -> Removal | None:
     """Whether the pod was taken away, by whom and when; None when its end is its own.
 
     The first that holds decides: a container beside main ended so late that no removal ended main; a disruption that
@@ -288,23 +391,24 @@ def removal(pod: PodLike, now: datetime, intent: RemovalReason | None = None) ->
 
     Args:
         pod: of a run.
-        now: the moment.
         intent: why the admitter has committed the deletion of this pod; None where it has not. An intent alone proves
             nothing: the pod may end, or others may end it, before the admitter deletes it.
     """
+    if restarted(pod):
+        return _lost_before(pod)
     if _outlived(pod, FINAL_DELETE_SLACK):
-        return _unexplained(pod, now)
+        return _unexplained(pod)
     own = intent if deleting(pod) and intent is not RemovalReason.DELETED else None
-    disrupted = _disrupted(pod, now, own=own is not None)
-    return disrupted or _deleted(pod, own) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
+    disrupted = _disrupted(pod, own=own is not None)
+    return disrupted or _deleted(pod, own) or _ended_by_kubelet(pod) or _unexplained(pod)
 
 
-def _disrupted(pod: PodLike, now: datetime, *, own: bool = False) -> Removal | None:
+def _disrupted(pod: PodLike, *, own: bool = False) -> Removal | None:
     """own: the admitter has deleted the pod as well. What disrupts it after that is no cause."""
     found = _condition(pod.status.conditions, "DisruptionTarget")
     if found is None or found.status != "True":
         return None
-    stamp, end = moment(found.last_transition_time) or now, ended_at(pod)
+    stamp, end = moment(found.last_transition_time) or last_report(pod), ended_at(pod)
     asked = deletion_requested(pod) if own and found.reason != _BY_KUBELET else None
     if asked is not None and stamp > asked:
         return None
@@ -347,31 +451,41 @@ def _deleted(pod: PodLike, own: RemovalReason | None = None) -> Removal | None:
     return Removal(at, earliest, cause, pod.metadata.name, False, pod.status.message)
 
 
-def _ended_by_kubelet(pod: PodLike, now: datetime) -> Removal | None:
+def _ended_by_kubelet(pod: PodLike) -> Removal | None:
     # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself there.
-    if pod.status.phase != "Failed" or not pod.status.reason or _over_own_limit(pod):
+    status = pod.status
+    named = bool(status.reason) and (status.phase == "Failed" or _evicted(pod))
+    if not named or _over_own_limit(pod):
         return None
     end = ended_at(pod)
     cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.KUBELET_EVICTED)
-    earliest = _before_end(pod, end) if end else now
-    return Removal(end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason)
+    earliest = _before_end(pod, end) if end else _first_report(pod)
+    return Removal(
+        end or last_report(pod), earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason
+    )
+
+
+def _evicted(pod: PodLike) -> bool:
+    """Whether its kubelet has evicted it, and that ended main. The phase is Succeeded where its containers ended with
+    0."""
+    return pod.ended and pod.status.reason == EVICTED and not _outlived(pod, FINAL_DELETE_SLACK)
 
 
 def _over_own_limit(pod: PodLike) -> bool:
     """Whether the kubelet ended it because it used more local storage than it may; the node is not short of it."""
     status = pod.status
-    evicted = status.phase == "Failed" and status.reason == "Evicted" and _OWN_LIMIT.match(status.message)
+    evicted = _evicted(pod) and _OWN_LIMIT.match(status.message)
     condition = _condition(status.conditions, "DisruptionTarget")
     disrupted = condition is not None and condition.status == "True"
     return bool(evicted) and not disrupted and not _outlived(pod, timedelta(0))
 
 
-def _unexplained(pod: PodLike, now: datetime) -> Removal | None:
-    if not over(pod) or succeeded(pod) or own_exit(pod, now) is not None:
+def _unexplained(pod: PodLike) -> Removal | None:
+    if not over(pod) or succeeded(pod) or own_exit(pod) is not None:
         return None
-    return Removal(
-        now, now, InterruptionReason.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen"
-    )
+    # It may have ended at any moment since its start: before what others ended by, which may be a consequence.
+    at, first, said = last_report(pod), _first_report(pod), start_error(pod) or "its end was not seen"
+    return Removal(at, first, InterruptionReason.NODE_LOST, pod.metadata.name, False, said)
 
 
 def _outlived(pod: PodLike, slack: timedelta) -> bool:

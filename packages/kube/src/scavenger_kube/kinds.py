@@ -177,6 +177,7 @@ class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
     state: ContainerState = ContainerState()
     ready: bool = False
     restart_count: int = 0
+    last_state: ContainerState = ContainerState()
     resources: ActualResources | None = None
     allocated_resources: Resizable = Resizable()
 

@@ -52,6 +52,7 @@ from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.starter import Starter
+from scavenger_admitter.success_evidence import SuccessEvidence
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.wakeups import Wakeups
@@ -129,6 +130,13 @@ class Admitter:
             allowed_annotations=settings.allowed_annotations,
             references=References(self._client, settings.checked_references, lookups),
         )
+        self._evidence = SuccessEvidence(
+            self._client,
+            self._clock,
+            self._informers,
+            after=settings.success_evidence_after,
+            wake=self._wakeups.reconcile,
+        )
         self._reconciler = Reconciler(
             client=self._client,
             settings=settings,
@@ -146,6 +154,7 @@ class Admitter:
                 admission=self._admission,
                 explanations=self._explanations,
                 usage=self._usage.usage,
+                evidence=self._evidence,
             ),
             starter=Starter(
                 client=self._client,
@@ -156,6 +165,7 @@ class Admitter:
                 feed=self._feed,
                 limiter=self._limiter,
             ),
+            evidence=self._evidence,
             turns=self._turns,
             lookups=lookups,
             topologies=VolumeTopologies(
@@ -215,6 +225,7 @@ class Admitter:
             group.create_task(self._feed.requeue_overlooked())
             group.create_task(self._queue_controller.run())
             group.create_task(self._measure())
+            group.create_task(self._evidence.run())
 
     def _age(self, key: str) -> tuple[float, int, str]:
         """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""

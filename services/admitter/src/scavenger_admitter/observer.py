@@ -35,6 +35,7 @@ from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import GangPods, JobRecords
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
+from scavenger_admitter.success_evidence import SuccessEvidence
 
 
 class Observer:
@@ -48,6 +49,7 @@ class Observer:
         admission: says why jobs wait.
         explanations: which of them are told.
         usage: CPU time that pods on reclaimed capacity used.
+        evidence: of successes.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Observer:
         admission: AdmissionLoop,
         explanations: Explanations,
         usage: accounting.Usage,
+        evidence: SuccessEvidence,
     ) -> None:
         self._clock = clock
         self._informers = informers
@@ -67,6 +70,7 @@ class Observer:
         self._admission = admission
         self._explanations = explanations
         self._usage = usage
+        self._evidence = evidence
         self._rules = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -83,9 +87,10 @@ class Observer:
         deleted = frozenset(action.uid for action in record.done if isinstance(action, DeletePod))
         shown = self._informers.arrays.by_uid(key, record.take)
         take = record.take_now({run_of(job), *(pod.metadata.uid for pod in shown)})
+        seen = self._seen(key, job, (*take, *deleted))
         return Observation(
-            self._seen(key, job, (*take, *deleted)),
-            self._known(key, job, deleted),
+            seen,
+            replace(self._known(key, job, deleted), evidence=self._evidence.of(key, seen.pods)),
             self._granted(key, job, take),
             self._rules_now(),
         )

@@ -48,6 +48,7 @@ from scavenger_admitter.observer import Observer
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.starter import BEHIND_SECONDS, Starter
+from scavenger_admitter.success_evidence import SuccessEvidence
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
@@ -96,6 +97,7 @@ class Reconciler:
         turns: which jobs may write now.
         topologies: where the volumes of claims can be used.
         lookups: how often objects may be asked for.
+        evidence: told which successes are to be proven.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Reconciler:
         turns: WriteTurns,
         topologies: VolumeTopologies,
         lookups: Lookups,
+        evidence: SuccessEvidence,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -128,6 +131,7 @@ class Reconciler:
         self._turns = turns
         self._topologies = topologies
         self._lookups = lookups
+        self._evidence = evidence
         self._told_of_crd = False
         self._dry_runs = DryRuns(clock)
         self._looks = NamespaceTurns(clock, LOOK_APART_SECONDS)
@@ -153,6 +157,7 @@ class Reconciler:
     async def _reconcile(self, key: str) -> Result | None:
         job = self._informers.job(key)
         if job is None:
+            self._evidence.forget(key)
             return await self._clear_orphans(key)
         await self._look_for_references(key, job)
         self._hear(key, job)
@@ -166,6 +171,7 @@ class Reconciler:
             self._feed.revoke(key)
             return Result(requeue_after=BEHIND_SECONDS)
         outcome = decided.value
+        self._evidence.ask(key, outcome.unproven)
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((one for one in outcome.actions if isinstance(one, CreateJob | StartTasks)), None)
         clears = self._clears(key, decided, job.status if left_out is not None else outcome.status)

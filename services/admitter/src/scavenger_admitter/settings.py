@@ -130,6 +130,14 @@ class AdmitterSettings(ServiceSettings):
         ge=1,
     )
 
+    success_evidence_after: Seconds = option(
+        5.0,
+        "a program that ended with 0 is done when its node shows life this long after, or when its last words say so: a"
+        " machine that goes down ends programs with 0, too; 0: every exit with 0 is final",
+        unit="seconds",
+        ge=0,
+        le=60,
+    )
     start_timeout: Seconds = option(
         600.0,
         "a start that is not running by then, image pulls included, is taken back",

@@ -271,18 +271,18 @@ def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool
     if not last:
         return annotated
     said = last_words(pod, spec.saved_exit_code)
-    if said is None and _done(pod, spec, now):
+    if said is None and _done(pod, spec):
         said = now
     # The clock of its node may be ahead of ours: a pod that has ended said nothing of the future.
     stamps = (annotated, min(said, now) if said is not None else None)
     return max((at for at in stamps if at is not None and at <= now), default=None)
 
 
-def _done(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime) -> bool:
+def _done(pod: kinds.Pod, spec: ScavengerJobSpec) -> bool:
     """Whether a member is through with its work and cannot lose any more. Where exit codes have a meaning, 0 has one,
     too; but whoever was told to stop may end with 0 as well."""
     convention = spec.saved_exit_code is not None
-    return convention and succeeded(pod) and removal(pod, now) is None
+    return convention and succeeded(pod) and removal(pod) is None
 
 
 def newer_checkpoint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Granted, Known, LifecycleSettings, Observation, Seen
 from scavenger_admitter.core.lifecycle.start_failures import Lack
+from scavenger_admitter.core.lifecycle.success import Success
 from scavenger_admitter.core.lifecycle.termination import Run
 
 
@@ -56,6 +58,8 @@ class Draft:
     spent: Spent = field(default_factory=Spent)
     awaited: frozenset[str] = frozenset()
     """Uids of pods of the last run that have ended and are kept until the others have, for what they report."""
+    unproven: list[Success] = field(default_factory=list)
+    """Successes that nothing proves yet."""
     unsettled: bool = False
     """Pods of the last run may still say that something was saved which counts as lost."""
 
@@ -102,6 +106,13 @@ class Draft:
         """The pods of earlier runs."""
         current = {pod.metadata.uid for pod in self.run.pods} if self.run else set()
         return [pod for pod in self.seen.pods if pod.metadata.uid not in current]
+
+    def wait_for_proof(self, found: Iterable[Success]) -> None:
+        """Note successes that nothing proves yet, and look again when they are waited for no longer."""
+        evidence, now = self.known.evidence, self.seen.now
+        for one in found:
+            self.unproven.append(one)
+            self.wakeups.append(max(0.0, (evidence.until(one, now) - now).total_seconds()))
 
     def set(self, **changes: Any) -> None:
         """Change fields of the status."""

@@ -10,7 +10,7 @@ from scavenger_api.job import Phase, ScavengerJobSpec
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.snapshot import UNTOUCHED_CODE
 from scavenger_domain.checkpoints import without_checkpoint
-from scavenger_domain.pod_ends import Exit, deleting, over, started_at
+from scavenger_domain.pod_ends import Exit, deleting, over, restarted, started_at
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import checkpointed, failure_policy, leftover_pods, managed
@@ -103,7 +103,9 @@ def _all_running(run: Run) -> bool:
     if run.batch is None or run.batch.metadata.deletion_timestamp is not None or len(run.pods) < run.parallelism:
         return False
     ended = any(c.status == "True" and c.type != "Suspended" for c in run.batch.status.conditions)
-    running = (p.status.phase == "Running" and started_at(p) and not over(p) and not deleting(p) for p in run.pods)
+    running = (
+        p.status.phase == "Running" and started_at(p) and not (over(p) or deleting(p) or restarted(p)) for p in run.pods
+    )
     return not ended and all(running)
 
 

@@ -45,6 +45,7 @@ from scavenger_admitter.core.lifecycle.termination import (
     announced,
     find_termination,
     outdated,
+    unproven,
 )
 
 
@@ -149,19 +150,21 @@ def _progress(draft: Draft) -> None:
         starting.go_on(draft, run)
         return
     running.record_start(draft, run)
-    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots)
+    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
     taken = draft.granted.take.get(draft.place)
     if taken is None and found is None:
         taken = managed.suspended_by_another(run)
-    if taken is not None and (found is None or isinstance(found, Undecided)):
+    if taken is not None and (found is None or (isinstance(found, Undecided) and found.failed)):
         at = min(seen.now, found.at) if found is not None else seen.now
         found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)
     found = found or outdated(run, seen.now) or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)
+        draft.wait_for_proof(unproven(run, draft.known.evidence))
     elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
         draft.stood_still = found.at
         draft.wakeups.append((found.until - seen.now).total_seconds())
+        draft.wait_for_proof(found.unproven)
         managed.stop_members(draft, run)
     elif isinstance(found, Removed):
         interrupted.interrupt(draft, found)
@@ -280,6 +283,7 @@ def outcome_of(
         interrupted_waits=interrupted_waits,
         last_start=last_start,
         place=place,
+        unproven=tuple(draft.unproven),
         figures=Figures(
             draft.cause, draft.short_run, stalled, verdict, draft.waited, draft.spent.useful, draft.spent.lost
         ),

@@ -18,6 +18,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, Refusal, StartLimits
+from scavenger_admitter.core.lifecycle.success import BELIEVED, Evidence, Success
 from scavenger_admitter.core.waits import Wait
 
 
@@ -162,6 +163,7 @@ class Known:
     pod_bytes: int = 0
     """How large a pod of a task is as JSON; 0 where that is not known."""
     start: StartKnown = StartKnown()
+    evidence: Evidence = BELIEVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,4 +256,6 @@ class Outcome:
     """When the container of a task started last that runs."""
     place: datetime | None = None
     """Of an array with tasks that may start: its place in the queue, as its pods and its status say."""
+    unproven: tuple[Success, ...] = ()
+    """Programs that ended with 0, where the verdict waits for a sign of life of their nodes."""
     figures: Figures = Figures()

@@ -21,6 +21,7 @@ from scavenger_admitter.core.lifecycle.termination import (
     Run,
     Undecided,
     find_termination,
+    unproven,
 )
 
 MOST_SAID: Final = 1024
@@ -46,7 +47,8 @@ def go_on(draft: Draft, run: Run) -> None:
     """The start goes on, has come to its end already, or does not come off."""
     seen = draft.seen
     problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, draft.rules, draft.lack)
-    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots)
+    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
+    draft.wait_for_proof(unproven(run, draft.known.evidence))
     if isinstance(found, Checkpointed):
         words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
         problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)

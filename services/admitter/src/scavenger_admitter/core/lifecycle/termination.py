@@ -23,6 +23,7 @@ from scavenger_domain.pod_ends import (
     ended_at,
     failed_unreported,
     goes_on,
+    last_report,
     moment,
     over,
     own_exit,
@@ -32,6 +33,7 @@ from scavenger_domain.pod_ends import (
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
+from scavenger_admitter.core.lifecycle.success import BELIEVED, Evidence, Success
 
 FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
 """How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the
@@ -90,12 +92,16 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A container failed, and the fate of a node may still show that the job is not at fault."""
+    """A run has ended, and the fate of a node may still show that the job is not at fault, or not done."""
 
     at: datetime
     """When the container ended: the run computes no longer."""
     until: datetime
-    """When it is a failure, if nothing more is known by then."""
+    """When it is decided, if nothing more is known by then."""
+    failed: bool = True
+    """A container failed; else all of them ended with 0."""
+    unproven: tuple[Success, ...] = ()
+    """The successes of the run that nothing proves yet."""
 
 
 Termination: TypeAlias = Completed | Failed | Checkpointed | Removed | Undecided
@@ -127,6 +133,7 @@ def find_termination(
     nodes: Mapping[str, kinds.Node | None],
     now: datetime,
     reboots: Mapping[str, datetime],
+    evidence: Evidence = BELIEVED,
 ) -> Termination | None:
     """How the run ended; None while it goes on.
 
@@ -135,17 +142,24 @@ def find_termination(
     """
     touched = [pod for pod in run.pods if not goes_on(pod)]
     removals = {
-        pod.metadata.uid: found for pod in touched if (found := removal(pod, now, run.intents.get(pod.metadata.uid)))
+        pod.metadata.uid: found for pod in touched if (found := removal(pod, run.intents.get(pod.metadata.uid)))
     }
     rest = [pod for pod in touched if pod.metadata.uid not in removals]
-    exits = [ended for pod in rest if (ended := own_exit(pod, now))]
+    exits = [ended for pod in rest if (ended := own_exit(pod))]
     exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))
     done = [pod for pod in rest if succeeded(pod)]
-    if len(done) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
-        return Completed(max((ended_at(pod) or now for pod in done), default=now))
+    open_ = evidence.unproven(done)
+    all_done = len(done) >= run.parallelism
+    if not open_ and (all_done or (not removals and not exits and _job_condition(run.batch, "Complete"))):
+        return Completed(max((ended_at(pod) or last_report(pod) for pod in done), default=now))
     # A pod that the admitter deleted because another one had failed has no part in how the run ended.
     told = (one for one in removals.values() if not exits or one.own is not RemovalReason.PEER_FAILED)
-    causes = [*told, *_vanished(run, now), *_unreported(rest, nodes)]
+    causes = [
+        *told,
+        *_vanished(run, now),
+        *_unreported(rest, nodes),
+        *_unproven(run, open_, nodes, reboots, now, evidence),
+    ]
     if sum(over(pod) for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
         causes += _job_removed(run, now)
     suspects = _suspects(run, exits)
@@ -158,12 +172,52 @@ def find_termination(
         unreported = (ended_at(pod) for pod in rest if failed_unreported(pod))
         ends = (*(one.at for one in causes), *(one.at for one in exits), *(at for at in unreported if at is not None))
         return Removed(first, min(ends))
+    proof_until = min((evidence.until(one, now) for one in open_), default=now)
     if not exits:
-        return None
+        last = max((one.at for one in open_), default=now)
+        return Undecided(last, proof_until, failed=False, unproven=tuple(open_)) if open_ and all_done else None
     if run.saved(exits[0]):
         return Checkpointed(exits[0])
-    until = min(exits[0].at, now) + _open_for(suspects, exits[0])
-    return Undecided(exits[0].at, until) if now < until else Failed(exits[0])
+    # A member that ended with 0 just before may have been the first that its machine took down.
+    until = max(min(exits[0].at, now) + _open_for(suspects, exits[0]), proof_until)
+    return Undecided(exits[0].at, until, unproven=tuple(open_)) if now < until else Failed(exits[0])
+
+
+def unproven(run: Run, evidence: Evidence) -> list[Success]:
+    """The successes of the run that its end may depend on, and that nothing proves yet."""
+    if not evidence.required:
+        return []
+    done = (pod for pod in run.pods if not goes_on(pod) and succeeded(pod))
+    return evidence.unproven(pod for pod in done if removal(pod, run.intents.get(pod.metadata.uid)) is None)
+
+
+def _unproven(
+    run: Run,
+    found: Sequence[Success],
+    nodes: Mapping[str, kinds.Node | None],
+    reboots: Mapping[str, datetime],
+    now: datetime,
+    evidence: Evidence,
+) -> list[Removal]:
+    """Successes that nothing will prove any more, as their node has gone or rebooted, or that nothing has proven in
+    time."""
+    names_of = {pod.metadata.uid: pod.metadata.name for pod in run.pods}
+    causes = []
+    for one in found:
+        what = ""
+        if one.node in nodes:
+            what = "is gone" if nodes[one.node] is None else _rebooted(reboots.get(one.node), one.at)
+        if not what and now >= evidence.until(one, now):
+            what = "has shown no life since its program ended with 0"
+        if what:
+            pod, said = names_of[one.uid], f"node {one.node} {what}"
+            causes.append(Removal(one.at, one.at, InterruptionReason.NODE_LOST, pod, False, said))
+    return causes
+
+
+def _rebooted(rebooted: datetime | None, at: datetime) -> str:
+    """Whether a node has rebooted since, in words; empty where it has not."""
+    return "has rebooted" if rebooted is not None and rebooted > at else ""
 
 
 def _open_for(suspects: Sequence[kinds.Pod], first: Exit) -> timedelta:
@@ -280,8 +334,8 @@ def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> s
     if node is None or not node.ready:
         return out_of_reach(node)
     ready = kinds.condition(node.status.conditions, "Ready")
-    if rebooted is not None and rebooted > at:
-        return "has rebooted"
+    if said := _rebooted(rebooted, at):
+        return said
     since = moment(ready.last_transition_time) if ready is not None else None
     if since is not None and since > at:
         return "has not been ready meanwhile"

@@ -15,7 +15,7 @@ from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
-from scavenger_domain.pod_ends import Exit, Removal, moment, started_at
+from scavenger_domain.pod_ends import Exit, Removal, first_started_at, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, failure_policy, finished, interrupted, limits, start_failures
@@ -71,10 +71,11 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), started_at(pod)
+        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), first_started_at(pod)
         found = self._verdict(run, pod, started)
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
+            self.draft.wait_for_proof(found.unproven)
             return False
         self.counted.add(mark(index, pod))
         match found:
@@ -106,7 +107,8 @@ class Endings:
                 return Failed(problem.exit)
             if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
                 self.problem = self.problem or problem
-        return find_termination(run, seen.nodes, seen.now, self.draft.known.reboots)
+        known = self.draft.known
+        return find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
         draft, used = self.draft, self.tasks.retries.get(index, 0)
@@ -138,7 +140,7 @@ class Endings:
         self.tasks.end(index, failed=True)
 
     def _note_length(self, pod: kinds.Pod, end: datetime) -> None:
-        started = started_at(pod)
+        started = first_started_at(pod)
         if started is None or end - started < accounting.LEAST_CYCLE:
             self.short = True
         else:
@@ -161,7 +163,7 @@ class Endings:
 
     def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
         """What the run computed, kept and lost; returns what it lost in core-seconds."""
-        started, draft = started_at(pod), self.draft
+        started, draft = first_started_at(pod), self.draft
         if started is None:
             return 0.0
         seen, start = draft.seen, second(min(started, draft.seen.now))

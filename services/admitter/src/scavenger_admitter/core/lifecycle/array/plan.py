@@ -21,7 +21,7 @@ from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, started_at
+from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, restarted, started_at
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -319,7 +319,7 @@ class _Plan:
         seen, started = self.draft.seen, started_at(pod)
         if seen.job.spec.saved_exit_code is None or started is None or not pod.ended:
             return 0.0
-        found = own_exit(pod, seen.now)
+        found = own_exit(pod)
         if found is None or not run_of_task(self.draft, pod).saved(found):
             return 0.0
         least = accounting.LEAST_CYCLE.total_seconds()
@@ -354,7 +354,8 @@ class _Plan:
             reason = RemovalReason.START_FAILED if problem else self._unwanted(task, pod, run)
             if reason is not None:
                 self._delete(task, pod, reason)
-            elif run.batch is None or pod.metadata.uid in draft.known.deleted:  # its Job says why, or it is under way
+            elif run.batch is None or pod.metadata.uid in draft.known.deleted or restarted(pod):
+                # Its Job or its container says why, or it is under way.
                 draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
             else:
                 stay.append((task, pod))
@@ -656,7 +657,10 @@ class _Plan:
         usable = seen.batch is None or (stands and not done)
         taken = self.pods.present | start.posted | set_of(start.name_taken)
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
-        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *self.pods.ended))
+        # One whose success is to be proven has its name still, and no capacity.
+        unproven = {one.uid for one in self.draft.unproven}
+        ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
+        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
         busy |= self.pods.untouched.runs | self.pods.untouched.starts | start.posted
         room = min(self.wanted, self.bearable) - busy.bit_count()
         waits = self.tasks.waiting(taken)
