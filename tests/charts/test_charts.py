@@ -848,7 +848,7 @@ def test_roles_that_are_not_aggregated(helm: Path) -> None:
     others |= {"flowControl": {"enabled": False}, "guard": {"enabled": False}}
     objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, **others})
 
-    assert len(objects) == 3 + 1  # and the settings
+    assert len(objects) == 3 + 2 + 1  # roles, one of them bound, and the settings
     assert "aggregate-to" not in json.dumps(objects)
 
 

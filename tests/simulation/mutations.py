@@ -28,6 +28,7 @@ from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_ter
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
+from scavenger_domain.nodes import leaving
 from scavenger_domain.pod_ends import Exit, Removal, deleting
 from scavenger_kube import kinds
 from scavenger_regulator.core import scope
@@ -695,6 +696,12 @@ BUGS: Final = (
         situations.GoingNode,
         "of lab/c",
         {f"{LIFECYCLE}.pods_seen.PodsSeen.apply_node": always(None)},
+    ),
+    Bug(
+        "a hint at the end of a node counts as its end",
+        situations.HintedNode,
+        "only may go",
+        {f"{LIFECYCLE}.going_nodes.ends": lambda node, _: leaving(node)},
     ),
     Bug(
         "a victim is not preemptible",

@@ -14,9 +14,12 @@ from typing import Any, Self
 import typer
 from scavenger_api import names
 from scavenger_api.shared_settings import SharedSettings
+from scavenger_api.times import parse_time
+from scavenger_domain.last_word import as_of
 from scavenger_kube.blocking import Client
 from scavenger_kube.errors import ApiError, Forbidden, NotFound
 from scavenger_kube.kinds import ConfigMap
+from scavenger_kube.resources import Lease
 
 from scavenger_cli import connection, paths, remedies
 from scavenger_cli.exits import CliError, Interrupted
@@ -122,6 +125,25 @@ class Access:
             except NotFound:
                 self._served[version] = []
         return self._served[version]
+
+    def admitter_seen(self) -> tuple[datetime | None, bool]:
+        """When the admitter last renewed its Lease, and whether that could be read at all. Raises ApiError."""
+        try:
+            lease = decode(self.of_services(paths.admitter_lease), Lease)
+        except NotFound:
+            return None, True
+        except Forbidden:
+            return None, False  # nothing a researcher could do about it, so it is not worth a line
+        return parse_time(lease.spec.renew_time), True
+
+    def statuses_as_of(self) -> str:
+        """A sentence on how old statuses are; empty while the admitter looks, or where its Lease cannot be read."""
+        try:
+            seen, known = self.admitter_seen()
+        except ApiError:
+            return ""
+        text = as_of("the admitter", seen, self.now()) if known else ""
+        return f"Statuses are {text}." if text else ""
 
     @functools.cached_property
     def settings_data(self) -> Mapping[str, str]:

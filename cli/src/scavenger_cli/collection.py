@@ -29,7 +29,7 @@ class Collection(Generic[T]):
 
     path, params: where it is in the API. kind: what a row needs of an object. word: for -o name. header, row: of the
     table. key: its order. wanted: which objects; None for all. headers: whether the table begins with its header.
-    empty: what is said when there are none.
+    empty: what is said when there are none. remark: a line on standard error with a table; empty for none.
     """
 
     path: str
@@ -42,6 +42,7 @@ class Collection(Generic[T]):
     wanted: Callable[[T], bool] | None
     headers: bool
     empty: str
+    remark: Callable[[], str] = str
 
 
 def print_collection(client: Client, collection: Collection[T], form: Format) -> None:
@@ -58,9 +59,15 @@ def print_collection(client: Client, collection: Collection[T], form: Format) ->
     if not kept:
         note(collection.empty)
         return
+    _remark(collection)
     rows = map(collection.row, kept)
     lines = columns(collection.header, rows, colour=colourful(), headers=collection.headers)
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _remark(collection: Collection[T]) -> None:
+    if text := collection.remark():
+        note(text)
 
 
 def _wanted(body: bytes, collection: Collection[T]) -> Iterator[dict[str, Any]]:
@@ -121,6 +128,8 @@ class _Printer(Generic[T]):
         """The list is whole: print its table; from now on come changes."""
         if self._form.table and self._first is not None:
             first = sorted(self._first, key=self._collection.key)
+            if first:
+                _remark(self._collection)
             self._rows([self._collection.row(obj) for obj in first], headers=self._collection.headers)
         self._first = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from scavenger_api import names
@@ -19,6 +19,7 @@ from scavenger_domain.ailments import (
     stale_finalizers,
     versions_differ,
 )
+from scavenger_domain.last_word import silent as has_gone
 from scavenger_domain.nodes import autoscaled, karpenter_made
 from scavenger_domain.selectors import selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
@@ -28,7 +29,6 @@ from scavenger_cli.gather import Deployment
 from scavenger_cli.kueue import KueueConfiguration
 from scavenger_cli.words import age, plural
 
-SILENT_AFTER: Final = timedelta(seconds=names.LEADER_SILENT_SECONDS)
 LEADERS: Final = (names.ADMITTER, names.REGULATOR, names.PRIORITIZER)
 SCHEDULERS: Final = ("", "default-scheduler", names.SCHEDULER)
 KEEPERS: Final = {
@@ -109,8 +109,7 @@ def silent(cluster: Cluster) -> dict[str, datetime | None]:
     found = {}
     for lease in cluster.leases or ():
         seen = parse_time(lease.spec.renew_time)
-        gone = not lease.spec.holder_identity or seen is None or cluster.now - seen > SILENT_AFTER
-        if lease.metadata.name in LEADERS and gone:
+        if lease.metadata.name in LEADERS and (not lease.spec.holder_identity or has_gone(seen, cluster.now)):
             found[lease.metadata.name] = seen
     return found
 

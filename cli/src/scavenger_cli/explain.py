@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
@@ -14,6 +13,7 @@ from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.rules.image import registry_of
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
+from scavenger_domain.last_word import as_of, silent
 from scavenger_domain.pulls import NO_IMAGE
 from scavenger_domain.requests import above_request
 from scavenger_kube.kinds import Pod, Waiting
@@ -38,14 +38,14 @@ EXIT_CODES: Final = {
 }
 """Exit codes that say more than `failed`; 128 + n is signal n."""
 
-SILENT_AFTER: Final = timedelta(seconds=names.LEADER_SILENT_SECONDS)
+_LOOK: Final = "ask an administrator to look: kubectl -n scavenger-system logs deploy/scavenger-admitter"
 
 
 def explain(facts: Facts) -> Explanation:
     """The explanation of a job's state. Total: there is one for every job."""
     job = facts.job
     if job.metadata.deletion_timestamp is not None:
-        return _deleting(facts)
+        return dated(facts, _deleting(facts))
     if job.phase in objects.QUEUED or not job.phase:
         return _queued(facts)
     by_phase: dict[str, Callable[[Facts], Explanation]] = {
@@ -55,7 +55,18 @@ def explain(facts: Facts) -> Explanation:
         Phase.COMPLETED: _completed,
         Phase.FAILED: _failed,
     }
-    return by_phase.get(job.phase, _queued)(facts)
+    return dated(facts, by_phase.get(job.phase, _queued)(facts))
+
+
+def dated(facts: Facts, found: Explanation) -> Explanation:
+    """The explanation of a job that is not over; where the admitter does not look, as of when, and what helps."""
+    finished = facts.job.phase in objects.FINISHED and facts.job.metadata.deletion_timestamp is None
+    if finished or not facts.admitter_known or not silent(facts.admitter_seen, facts.now):
+        return found
+    said = as_of("the admitter", facts.admitter_seen, facts.now)
+    return Explanation(
+        Cause.ADMITTER_SILENT, f"{found.headline}, {said}", found.findings, (_LOOK, f"install it: {INSTALL}")
+    )
 
 
 # --- in line ----------------------------------------------------------------------------------------------------
@@ -83,10 +94,9 @@ def _silent(facts: Facts) -> tuple[str, str, tuple[str, ...]] | None:
     if facts.admitter_seen is None and not facts.job.phase:
         install = f"install it: {INSTALL}"
         return Cause.ADMITTER_SILENT, "no admitter runs in this cluster, so nothing is ever started", (install,)
-    if facts.admitter_seen is not None and facts.now - facts.admitter_seen > SILENT_AFTER:
+    if facts.admitter_seen is not None and silent(facts.admitter_seen, facts.now):
         silence = age(facts.admitter_seen, facts.now)
-        look = "ask an administrator to look: kubectl -n scavenger-system logs deploy/scavenger-admitter"
-        return Cause.ADMITTER_SILENT, f"the admitter has given no sign of life for {silence}", (look,)
+        return Cause.ADMITTER_SILENT, f"the admitter has given no sign of life for {silence}", (_LOOK,)
     return None
 
 

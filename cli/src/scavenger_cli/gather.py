@@ -13,11 +13,10 @@ from scavenger_api.names import LABEL_JOB, LABEL_TASK
 from scavenger_api.pod_sums import running_total
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.states import Phase
-from scavenger_api.times import parse_time
 from scavenger_kube.errors import Forbidden, NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Event, Node, ObjectMeta, Pod, Struct
 from scavenger_kube.metrics_api import decode_pod_metrics
-from scavenger_kube.resources import LIVING, Lease
+from scavenger_kube.resources import LIVING
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
@@ -157,13 +156,7 @@ class Reader:
 
     def admitter_seen(self) -> tuple[datetime | None, bool]:
         """When the admitter last renewed its Lease, and whether that could be read at all."""
-        try:
-            lease = decode(self.access.of_services(paths.admitter_lease), Lease)
-        except NotFound:
-            return None, True
-        except Forbidden:
-            return None, False  # nothing a researcher could do about it, so it is not worth a line
-        return parse_time(lease.spec.renew_time), True
+        return self.access.admitter_seen()
 
     def services(self) -> list[Deployment] | None:
         """The Deployments of the charts; None where they may not be listed."""
@@ -206,10 +199,13 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
         return Facts(job, now, pods=pods, snapshot_warning=warning)
     levels = reader.levels(now)
     pods = reader.job_pods(job)
+    seen, known = reader.admitter_seen()
     if job.phase not in ("", *objects.QUEUED):
         return Facts(
             job,
             now,
+            admitter_seen=seen,
+            admitter_known=known,
             levels=levels,
             pods=pods,
             pull_secrets=sorted({one.name for pod in pods for one in pod.spec.image_pull_secrets}),
@@ -223,7 +219,6 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
     queues = reader.optional("queues", access.queues)
     jobs = reader.all_jobs()
     line = place_in_line(job, jobs if jobs is not None else access.jobs(job.namespace), queues or ())
-    seen, known = reader.admitter_seen()
     return Facts(
         job,
         now,

@@ -17,6 +17,7 @@ from scavenger_kube.kinds import ContainerStatus, Pod
 from scavenger_cli.advice import command
 from scavenger_cli.explain import (
     account,
+    dated,
     exit_hint,
     explain,
     losses,
@@ -86,7 +87,7 @@ def explain_array(facts: Facts) -> Explanation:
     if job.phase == Phase.FAILED and job.status.array.failed:
         return _tasks_failed(facts)
     if job.phase in (Phase.STARTING, Phase.RUNNING):
-        return _array_runs(facts)
+        return dated(facts, _array_runs(facts))
     found = explain(facts)
     return Explanation(found.cause, found.headline, (_progress(job), *found.findings), found.remedies)
 
@@ -196,8 +197,8 @@ def explain_task(facts: Facts, index: int) -> Explanation:
     if parse_indexes(status.failed_indexes) >> index & 1:
         return _task_failed(facts, index, pod)
     if pod is not None and not pod.ended:
-        return _task_runs(facts, index, pod)
-    return _task_waits(facts, index, pod)
+        return dated(facts, _task_runs(facts, index, pod))
+    return dated(facts, _task_waits(facts, index, pod))
 
 
 def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:

@@ -41,7 +41,7 @@ STATES: Final = {
 @dataclass(frozen=True)
 class View:
     """What `top` shows. None: not permitted, or (node_use) not measured by anybody. weights: of resources, in what jobs
-    have not saved. limit: rows of a section."""
+    have not saved. limit: rows of a section. as_of: a sentence on how old statuses are; empty while they are kept."""
 
     now: datetime
     levels: LevelsView | None = None
@@ -52,6 +52,12 @@ class View:
     jobs: Sequence[Job] | None = None
     weights: Weights = DEFAULT_WEIGHTS
     limit: int = LIMIT
+    as_of: str = ""
+
+
+def outdated(text: str) -> list[RenderableType]:
+    """The line that says how old statuses are."""
+    return [Text(text, style="bold red")] if text else []
 
 
 def cluster_section(view: View, width: int) -> list[RenderableType]:
@@ -232,7 +238,7 @@ def render(
         "queues": lambda: queue_section(view, width),
         "jobs": lambda: job_section(view, namespace),
     }
-    parts: list[RenderableType] = cluster_section(view, width)
+    parts = [*outdated(view.as_of), *cluster_section(view, width)]
     for name in sections:
         parts += [Text(""), *made[name]()]
     return Group(*parts)
@@ -248,11 +254,13 @@ PROGRESS_WIDTH = 110
 """Columns of a terminal."""
 
 
-def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, width: int, *, namespaces: bool) -> Group:
+def jobs_screen(
+    jobs: Sequence[Job], now: datetime, rows: int, width: int, *, namespaces: bool, as_of: str = ""
+) -> Group:
     """The live table of `watch`: jobs on nodes first, then those in line, then the finished.
 
-    rows: lines there is room for; what does not fit is counted. width: with PROGRESS_WIDTH there is room for the age of
-    the last checkpoint, the work that an interruption would cost, and the work that is kept.
+    as_of: as of `View`. rows: lines there is room for; what does not fit is counted. width: with PROGRESS_WIDTH there
+    is room for the age of the last checkpoint, the work that an interruption would cost, and the work that is kept.
     """
     order = (Phase.RUNNING, Phase.STARTING, Phase.INTERRUPTED, Phase.WAITING, "", Phase.SUSPENDED)
     rank = {phase: i for i, phase in enumerate(order)}
@@ -262,7 +270,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, width: int, *, na
     right = ("INTERR.", "RUNTIME", *progress, "AGE")
     table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=right)
     table.columns[-1].no_wrap = False  # rich narrows what may be wrapped before it cuts any other column
-    room = max(1, rows - 3)
+    room = max(1, rows - 3 - bool(as_of))
     for job in shown[:room]:
         cells: list[RenderableType] = [Text(job.namespace)] if namespaces else []
         phase = displayed_phase(job)
@@ -279,7 +287,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, width: int, *, na
         table.add_row(*cells)
     counts = {phase: sum(displayed_phase(job) == phase for job in jobs) for phase in objects.PHASES}
     summary = ", ".join(f"{count} {phase.lower()}" for phase, count in counts.items() if count) or "no jobs"
-    return Group(Text(summary, style="bold"), table, *_more(len(shown) - room, "job", ""))
+    return Group(*outdated(as_of), Text(summary, style="bold"), table, *_more(len(shown) - room, "job", ""))
 
 
 def levels_screen(view: LevelsView, now: datetime, width: int) -> Group:

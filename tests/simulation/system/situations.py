@@ -36,6 +36,10 @@ from tests.simulation.system.world import SIDECAR, World
 from tests.unit.admitter.harness import NS, Object
 
 LATE: Final = 60.0
+SURE_END: Final = "karpenter.sh/disrupted"
+"""A taint by which a node goes for certain."""
+RECOMMENDATION: Final = "aws-node-termination-handler/rebalance-recommendation"
+"""A taint by which it may go."""
 """Seconds that a pod takes to stop that takes long."""
 STAY: Final = 900.0
 """Seconds that ordinary pods stay."""
@@ -613,15 +617,34 @@ class TwoGrants(SystemSituation):
 
 
 class GoingNode(SystemSituation):
-    """A cluster autoscaler is about to delete the node on which a task runs."""
+    """An autoscaler is about to delete the node on which a task runs."""
 
     async def comes(self) -> None:
         self.submit("c", array={"tasks": 1})
         await self.until(lambda: self.phase("c") == "Running")
-        going = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
-        self.api.edit(NODES, None, self.node_of("c"), lambda node: node["spec"].update(taints=[going]))
+        self.announce_end(self.node_of("c"), SURE_END)
         await self.until(lambda: self.status("c").get("interruptedCount") == 1, limit=2 * LATE)
         await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
+class HintedNode(SystemSituation):
+    """The provider recommends to leave the nodes of a job and a task. Their ends are announced later."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 1})
+        self.submit("d")
+        await self.until(lambda: self.phase("c") == self.phase("d") == "Running")
+        nodes = {self.node_of("c"), self.node_of("d")}
+        for node in nodes:
+            self.announce_end(node, RECOMMENDATION)
+        await self.pass_time(LATE)
+        for name in ("c", "d"):
+            assert not self.status(name).get("interruptedCount"), f"{name} was interrupted, and its node only may go"
+        for node in nodes:
+            self.announce_end(node, SURE_END)
+        await self.until(lambda: all(self.status(name).get("interruptedCount") for name in ("c", "d")), limit=2 * LATE)
+        self.recover()
+        await self.until(lambda: self.done("c") and self.done("d"), limit=5 * LATE, step=1)
 
 
 class MissingForOne(WorldSituation):

@@ -24,6 +24,7 @@ from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time
 from scavenger_domain.node_affinity import REQUIRED
+from scavenger_domain.nodes import LEAVING
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.errors import error_for_status
 from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
@@ -637,11 +638,21 @@ class System(History):
         for pod in self.on(node) if closed else ():
             self.disrupt(pod, "EvictionByEvictionAPI")
 
+    def announce(self) -> None:
+        """An autoscaler or a termination handler says that a node goes, or may go; or takes that back."""
+        self.announce_end(self.pick_machine(), self.random.choice((*LEAVING, "")))
+
+    def announce_end(self, node: str, taint: str) -> None:
+        """This node has this taint; none where it is empty."""
+        found = {"key": taint, "value": str(int(self.clock.now().timestamp())), "effect": "NoSchedule"}
+        self.api.edit(NODES, None, node, lambda one: one["spec"].update(taints=[found] if taint else []))
+
     def begins(self) -> list[Callable[[], Any]]:
         return [*super().begins(), self.suspend_held]
 
     def blows(self) -> list[Callable[[], Any]]:
-        return [*super().blows(), self.reboot, self.shut_down, self.drain, self.hold, self.kill_other]
+        kinds = (self.reboot, self.shut_down, self.drain, self.announce, self.hold, self.kill_other)
+        return [*super().blows(), *kinds]
 
     def suspend_held(self) -> None:
         """A user suspends a job whose Job somebody holds, so that pods stay for longer."""
@@ -674,7 +685,7 @@ class System(History):
         self.mend_metrics()
         self.lift_limit()
         for node in NODE_NAMES:
-            self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False))
+            self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False, taints=[]))
 
     def calm(self) -> None:
         self.at_peace = True
@@ -724,7 +735,7 @@ def _priority(pod: Object) -> int:
 
 def _takes_pods(node: Object) -> bool:
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
-    return ready and "unschedulable" not in {key for key, value in node["spec"].items() if value}
+    return ready and not {key for key, value in node["spec"].items() if value} & {"unschedulable", "taints"}
 
 
 def _may_go_to(pod: Object, node: Object) -> bool:

@@ -232,14 +232,15 @@ def node(
     *,
     ready: bool = True,
     taint: str | None = None,
+    value: str = "",
     since: float | None = None,
     conditions: Sequence[kinds.Condition] = (),
 ) -> kinds.Node:
-    """A node. `since`: when it became ready, or stopped being so. `conditions`: beside Ready."""
+    """A node. `since`: when it became ready, or stopped being so. `conditions`: beside Ready. `value`: of the taint."""
     changed = None if since is None else stamp(since)
     return kinds.Node(
         metadata=kinds.ObjectMeta(name=name),
-        spec=kinds.NodeSpec(taints=(kinds.Taint(taint, "", "NoExecute"),) if taint else ()),
+        spec=kinds.NodeSpec(taints=(kinds.Taint(taint, value, "NoExecute"),) if taint else ()),
         status=kinds.NodeStatus(
             conditions=(kinds.Condition("Ready", "True" if ready else "Unknown", "", "", changed), *conditions)
         ),

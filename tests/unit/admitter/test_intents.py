@@ -22,7 +22,7 @@ from .harness import NS, Harness, Object, empty_harness
 from .test_array import NOON, actions, array, decide, see, sets, task
 
 RUNNING = Phase.RUNNING
-SCALED_DOWN = "ToBeDeletedByClusterAutoscaler"
+GOING = "karpenter.sh/disrupted"
 
 
 def deleted(outcome: Outcome, written: ScavengerJobStatus) -> list[str]:
@@ -98,7 +98,7 @@ def test_a_preemption_between_the_word_and_the_deletion_is_a_preemption() -> Non
 
 
 def test_a_task_on_a_node_about_to_go_is_told_as_a_job_is() -> None:
-    nodes = {"node-1": b.node(taint=SCALED_DOWN)}
+    nodes = {"node-1": b.node(taint=GOING)}
     outcome = decide(see(array(), task(2), nodes=nodes))
     assert outcome.status.removing == ("2-0002cafe:NodeLeaving",)
     gone = decide(see(b.written(array(), outcome.status), stopping(2), nodes={"node-1": None}, now=NOON + 7))

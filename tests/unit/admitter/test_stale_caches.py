@@ -245,7 +245,7 @@ def delete_job(c: Harness) -> None:
 
 def empty_node(c: Harness) -> None:
     """What an autoscaler does before it ends a machine."""
-    taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
     c.api.edit(NODES, None, "n1", lambda node: node["spec"].update(taints=[taint]))
 
 

@@ -34,6 +34,7 @@ class Row:
 
 
 SHUT_DOWN, SCALED_DOWN = "node.cloudprovider.kubernetes.io/shutdown", "ToBeDeletedByClusterAutoscaler"
+SPOT = "aws-node-termination-handler/spot-itn"
 OVER_OWN_LIMIT = (
     'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
     "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
@@ -90,7 +91,9 @@ SINGLE = (
             ("its node is back after a long time", b.node(since=900), 901, INTERRUPTED, Cause.NODE_LOST),
             ("its node is gone", None, 130, INTERRUPTED, Cause.NODE_LOST),
             ("its machine is off", b.node(taint=SHUT_DOWN), 101, INTERRUPTED, Cause.NODE_LOST),
-            ("its machine is about to go", b.node(taint=SCALED_DOWN), 101, INTERRUPTED, Cause.NODE_LOST),
+            ("its machine is about to go", b.node(taint=SPOT), 101, INTERRUPTED, Cause.NODE_LOST),
+            ("its machine may go", b.node(taint=SCALED_DOWN), 101, RUNNING, None),
+            ("its machine may go, two minutes later", b.node(taint=SCALED_DOWN), 220, FAILED, None),
         )
     ),
     # --- its kubelet went down between the end of the container and that of the pod
@@ -121,7 +124,7 @@ SINGLE = (
             Cause.NODE_DRAINED,
             nodes={"node-1": b.node(taint=taint)},
         )
-        for taint in (SHUT_DOWN, SCALED_DOWN, "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn")
+        for taint in (SHUT_DOWN, "karpenter.sh/disrupted", SPOT)
     ),
     Row("runs on a node with a taint of somebody", (b.pod(),), RUNNING, nodes={"node-1": b.node(taint="team")}),
     Row(

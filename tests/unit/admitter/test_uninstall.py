@@ -50,6 +50,72 @@ async def test_all_pods_are_released_and_the_jobs_are_deleted() -> None:
         assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 0
 
 
+async def test_statuses_say_that_nothing_runs() -> None:
+    async with empty_harness() as c:
+        await installed(c)
+        await c.pass_time(100)
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert c.phases() == {"a": "Interrupted", "gang": "Interrupted", "waits": "Waiting"}
+        assert [c.status(name)["interruptedCount"] for name in ("a", "gang")] == [1, 1]
+        assert "the admitter was uninstalled" in c.status("a")["message"]
+        assert not c.status("a").get("jobName")
+
+
+async def test_time_without_an_admitter_is_booked_to_no_run() -> None:
+    async with empty_harness() as c:
+        await installed(c)
+        await c.pass_time(100)
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        booked = {name: c.status(name)["usefulCPUSeconds"] + c.status(name)["lostCPUSeconds"] for name in ("a", "gang")}
+        await c.pass_time(7 * 86400, step=86400)
+        c.admitter()
+        await c.until(lambda: c.phases() == {"a": "Running", "gang": "Running", "waits": "Waiting"})
+        assert booked == {"a": pytest.approx(100, abs=10), "gang": pytest.approx(300, abs=30)}  # a core each
+        for name, before in booked.items():
+            status = c.status(name)
+            assert status["interruptedCount"] == 1
+            assert status["usefulCPUSeconds"] + status["lostCPUSeconds"] == pytest.approx(before, abs=1)
+
+
+async def test_work_that_was_done_is_completed() -> None:
+    async with empty_harness() as c:
+        await installed(c)
+        c.succeed("a")
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert c.phase("a") == "Completed"
+
+
+async def test_tasks_of_an_array_stop_and_the_array_goes_on_later() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        admitter = c.admitter()
+        c.submit("sweep", array={"tasks": 3})
+        await c.until(lambda: c.status("sweep").get("array", {}).get("running") == 3)
+        await admitter.kill()
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert c.phase("sweep") == "Suspended"
+        assert c.status("sweep")["message"] == uninstall.GONE
+        c.admitter()
+        await c.until(lambda: c.phase("sweep") == "Running")
+        assert not c.status("sweep").get("interruptedCount")
+
+
+async def test_a_status_that_cannot_be_written_keeps_nothing_back() -> None:
+    async with empty_harness() as c:
+        await installed(c)
+        c.api.fail(422, reason="Invalid", methods={"PATCH"}, path="/scavengerjobs/a/status")
+        assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 4
+        assert c.phases() == {"a": "Running", "gang": "Interrupted", "waits": "Waiting"}
+
+
+async def test_a_job_that_others_write_meanwhile_is_judged_again() -> None:
+    async with empty_harness() as c:
+        await installed(c)
+        c.api.fail(409, reason="Conflict", methods={"PATCH"}, path="/scavengerjobs/a/status")
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert c.phase("a") == "Interrupted"
+
+
 async def test_pods_that_stop_slowly_are_released_all_the_same() -> None:
     async with empty_harness() as c:
         c.api.store.graceful_pods = True

@@ -242,3 +242,21 @@ def test_an_array_and_its_tasks() -> None:
     assert row.safe_until == at // 10**6 - 598, "150 of them ten minutes each, but for one that saved five of them"
     waiting = job("sweep", "Waiting", array=tasks)
     assert shown(jobs=[waiting]).jobs[0].safe_until is None
+
+
+# --- how old it is ---
+
+
+@pytest.mark.parametrize(
+    ("lease", "words"),
+    [
+        ({names.ADMITTER: ago(seconds=30)}, ""),
+        ({names.ADMITTER: ago(seconds=61)}, "the admitter has not looked since"),
+        ({names.ADMITTER: None}, "Jobs are as the admitter left them"),
+        ({}, "Jobs are as the admitter left them"),
+    ],
+)
+def test_jobs_of_an_admitter_that_does_not_look(lease: dict[str, Any], words: str) -> None:
+    picture = shown(jobs=[job()], leases=lease)
+    assert [words in one for one in picture.unknown if "admitter" in one] == ([True] if words else [])
+    assert not any("admitter" in one for one in shown(leases=lease).unknown), "there is nothing to be old"

@@ -23,6 +23,10 @@ CASES: list[tuple[dict[str, Any], bool, bool]] = [
     ({"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}, False, True),
     ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]}, False, True),
     ({"taints": [{"key": "node.kubernetes.io/pid-pressure", "effect": "NoSchedule"}]}, False, True),
+    # its end is announced, or hinted at: the load of what is there stays load, and nothing new comes
+    ({"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}, False, False),
+    ({"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]}, False, False),
+    ({"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "PreferNoSchedule"}]}, False, True),
     # Ready again, and the taint that said it was not is still there for a moment
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, False, False),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,29 @@ if TYPE_CHECKING:
     from scavenger_cli.follow import Change
 
 REFRESHES_PER_SECOND = 2
+LOOK_SECONDS = 10.0
+"""So often a live table asks whether the admitter still looks."""
+
+
+class Age:
+    """How old statuses are, for a live table. The picture is made in a thread of its own, so this has its own client.
+
+    Args:
+        access: of the command.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = Access.of(access.flags)
+        self._asked = float("-inf")
+        self._text = ""
+
+    @property
+    def text(self) -> str:
+        """The sentence; empty while the admitter looks."""
+        now = time.monotonic()
+        if now - self._asked >= LOOK_SECONDS:
+            self._asked, self._text = now, self._access.statuses_as_of()
+        return self._text
 
 
 @listing_command
@@ -75,6 +99,7 @@ def list_jobs(
         wanted=wanted if queue is not None or status is not None else None,
         headers=not no_headers,
         empty="No jobs found." if namespaces else f"No jobs found in namespace {access.namespace}.",
+        remark=access.statuses_as_of,
     )
     if watch:
         follow_collection(access.client, jobs, form)
@@ -101,6 +126,8 @@ def watch(
 
     follower = Follower(access.client, paths.jobs(access.scope), Job)
     if not sys.stdout.isatty():
+        if text := access.statuses_as_of():
+            note(text)
         _watch_lines(access, follower.changes(), queue)
         return
     from rich.live import Live
@@ -108,11 +135,13 @@ def watch(
     from scavenger_cli.top import jobs_screen
 
     jobs: dict[str, Job] = {}
-    screen = console()
+    screen, age = console(), Age(access)
 
     def render() -> Group:
         shown = [job for job in list(jobs.values()) if queue is None or job.spec.queue == queue]
-        return jobs_screen(shown, access.now(), screen.height, screen.width, namespaces=access.all_namespaces)
+        return jobs_screen(
+            shown, access.now(), screen.height, screen.width, namespaces=access.all_namespaces, as_of=age.text
+        )
 
     # rich asks for the picture from a thread of its own, so that ages grow while nothing changes.
     with Live(console=screen, get_renderable=render, refresh_per_second=REFRESHES_PER_SECOND, screen=True):

@@ -57,6 +57,8 @@ def print_job(access: Access, job: Job) -> None:
     from scavenger_cli import details, render
     from scavenger_cli.gather import Reader
 
+    if job.phase not in objects.FINISHED and (text := access.statuses_as_of()):
+        note(text)
     now = access.now()
     reader = Reader(access)
     jobs = reader.all_jobs() if job.phase in objects.QUEUED else None
@@ -280,6 +282,7 @@ def _view(access: Access, limit: int) -> View:
         jobs=reader.optional("jobs", lambda: access.jobs(access.scope)),
         weights=access.shared.resource_weights,
         limit=limit,
+        as_of=access.statuses_as_of(),
     )
 
 

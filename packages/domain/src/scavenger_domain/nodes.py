@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from scavenger_domain.taints import PASSING, PRESSURE, TaintLike, blocking
 
-LEAVING: Final = (
-    "ToBeDeletedByClusterAutoscaler",
+ENDS: Final = (
     "karpenter.sh/disrupted",
     "karpenter.sh/disruption",
     "node.cloudprovider.kubernetes.io/shutdown",
@@ -16,10 +17,23 @@ LEAVING: Final = (
     "aws-node-termination-handler/spot-itn",
     "aws-node-termination-handler/scheduled-maintenance",
     "aws-node-termination-handler/asg-lifecycle-termination",
-    "aws-node-termination-handler/rebalance-recommendation",
 )
-"""Keys of taints that announce the end of a node: of cluster-autoscaler (utils/taints), karpenter (pkg/apis/v1
-taints.go), cloud-provider (api/well_known_taints.go), GKE, and aws-node-termination-handler (pkg/node)."""
+"""Keys of taints by which a node ends soon: of karpenter (pkg/apis/v1 taints.go), cloud-provider
+(api/well_known_taints.go), GKE, and aws-node-termination-handler (pkg/node)."""
+
+HINTS: Final[Mapping[str, timedelta]] = MappingProxyType(
+    {
+        # Taken back when a regular pod cannot be evicted for max-pod-eviction-time, 2 minutes. Its value is the second
+        # in which it was set (cluster-autoscaler, utils/taints).
+        "ToBeDeletedByClusterAutoscaler": timedelta(minutes=2),
+        # EC2 promises no time: hours, or none at all.
+        "aws-node-termination-handler/rebalance-recommendation": timedelta(0),
+    }
+)
+"""Keys of taints by which a node may end, with the notice that each gives. A notice of 0 only closes the node."""
+
+LEAVING: Final = (*ENDS, *HINTS)
+"""Keys of taints that announce the end of a node, certain or not: new pods stay away."""
 
 AUTOSCALER_TAINTS: Final = (
     "DeletionCandidateOfClusterAutoscaler",
@@ -27,6 +41,9 @@ AUTOSCALER_TAINTS: Final = (
     "karpenter.sh/disrupted",
 )
 """Keys of the taints by which autoscalers take nodes away."""
+
+_DIGITS: Final = 10
+"""Of a second since the epoch, for the next 250 years."""
 
 KARPENTER_NODEPOOL: Final = "karpenter.sh/nodepool"
 """A label of every node that Karpenter has made (pkg/apis/v1 labels.go)."""
@@ -75,6 +92,42 @@ def leaving(node: NodeLike) -> str:
     return next((taint.key for taint in node.spec.taints if taint.key in LEAVING), "")
 
 
+def ends(node: NodeLike, certain: Collection[str] = ()) -> str:
+    """The key of the taint by which the node ends soon; empty where none says so. certain: keys of hints that count as
+    ends."""
+    return next((taint.key for taint in node.spec.taints if taint.key in ENDS or taint.key in certain), "")
+
+
+class Hint(NamedTuple):
+    """A taint by which a node may end.
+
+    Attributes:
+        taint: its key.
+        since: when it was set.
+        until: when its notice is over.
+    """
+
+    taint: str
+    since: datetime
+    until: datetime
+
+
+def hint(node: NodeLike) -> Hint | None:
+    """The hint with a notice that the node shows; None where there is none, or where it does not say since when."""
+    for taint in node.spec.taints:
+        notice, since = HINTS.get(taint.key, timedelta(0)), _second(taint.value)
+        if notice and since is not None:
+            return Hint(taint.key, since, since + notice)
+    return None
+
+
+def _second(text: str) -> datetime | None:
+    """Seconds since the epoch as a moment; None for other text."""
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS:
+        return None
+    return datetime.fromtimestamp(int(text), UTC)
+
+
 def karpenter_made(node: NodeLike) -> bool:
     """Whether Karpenter has made the node, and may remove it."""
     return KARPENTER_NODEPOOL in node.metadata.labels
@@ -92,8 +145,10 @@ def available(node: NodeLike) -> bool:
 
 def schedulable(node: NodeLike) -> bool:
     """Whether pods that tolerate its lasting taints may come now: available, and without the taints that Kubernetes
-    takes off by itself: of a cordon, of a silent kubelet, of pressure."""
-    return available(node) and not any(taint.key in PASSING for taint in blocking(node.spec.taints))
+    takes off by itself: of a cordon, of a silent kubelet, of pressure. Never where the end of the node is announced."""
+    return (
+        available(node) and not leaving(node) and not any(taint.key in PASSING for taint in blocking(node.spec.taints))
+    )
 
 
 def pressed(node: NodeLike) -> bool:

@@ -8,11 +8,13 @@ old news (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
+from scavenger_api.job import Phase
 from scavenger_domain.pod_ends import moment
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
@@ -46,6 +48,24 @@ class _List(Struct, frozen=True, gc=False, rename="camel"):
     items: tuple[Item, ...] = ()
 
 
+class _Phase(Struct, frozen=True, gc=False):
+    phase: str = ""
+
+
+class _Job(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+    status: _Phase = _Phase()
+
+
+class _Jobs(Struct, frozen=True, gc=False):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[_Job, ...] = ()
+
+
+class _Nodes(msgspec.Struct):
+    items: tuple[Node, ...] = ()
+
+
 class _Pods(msgspec.Struct):
     items: tuple[Pod, ...] = ()
 
@@ -53,14 +73,38 @@ class _Pods(msgspec.Struct):
 async def metadata_of(client: ApiClient, resource: Resource[Any], labels: str | None = None) -> list[ObjectMeta]:
     """Metadata of all objects of a kind, from the API server. Raises ApiError."""
     found: list[ObjectMeta] = []
+    async for body in _pages(client, resource, labels):
+        found += [item.metadata for item in msgspec.json.decode(body, type=_List).items]
+    return found
+
+
+async def active_jobs(client: ApiClient) -> list[ObjectMeta]:
+    """Metadata of the ScavengerJobs that start or run, by their status. Raises ApiError."""
+    found: list[ObjectMeta] = []
+    async for body in _pages(client, SCAVENGERJOBS, None):
+        jobs = msgspec.json.decode(body, type=_Jobs).items
+        found += [job.metadata for job in jobs if job.status.phase in (Phase.STARTING, Phase.RUNNING)]
+    return found
+
+
+async def nodes_by_name(client: ApiClient) -> dict[str, Node | None]:
+    """All nodes. Raises ApiError."""
+    found: dict[str, Node | None] = {}
+    async for body in _pages(client, NODES, None):
+        found |= {node.metadata.name: node for node in msgspec.json.decode(body, type=_Nodes).items}
+    return found
+
+
+async def _pages(client: ApiClient, resource: Resource[Any], labels: str | None) -> AsyncIterator[bytes]:
+    """All objects of a kind, in lists of some hundreds. Raises ApiError."""
     token = ""
     pages = PagedList(client, resource.path(), {"labelSelector": labels})
     while True:
-        page = msgspec.json.decode(await pages.page(token or None), type=_List)
-        found += [item.metadata for item in page.items]
-        token = page.metadata.continue_
+        body = await pages.page(token or None)
+        yield body
+        token = msgspec.json.decode(body, type=_List).metadata.continue_
         if not token:
-            return found
+            return
 
 
 async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, labels: str | None = None) -> None:
@@ -109,7 +153,7 @@ async def decide(client: ApiClient, observed: Observation, heard: Heard) -> Conf
         return None
     if not heard.newer_than(observed.seen) and (found := confirm(observed)) is not None:
         return found
-    asked = await _with_run(client, observed.seen)
+    asked = await with_run(client, observed.seen)
     heard.hear(observed.seen, asked)
     return confirm(replace(observed, seen=asked))
 
@@ -147,7 +191,7 @@ async def exists(client: ApiClient, key: str) -> bool:
     return await metadata_now(client, SCAVENGERJOBS, namespace, name) is not None
 
 
-async def _with_run(client: ApiClient, seen: Seen) -> Seen:
+async def with_run(client: ApiClient, seen: Seen) -> Seen:
     """The same with its Job, its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     batch = await _get(client, JOBS, Job, seen.job.metadata.namespace, seen.job.metadata.name)
     return replace(await _with_pods(client, replace(seen, batch=batch)), asked=Asked.RUN)

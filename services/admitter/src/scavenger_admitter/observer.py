@@ -76,6 +76,7 @@ class Observer:
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
             reclaim_period=timedelta(seconds=settings.reclaim_period),
             snapshots=bool(settings.snapshot_image),
+            certain_hints=frozenset(settings.certain_hints),
             bounds=Bounds.of(settings.max_interruption_after, settings.allowed_tolerations),
             turns=settings.interrupted_first == "short-runs",
             quiet_for=timedelta(seconds=settings.explain_after),

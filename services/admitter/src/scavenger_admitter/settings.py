@@ -6,6 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
+from scavenger_domain.nodes import HINTS
 from scavenger_runtime.settings import (
     ALLOWED_TOLERATIONS,
     MAX_INTERRUPTION_AFTER,
@@ -146,6 +147,11 @@ class AdmitterSettings(ServiceSettings):
     )
     unschedulable_after: Seconds = option(
         10.0, "a start whose pods find no node for this long is taken back", unit="seconds", ge=0
+    )
+    certain_hints: Names = option(
+        (),
+        "of the taints that only hint at the end of a node, those that stop jobs there at once:"
+        f" {' and '.join(HINTS)}. Others close the node for starts, and stop jobs at a checkpoint at most",
     )
     start_backoff: Seconds = option(5.0, "wait after a start that failed; doubles each time", unit="seconds", gt=0)
     start_backoff_max: Seconds = option(300.0, "the most that this wait grows to", unit="seconds", gt=0)

@@ -72,6 +72,17 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
+def own_fields(status: ScavengerJobStatus, before: ScavengerJobStatus) -> dict[str, Any]:
+    """What is written of a status by a merge patch, and nothing that others write. before: as it was read."""
+    fields = status.to_dict()
+    own = {name: fields.get(name) for name in OWN_FIELDS}
+    if status.preemption is None and before.preemption is not None:  # it was about a run that is over
+        own["preemption"] = None
+    if status.array is not None:  # a merge keeps what is left out
+        own["array"] = {"activeSince": None, **status.array.to_dict()}
+    return own
+
+
 class TaskAnswered(Protocol):
     """Called when the API server has answered about the pod of a task."""
 
@@ -214,13 +225,8 @@ class Writer:
             NotFound: it is gone.
             ApiError: the API server refuses.
         """
-        meta, status = job.metadata, decided.value.status
-        fields = status.to_dict()
-        own = {name: fields.get(name) for name in OWN_FIELDS}
-        if status.preemption is None and job.status.preemption is not None:  # it was about a run that is over
-            own["preemption"] = None
-        if status.array is not None:  # a merge keeps what is left out
-            own["array"] = {"activeSince": None, **status.array.to_dict()}
+        meta = job.metadata
+        own = own_fields(decided.value.status, job.status)
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
         return slim(ScavengerJob.model_validate_json(body), job)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from scavenger_api.levels import LevelsView
+from scavenger_api.names import ADMITTER
 from scavenger_api.times import format_time
+from scavenger_domain.last_word import as_of
 
 from scavenger_board.core.findings import finding_rows
 from scavenger_board.core.jobs import job_rows, meanings
@@ -33,10 +35,16 @@ def picture_now(snapshot: Snapshot, *, levels_about: str) -> Picture:
         jobs=jobs,
         timeline=timeline(snapshot.jobs, snapshot.events, levels_about=levels_about),
         waiting_pods=sum(pod.waits for pod in snapshot.pods),
-        unknown=[*_unfollowed(snapshot), *_unmeasured(snapshot)],
+        unknown=[*_unwatched(snapshot), *_unfollowed(snapshot), *_unmeasured(snapshot)],
         findings=finding_rows(snapshot, view, services),
         meanings=meanings(jobs),
     )
+
+
+def _unwatched(snapshot: Snapshot) -> list[str]:
+    """Where the admitter does not look, jobs are as it left them."""
+    text = as_of("the admitter", snapshot.leases.get(ADMITTER), snapshot.now) if snapshot.jobs else ""
+    return [f"Jobs are {text}."] if text else []
 
 
 def _unfollowed(snapshot: Snapshot) -> list[str]:

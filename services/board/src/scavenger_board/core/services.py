@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
-from scavenger_api.names import LEADER_SILENT_SECONDS
 from scavenger_api.times import format_time
+from scavenger_domain.last_word import silent
 
 from scavenger_board.core.picture import ServiceRow
 from scavenger_board.core.snapshot import LEADERLESS, SERVICES, PodFacts
-
-SILENT: Final = timedelta(seconds=LEADER_SILENT_SECONDS)
 
 
 def service_rows(now: datetime, pods: Iterable[PodFacts], leases: Mapping[str, datetime | None]) -> list[ServiceRow]:
@@ -39,7 +36,7 @@ def _row(name: str, now: datetime, ready: list[bool], leases: Mapping[str, datet
     renewed = leases[name]
     if renewed is None:
         return ServiceRow(name, False, "no replica leads: the last leader has given its Lease back", *counted)
-    if now - renewed > SILENT:
+    if silent(renewed, now):
         stamp = format_time(renewed)
         return ServiceRow(name, False, f"silent: its Lease was last renewed at {stamp}", *counted, stamp)
     return ServiceRow(name, True, "answers", *counted)

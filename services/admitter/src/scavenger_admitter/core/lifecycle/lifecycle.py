@@ -35,6 +35,7 @@ from scavenger_admitter.core.lifecycle import (
 )
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, StartTasks
 from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.going_nodes import find_announced_end
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
 from scavenger_admitter.core.lifecycle.soundness import assert_sound
 from scavenger_admitter.core.lifecycle.termination import (
@@ -42,7 +43,6 @@ from scavenger_admitter.core.lifecycle.termination import (
     Removed,
     Run,
     Undecided,
-    announced,
     find_termination,
     outdated,
     unproven,
@@ -157,7 +157,7 @@ def _progress(draft: Draft) -> None:
     if taken is not None and (found is None or (isinstance(found, Undecided) and found.failed)):
         at = min(seen.now, found.at) if found is not None else seen.now
         found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)
-    found = found or outdated(run, seen.now) or announced(run, seen.nodes, seen.now)
+    found = found or outdated(run, seen.now) or find_announced_end(draft, run)
     if found is None:
         running.go_on(draft, run)
         draft.wait_for_proof(unproven(run, draft.known.evidence))

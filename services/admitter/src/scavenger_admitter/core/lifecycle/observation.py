@@ -36,6 +36,8 @@ class LifecycleSettings(StartLimits):
     """What a restart costs each core, when it comes to who stops first."""
     snapshots: bool = False
     """Whether there is an image for snapshots."""
+    certain_hints: frozenset[str] = frozenset()
+    """Keys of taints that hint at the end of a node, and stop jobs there at once."""
     bounds: Bounds = BY_DEFAULT
     """What the administrator allows any job."""
     turns: bool = False

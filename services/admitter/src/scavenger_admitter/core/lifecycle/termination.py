@@ -15,7 +15,7 @@ from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain.checkpoints import saved_its_state
-from scavenger_domain.nodes import leaving
+from scavenger_domain.nodes import ends
 from scavenger_domain.pod_ends import (
     Exit,
     Removal,
@@ -227,17 +227,6 @@ def _open_for(suspects: Sequence[kinds.Pod], first: Exit) -> timedelta:
     return PRESSURE_KNOWN_AFTER if first.reason == _FOR_MEMORY else timedelta(0)
 
 
-def announced(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime) -> Removed | None:
-    """The end of a run of which a node is about to go: its pods are to save their state while they can. Not every
-    autoscaler evicts pods of so low a priority before it ends the machine."""
-    for pod in sorted(run.pods, key=lambda pod: pod.metadata.name):
-        node = nodes.get(pod.spec.node_name)
-        if node is not None and not over(pod) and (taint := leaving(node)):
-            detail = f"node {pod.spec.node_name} has the taint {taint}"
-            return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail), now)
-    return None
-
-
 def outdated(run: Run, now: datetime) -> Removed | None:
     """The end of a run whose Job the Job controller has: the job goes on with one of the admitter's."""
     if run.batch is None or is_managed(run.batch):
@@ -340,7 +329,7 @@ def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> s
     if since is not None and since > at:
         return "has not been ready meanwhile"
     out = any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
-    taint = OUT_OF_SERVICE if out else leaving(node)
+    taint = OUT_OF_SERVICE if out else ends(node)  # a hint may be taken back, and proves nothing
     return f"has the taint {taint}" if taint else ""
 
 

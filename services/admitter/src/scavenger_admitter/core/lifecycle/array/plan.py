@@ -41,12 +41,13 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, Dele
 from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
 from scavenger_admitter.core.lifecycle.array.tasks import UID_DIGITS, Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.going_nodes import find_announced_end
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.termination import Run, announced, is_managed
+from scavenger_admitter.core.lifecycle.termination import Run, is_managed
 from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
@@ -416,7 +417,7 @@ class _Plan:
             return RemovalReason.SUPERSEDED
         if self._hangs(pod):
             return RemovalReason.NO_PROGRESS
-        return RemovalReason.NODE_LEAVING if announced(run, seen.nodes, seen.now) else None
+        return RemovalReason.NODE_LEAVING if find_announced_end(self.draft, run) else None
 
     def _hangs(self, pod: kinds.Pod) -> bool:
         """Whether a task that runs has reported no checkpoint for longer than it may."""

@@ -1,0 +1,70 @@
+"""Runs on nodes whose end is announced: whether they stop, and when.
+
+A taint that is certain stops a run at once, as not every autoscaler evicts pods of so low a priority before it ends the
+machine. A hint may be taken back: it stops a run only at a checkpoint that is due within the notice of the hint, when
+next to nothing is lost. Either closes the node for new starts (`scavenger_domain.nodes.schedulable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from scavenger_api import names
+from scavenger_api.reasons import InterruptionReason
+from scavenger_domain.nodes import Hint, ends, hint
+from scavenger_domain.pod_ends import Removal, moment, over, started_at
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.termination import Removed, Run
+
+
+def find_announced_end(draft: Draft, run: Run) -> Removed | None:
+    """The end of a run that has to leave a node now; None where it stays. A wakeup of the draft says when a run that
+    stays is looked at again."""
+    now, spec = draft.seen.now, draft.seen.job.spec
+    for pod in sorted(run.pods, key=lambda pod: pod.metadata.name):
+        node = draft.seen.nodes.get(pod.spec.node_name)
+        if node is None or over(pod):
+            continue
+        if taint := ends(node, draft.rules.certain_hints):
+            return _removed(pod, f"has the taint {taint}", now)
+        found = hint(node)
+        at = _checkpoint_within(found, run.pods, _start(draft, run), spec.checkpoint_interval, now) if found else None
+        if found is not None and at is not None:
+            if at <= now:
+                return _removed(pod, f"has the taint {found.taint}, and a checkpoint was due", now)
+            draft.wakeups.append((at - now).total_seconds())
+    return None
+
+
+def _removed(pod: kinds.Pod, what: str, now: datetime) -> Removed:
+    detail = f"node {pod.spec.node_name} {what}"
+    return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail), now)
+
+
+def _start(draft: Draft, run: Run) -> datetime | None:
+    """From when intervals are counted: the start on record, and of a task that of its container."""
+    started = max((at for pod in run.pods if (at := started_at(pod)) is not None), default=None)
+    return started if draft.seen.job.spec.array is not None else accounting.run_start(draft.status)
+
+
+def _checkpoint_within(
+    told: Hint, pods: Sequence[kinds.Pod], start: datetime | None, interval: timedelta, now: datetime
+) -> datetime | None:
+    """When the run has saved its state within the notice; None where it has not and will not, as far as is known.
+
+    A program that reports checkpoints is waited for until it reports one; of others, the one that is due counts.
+    """
+    if now > told.until:
+        return None
+    reports = [moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)) for pod in pods]
+    if any(reports):
+        saved = all(at is not None and told.since <= at <= now for at in reports)
+        return now if saved else None
+    if start is None:
+        return None
+    due = accounting.start_over(start, interval, max(start, told.since)) + max(interval, timedelta(seconds=1))
+    return due if due <= told.until else None
