@@ -25,6 +25,8 @@ from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
 from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.quantity import amounts
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import line_order
@@ -73,6 +75,12 @@ class Bug:
             for path, wrong in self.instead.items():
                 stack.enter_context(mock.patch(path, wrong))
             yield
+
+
+def by_limits(spec: ScavengerJobSpec) -> float:
+    """CPU that the gang may use, in cores, as far as its fields say it."""
+    most = spec.resources.most() if spec.resources is not None else {}
+    return amounts(most).get("cpu", 0) * spec.parallelism / 1000
 
 
 def always(value: Any) -> Callable[..., Any]:
@@ -654,6 +662,18 @@ BUGS: Final = (
         situations.LongRun,
         "core-seconds are booked of",
         {f"{LIFECYCLE}.accounting._span": longer(accounting._span)},
+    ),
+    Bug(
+        "a job counts by its limits and not by its requests",
+        situations.UnequalSides,
+        "core-seconds are booked of",
+        {f"{LIFECYCLE}.accounting.cores": by_limits},
+    ),
+    Bug(
+        "a pod that was resized counts as its job asks for",
+        situations.SlowedDown,
+        "of a pod that was slowed down",
+        {f"{LIFECYCLE}.accounting._sizes": always(())},
     ),
     Bug(
         "a task that completed is interrupted as well",

@@ -296,7 +296,9 @@ def _running(facts: Facts) -> Explanation:
     job, now = facts.job, facts.now
     since = span((now - job.started_at).total_seconds()) if job.started_at is not None else "a moment"
     findings = losses(
-        job.unsaved(now, facts.shared.resource_weights), job.at_risk(now, facts.shared), "lost if it goes now"
+        job.unsaved(now, facts.shared.resource_weights, facts.pods),
+        job.at_risk(now, facts.shared, facts.pods),
+        "lost if it goes now",
     )
     if job.spec.reclaimed:
         findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))

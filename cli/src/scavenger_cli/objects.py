@@ -20,9 +20,10 @@ from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import queues
-from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, Place, Rank, by_priority, line_order, moment
+from scavenger_domain.gang import PER_CPU_SECOND, Place, Rank, by_priority, line_order, moment
+from scavenger_domain.pod_reading import read
 from scavenger_domain.taints import TolerationLike
-from scavenger_domain.unit import Unit, unit_of
+from scavenger_domain.unit import Unit, unit_of, units
 from scavenger_kube.decoders import decoder_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Pod, PodSpec, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
@@ -163,28 +164,41 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         """What is ranked and interrupted: of an array, what its tasks have in common."""
         return unit_of(self)
 
-    def unsaved(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
+    def unsaved(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS, pods: Iterable[Pod] = ()) -> float:
         """Core-seconds of work that are lost if the job goes now; an accelerator counts as so many cores. On reclaimed
-        capacity it is at most what the prioritizer wrote, which alone knows the real use."""
+        capacity it is at most what the prioritizer wrote, which alone knows the real use. pods: as far as they are
+        known; those that were resized in place count with what they requested."""
         if not self.has_risk:
             return 0.0
         unit, written = self.unit, self.status.preemption.running_priority
         if unit.started is None:
             return written or 0.0
+        if (resized := self._resized(pods, weights)) is not None:
+            return resized.at_risk(micros(now), 0, unit.interval).cost / PER_CPU_SECOND
         found = self.core_seconds(unit.unsaved(micros(now)), weights) * self.spec.parallelism
         return min(found, written) if self.spec.reclaimed and written is not None else found
 
-    def at_risk(self, now: datetime, shared: SharedSettings) -> float:
+    def at_risk(self, now: datetime, shared: SharedSettings, pods: Iterable[Pod] = ()) -> float:
         """Core-seconds by which the job is ranked at this moment: what is unsaved, as far as its promise is trusted,
         and what a restart costs. By the rule of the prioritizer, and the settings that it reads as well. What the
-        prioritizer wrote is minutes old. It stands for jobs on reclaimed capacity, whose real use it alone knows.
+        prioritizer wrote is minutes old. It stands for jobs on reclaimed capacity, whose real use it alone knows. pods:
+        as for `unsaved`.
         """
         if not self.has_risk:
             return 0.0
         unit, written = self.unit, self.status.preemption.running_priority
         if unit.started is None or (self.spec.reclaimed and written is not None):
             return written or 0.0
-        return self.core_seconds(time_at_risk(unit, now, shared), shared.resource_weights) * self.spec.parallelism
+        if (resized := self._resized(pods, shared.resource_weights)) is not None:
+            return resized.at_risk(micros(now), shared.startup_cost, shared.trusted_interval).cost / PER_CPU_SECOND
+        lost = unit.time_at_risk(micros(now), shared.startup_cost, shared.trusted_interval)
+        return self.core_seconds(lost, shared.resource_weights) * self.spec.parallelism
+
+    def _resized(self, pods: Iterable[Pod], weights: Weights) -> Unit | None:
+        """The unit with its pods, where one of them was resized in place; of the others the spec says as much."""
+        if self.spec.reclaimed or not any(names.ANNOTATION_REQUESTED_CPU in pod.metadata.annotations for pod in pods):
+            return None
+        return next(units(self.unit, [read(pod, weights) for pod in pods]))
 
     def core_seconds(self, time: int, weights: Weights = DEFAULT_WEIGHTS) -> float:
         """Core-seconds of one pod in some microseconds."""
@@ -370,12 +384,6 @@ def _line_order(job: Job) -> Place:
     started = parse_time(status.running_timestamps[-1]) if status.running_timestamps else None
     queued = queues.place_in_queue(parse_time(status.queued_timestamp), started, array=array)
     return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
-
-
-def time_at_risk(unit: Unit, now: datetime, shared: SharedSettings) -> int:
-    """`Unit.time_at_risk` by the settings that all components read, in microseconds."""
-    cost, trusted = shared.startup_cost_seconds, shared.trusted_interval_seconds
-    return unit.time_at_risk(micros(now), round(cost * MICROSECONDS), round(trusted * MICROSECONDS))
 
 
 def _rank(job: Job) -> Rank:

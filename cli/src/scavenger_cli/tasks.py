@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from scavenger_api import names
 from scavenger_api.indexes import all_of, format_indexes, lowest, parse_counts, parse_indexes, set_of
 from scavenger_api.states import Phase
 from scavenger_api.times import micros
 from scavenger_domain import unit
-from scavenger_domain.gang import moment, task_index
+from scavenger_domain.gang import PER_CPU_SECOND, moment, task_index
 from scavenger_domain.pod_reading import read
 from scavenger_domain.unit import Unit
 from scavenger_kube.kinds import ContainerStatus, Pod
@@ -27,7 +25,7 @@ from scavenger_cli.explain import (
     what_fits,
 )
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
-from scavenger_cli.objects import Job, time_at_risk
+from scavenger_cli.objects import Job
 from scavenger_cli.words import age, plural, span
 
 SHOWN_TASKS = 5
@@ -57,23 +55,27 @@ def _program(pod: Pod) -> ContainerStatus | None:
 
 def unit_of(facts: Facts, pod: Pod) -> Unit:
     """The task that a pod is of."""
-    seen = read(pod)
+    seen = read(pod, facts.shared.resource_weights)
     return unit.task_of(facts.job.unit, seen, (seen,))
 
 
 def unsaved(facts: Facts, pod: Pod) -> float:
     """Core-seconds of work that a task loses if its pod goes now; accelerators count as in `Job.unsaved`."""
-    return _core_seconds(facts, pod, lambda task: task.unsaved(micros(facts.now)))
+    return _core_seconds(facts, pod, 0, facts.job.unit.interval)
 
 
 def at_risk(facts: Facts, pod: Pod) -> float:
     """Core-seconds by which a task is ranked, as in `Job.at_risk`."""
-    return _core_seconds(facts, pod, lambda task: time_at_risk(task, facts.now, facts.shared))
+    return _core_seconds(facts, pod, facts.shared.startup_cost, facts.shared.trusted_interval)
 
 
-def _core_seconds(facts: Facts, pod: Pod, time: Callable[[Unit], int]) -> float:
-    task = unit_of(facts, pod)
-    return facts.job.core_seconds(time(task), facts.shared.resource_weights) if task.running else 0.0
+def _core_seconds(facts: Facts, pod: Pod, startup_cost: int, trusted: int) -> float:
+    task, now = unit_of(facts, pod), micros(facts.now)
+    if not task.running:
+        return 0.0
+    if any(member.past for member in task.members):
+        return task.at_risk(now, startup_cost, trusted).cost / PER_CPU_SECOND
+    return facts.job.core_seconds(task.time_at_risk(now, startup_cost, trusted), facts.shared.resource_weights)
 
 
 # --- an array ---

@@ -60,7 +60,7 @@ def _compare(arguments: Arguments, progress: Progress) -> None:
 
 
 def _studies(arguments: Arguments, progress: Progress, policies: Sequence[Policy]) -> None:
-    changes = parse_changes(arguments.set, arguments.values)
+    changes = parse_changes(arguments.set, *arguments.values)
     settings = settings_of(changes)
     found: list[Study] = []
     for scenario in _scenarios(arguments, progress):
@@ -81,7 +81,7 @@ def _write_page(arguments: Arguments, studies: Sequence[Study]) -> None:
 
 
 def _tune(arguments: Arguments, progress: Progress) -> None:
-    changes = parse_changes(arguments.set, arguments.values)
+    changes = parse_changes(arguments.set, *arguments.values)
     scenarios = _scenarios(arguments, progress)
     tuned = tune(scenarios, changes, simulate, progress, trials=arguments.trials, seed=arguments.seed)
     progress.clear()

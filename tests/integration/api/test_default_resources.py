@@ -145,3 +145,34 @@ def test_a_limit_range_goes_before_the_administrator_in_whatever_order_the_polic
     assert sides(filled, noted="cpu") == (cpu, None), "as the other policy left it"
     api_cluster.ok("annotate", "namespace", namespace, "scavenger.dev/default-cpu=1")
     wait("the annotation to be seen", lambda: sides({"image": "i:1"})[0] == {"requests": "1000m", "limits": "1000m"})
+
+
+def test_a_limit_range_counts_for_sidecars_and_other_containers(
+    api_cluster: Kubectl, policies: None, namespace: str
+) -> None:
+    """Kubernetes gives its defaults to each container of a pod that names no size: the job is planned with as much."""
+    create = creating(api_cluster, namespace)
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "a"}, "spec": {"limits": [RANGE]}}
+    api_cluster.inside(namespace).ok("create", "-f", "-", stdin=json.dumps(body))
+    filled = {"requests": {"cpu": "200m"}, "limits": {"cpu": "400m"}}
+    own = {"resources": both("2", "4Gi")}
+    beside = [{"name": "s", "image": "i:1", "restartPolicy": "Always"}, {"name": "t", "image": "i:1", **own}]
+
+    def sizes(*containers: Object, **pod: Any) -> list[Any]:
+        spec = create({"template": template(*containers, **pod)})["template"]["spec"]
+        return [one.get("resources") for one in (*spec["containers"], *spec.get("initContainers", ()))]
+
+    wait("the range to be seen", lambda: sizes(own, initContainers=beside)[1] == filled)
+    assert sizes(own, initContainers=beside) == [own["resources"], filled, own["resources"]]
+    assert sizes({}, own) == [filled, own["resources"]]
+    assert sizes(own, {"resources": {"requests": {"memory": "1Gi"}}}) == [
+        own["resources"],
+        {"requests": {"memory": "1Gi", "cpu": "200m"}, "limits": {"cpu": "400m"}},
+    ]
+    main, sidecar = sizes({}, initContainers=beside[:1])
+    assert (main["requests"]["cpu"], sidecar) == ("200m", filled)
+    assert sizes(own, {"resources": {"limits": {"cpu": "1"}}})[1] == {"limits": {"cpu": "1"}}
+    api_cluster.ok("annotate", "namespace", namespace, "scavenger.dev/default-cpu=1")
+    wait("the annotation to be seen", lambda: sizes({})[0]["requests"]["cpu"] == "1000m")
+    main, sidecar = sizes({}, initContainers=beside[:1])
+    assert (main["requests"]["cpu"], sidecar) == ("1000m", filled)

@@ -177,6 +177,7 @@ MARKS: Final = [
     change("marks", "no scavenger pod any more", "pods", labelled("job", None), "do not change", of=POD),
     change("marks", "of another queue", "pods", labelled("queue", "theirs"), "do not change", of=POD),
     change("marks", "much at risk", "pods", annotated("running-priority", "9e9"), "prioritizer only", of=POD),
+    change("marks", "it was once large", "pods", annotated("requested-cpu", "9000000m"), "admitter only", of=POD),
     change("marks", "a note of the regulator's", "pods", annotated("eviction-reason", "{}"), "regulator only", of=POD),
     change("marks", "another run", "pods", annotated("run", "x"), "does not change", of=POD),
     change("marks", "a bare pod with the finalizer", "pods", FINALIZERS, "not added later", of="bare"),

@@ -209,8 +209,8 @@ class PowerOff(Situation):
 
 
 class ShutDown(SystemSituation):
-    """The machine of a job goes down, its program ends with 0, and it is back before Kubernetes has noticed. That it has
-    booted is shown late."""
+    """The machine of a job goes down, its program ends with 0, and it is back before Kubernetes has noticed. Its boot
+    is shown late."""
 
     async def comes(self) -> None:
         name = self.node_of("a")
@@ -932,3 +932,47 @@ class Reclaiming(OneJob):
         asked = {name: kubelet.requested(self.pods("c")[0], name) for name in ("cpu", "memory")}
         assert not any(asked.values()), f"takes what nobody reclaimed: {asked}"
         await self.happens_once()
+
+
+class UnequalSides(OneJob):
+    """A job that may use more CPU than it requests runs until it completes."""
+
+    spec = MappingProxyType(
+        {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "2Gi"}}}
+    )
+
+    async def comes(self) -> None:
+        await self.happens_once()
+        await self.pass_time(3 * LATE)
+        self.succeed("c")
+        await self.comes_to("Completed")
+
+
+class SlowedDown(OneJob):
+    """A pod is resized in place to a quarter of its CPU, again and again: the regulator gives the rest back."""
+
+    async def comes(self) -> None:
+        pod = await self.happens_once()
+        for _ in range(5):
+            self.resize(pod, "250m")
+            await self.pass_time(LATE)
+        self.succeed("c")
+        await self.comes_to("Completed")
+        booked = self.status("c")["usefulCPUSeconds"]
+        assert booked < 4.5 * LATE, f"{booked} core-seconds of a pod that was slowed down"
+
+    def check_books(self, job: Object) -> None:
+        """The model knows what a job asks for, and not what its pod requests meanwhile."""
+        if job["metadata"]["name"] != "c":
+            super().check_books(job)
+
+    def resize(self, pod: Object, cpu: str) -> None:
+        """As the kubelet has it once it has done so."""
+
+        def edit(obj: Object) -> None:
+            for side in obj["spec"]["containers"][0]["resources"].values():
+                side["cpu"] = cpu
+            status = obj["status"]["containerStatuses"][0]
+            status |= {"resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+
+        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)

@@ -54,10 +54,10 @@ def loses(given: Object) -> str:
     return missing(job["template"], pod_template(made))
 
 
-def pod_template(made: Object) -> Object:
-    """Of the Job that the admitter creates."""
-    job = ScavengerJob.model_validate(made)
-    found: Object = job_manifest(job, restarts=0, run="r", max_grace_seconds=300, level=Level.BASELINE)
+def pod_template(made: Object, *, burstable: bool = False) -> Object:
+    """Of the Job that the admitter creates. burstable: as the admitter does by default."""
+    job, level = ScavengerJob.model_validate(made), Level.BASELINE
+    found: Object = job_manifest(job, restarts=0, run="r", max_grace_seconds=300, level=level, burstable=burstable)
     template: Object = found["spec"]["template"]
     return template
 
@@ -92,6 +92,24 @@ def test_nine_of_ten_are_expressed_without_losing_meaning() -> None:
     assert len(lost) <= SIZE // 10, lost
     refused = {f"work-{number}" for number in (*ARRAYS, *KINDS["MPIJob"])}
     assert lost.keys() == refused, "and nothing else"
+
+
+def test_sizes_that_differ_are_kept_as_they_are_written() -> None:
+    """With the millicore that makes equal ones Burstable, too."""
+    refused, seen = {*ARRAYS, *KINDS["MPIJob"]}, 0
+    for number, given in enumerate(CORPUS):
+        if number in refused:
+            continue
+        made, _ = converted(given)
+        wanted = job_of(given)[0]["template"]["spec"]
+        found = pod_template(made, burstable=True)["spec"]
+        for kind in ("containers", "initContainers"):
+            for own, one in zip(wanted.get(kind, ()), found.get(kind, ()), strict=True):
+                sides = own.get("resources", {})
+                if len(sides) == 2 and sides["requests"] != sides["limits"]:
+                    assert one["resources"] == sides
+                    seen += 1
+    assert seen >= SIZE * SHARES["requests below limits"] // 100 // 2
 
 
 @pytest.mark.parametrize("given", [CORPUS[number] for number in (*ARRAYS, *KINDS["MPIJob"])])

@@ -226,7 +226,8 @@ ADMITTER, PRIORITIZER, REGULATOR = AdmitterSettings(), PrioritizerSettings(), Re
 
 def _answers(case: dict[str, Any], shared: SharedSettings | None = None) -> dict[str, float]:
     """CPU-seconds at risk, as each reader says. Only those answer who can see what the case is about: the command line
-    and the ledger know no pods, so of a gang only as long as it is whole, and without reclaimed capacity."""
+    and the ledger know no pods, so of a gang only as long as it is whole, and without reclaimed capacity. Of pods that
+    were resized, the admission of the admitter knows what their job asks for."""
     job, pods = _objects(case)
     now, shared = micros(NOW), shared or SharedSettings(resource_weights=_weights(case))
     weights, rules = shared.resource_weights, preemption_rules(ADMITTER, shared)
@@ -238,16 +239,19 @@ def _answers(case: dict[str, Any], shared: SharedSettings | None = None) -> dict
     own = AdmitterJob.model_validate(job)
     jobs = RunningJobs({own.key: {pod.metadata.key: admitter_pod(pod) for pod in pods}})
     jobs.apply(running_job(own, None))
+    resized = any("resized" in pod for pod in case["pods"])
     for gang in jobs.gangs():
         answers["admitter"] = gang.risk(now, rules.startup_cost, rules.trusted, rules.weights) / PER_CPU_SECOND
     if case["reclaimed"] or not answers.keys() >= {"admitter"}:
         return answers
-    answers["command line"] = msgspec.convert(job, Job).at_risk(NOW, shared)
+    answers["command line"] = msgspec.convert(job, Job).at_risk(NOW, shared, pods)
+    if resized:
+        del answers["admitter"]
     weighed = case.get("weights") or case["pods"][0].get("gpu")  # the ledger books each resource by itself
     if case["started"] >= 0 and case["interval"] <= shared.trusted_interval_seconds and not weighed:
-        spent = accounting.settle(own.status, own.spec, NOW, accounting.cpu_time(own.spec), kept=False)
-        since = _safe(own)
-        cost = shared.startup_cost_seconds * accounting.cores(own.spec) if since == _began(own) else 0.0
+        spent = accounting.settle(own.status, own.spec, NOW, accounting.cpu_time(own.spec, pods), kept=False)
+        since, cores = _safe(own), sum(pod["cpu"] for pod in case["pods"]) / 1000
+        cost = shared.startup_cost_seconds * cores if since == _began(own) else 0.0
         answers["ledger, with what a restart costs"] = round(spent.lost + cost, 6)
     return {who: round(figure, 6) for who, figure in answers.items()}
 
@@ -273,7 +277,8 @@ def _as_prioritizer_sees(job: dict[str, Any], pods: list[Pod], weights: Weights)
 
 def _objects(case: dict[str, Any]) -> tuple[dict[str, Any], list[Pod]]:
     """A running ScavengerJob, and the pods of its run; the admitter has just recorded what they report."""
-    run, asked = builders.job_dict("run"), _requests(case["pods"][0])
+    first = case["pods"][0]
+    run, asked = builders.job_dict("run"), _requests(first, first.get("created"))
     pods = [_pod(f"p{i}", pod, run, reclaimed=case["reclaimed"]) for i, pod in enumerate(case["pods"])]
     status = {"queuedTimestamp": _ago(10**6), "runningTimestamps": [_ago(case["started"])], "jobName": "run"}
     fields = {"capacity": "Reclaimed"} if case["reclaimed"] else {}
@@ -293,9 +298,9 @@ def _objects(case: dict[str, Any]) -> tuple[dict[str, Any], list[Pod]]:
     return job, pods
 
 
-def _requests(case: dict[str, Any]) -> dict[str, str]:
-    """What a pod of the case asks for."""
-    found = {"cpu": f"{case['cpu']}m", "memory": f"{case.get('memory', 1)}Gi"}
+def _requests(case: dict[str, Any], cpu: int | None = None) -> dict[str, str]:
+    """What a pod of the case asks for. cpu: millicores, in the place of what it has now."""
+    found = {"cpu": f"{cpu or case['cpu']}m", "memory": f"{case.get('memory', 1)}Gi"}
     return found | ({"nvidia.com/gpu": str(case["gpu"])} if case.get("gpu") else {})
 
 
@@ -303,6 +308,9 @@ def _pod(name: str, case: dict[str, Any], run: dict[str, Any], *, reclaimed: boo
     annotations = {COMPLETION_INDEX: str(case["index"])}
     if case["checkpoint"] is not None:
         annotations["scavenger.dev/last-checkpoint"] = _ago(case["checkpoint"])
+    if "resized" in case:
+        later = (f"{_ago(seconds)}={cpu}m" for seconds, cpu in case["resized"])
+        annotations["scavenger.dev/requested-cpu"] = ",".join((f"{case['created']}m", *later))
     asked = _requests(case)
     if reclaimed:
         asked["scavenger.dev/reclaimed-cpu"] = str(case["cpu"])

@@ -68,6 +68,34 @@ def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:
     assert "logLevel" not in changes
 
 
+def test_what_all_components_read_alike_is_read_from_the_values_of_its_chart(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text(
+        "startupCostSeconds: 90\ntrustedIntervalSeconds: 3600\nstartOverWindowSeconds: 0\nminimumRun: true\n"
+        "resourceWeights: {cpu: 1, memory: 0.25, example.com/fpga: 4}\ndashboards: {enabled: true}\n"
+    )
+    words = ["startupCostSeconds=90", "trustedIntervalSeconds=1h", "minimumRun=true", "startOverWindowSeconds=0"]
+    words.append("resourceWeights=cpu=1,memory=0.25,example.com/fpga=4")
+    assert settings_of(parse_changes([], base)) == settings_of(parse_changes(words))
+
+
+def test_the_values_of_both_charts_go_together(tmp_path: Path) -> None:
+    """One after the other, or as those of the chart scavenger."""
+    base, regulator, whole = (tmp_path / f"{name}.yaml" for name in ("base", "regulator", "whole"))
+    base.write_text("startupCostSeconds: 90\nresourceWeights: null\n")
+    regulator.write_text("settings: {reserve: 30}\n")
+    whole.write_text(
+        "scavenger-base: {startupCostSeconds: 90, resourceWeights: null}\n"
+        "scavenger-regulator: {settings: {reserve: 30}}\n"
+    )
+    for files in ((base, regulator), (regulator, base), (whole,)):
+        settings = settings_of(parse_changes([], *files))
+        assert settings.prioritizer.startup_cost == settings.preemption.startup_cost == 90_000_000
+        assert settings.regulator.reserve == 30
+    assert settings_of(parse_changes(["startupCost=5"], base)).preemption.startup_cost == 5_000_000
+    assert settings_of(parse_changes([], base, base)) == settings_of(parse_changes([], base))
+
+
 def test_the_start_over_window_is_the_prioritizers() -> None:
     settings, before = settings_of(parse_changes(["startOverWindow=5m"])), settings_of({})
     assert settings.prioritizer == replace(before.prioritizer, window=300_000_000)

@@ -520,9 +520,9 @@ class ScavengerJobStatus(Model):
     last_checkpoint_timestamp: Timestamp | None = None
     """The last checkpoint the application reported."""
     useful_cpu_seconds: Annotated[Seconds, Field(ge=0, alias="usefulCPUSeconds")] = 0.0
-    """CPU request times the time that was kept, in core-seconds."""
+    """CPU request times the time that was kept, in core-seconds; each request for its time, where pods were resized."""
     lost_cpu_seconds: Annotated[Seconds, Field(ge=0, alias="lostCPUSeconds")] = 0.0
-    """CPU request times the time that was thrown away, in core-seconds."""
+    """CPU request times the time that was thrown away, in core-seconds, counted in the same way."""
     useful_seconds: Annotated[dict[str, DeviceSeconds] | None, Field(max_length=names.MAX_DEVICES)] = None
     """Devices requested times the time that was kept, in seconds, by extended resource such as `nvidia.com/gpu`."""
     lost_seconds: Annotated[dict[str, DeviceSeconds] | None, Field(max_length=names.MAX_DEVICES)] = None

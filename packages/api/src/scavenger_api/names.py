@@ -50,6 +50,8 @@ ANNOTATION_DEFAULT: Final = {resource: f"{GROUP}/default-{resource}" for resourc
 # On a ResourceQuota: the webhook has added the scope that leaves scavenger pods out, and uninstalling it takes it back.
 ANNOTATION_QUOTA_SCOPE: Final = f"{GROUP}/quota-scope"
 ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
+# On a pod that was resized in place, by the admitter (scavenger_domain.sizes).
+ANNOTATION_REQUESTED_CPU: Final = f"{GROUP}/requested-cpu"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"
 LATENCY_INTERACTIVE: Final = "interactive"

@@ -43,6 +43,21 @@ class SharedSettings:
     minimum_run: bool = False
     resource_weights: Weights = DEFAULT_WEIGHTS
 
+    @property
+    def startup_cost(self) -> int:
+        """`startup_cost_seconds` in whole microseconds, as decisions count."""
+        return _micros(self.startup_cost_seconds)
+
+    @property
+    def trusted_interval(self) -> int:
+        """`trusted_interval_seconds` in whole microseconds."""
+        return _micros(self.trusted_interval_seconds)
+
+    @property
+    def start_over_window(self) -> int:
+        """`start_over_window_seconds` in whole microseconds."""
+        return _micros(self.start_over_window_seconds)
+
     def read(self, data: Mapping[str, str]) -> Reading:
         """What the ConfigMap says. Never raises.
 
@@ -74,6 +89,10 @@ class Reading(NamedTuple):
 
     settings: SharedSettings
     problems: Mapping[str, str]
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)
 
 
 def key_of(field: str) -> str:

@@ -26,6 +26,8 @@ from scavenger_api.names import (
 )
 from scavenger_api.times import EPOCH
 
+from scavenger_domain.sizes import Sizes, area
+
 MICROSECONDS: Final = 1_000_000
 PER_CPU_SECOND: Final = 1000 * MICROSECONDS
 """Thousandths of a core, times microseconds, in one CPU-second."""
@@ -48,6 +50,7 @@ class Member(Protocol):
         uid: of the pod.
         node: empty until it is scheduled.
         cost: of its requests while it runs; on reclaimed capacity, of what it asked for of that.
+        past: where it was resized in place, what it has cost since when (`scavenger_domain.sizes.Sizes`); else empty.
         live: neither in a terminal phase nor being deleted.
         terminating: being deleted, before its containers ended.
         finished: it has succeeded. A pod that is none of the three has failed, and is no member any more.
@@ -62,6 +65,8 @@ class Member(Protocol):
     def node(self) -> str: ...  # noqa: D102
     @property
     def cost(self) -> int: ...  # noqa: D102
+    @property
+    def past(self) -> Sizes: ...  # noqa: D102
     @property
     def live(self) -> bool: ...  # noqa: D102
     @property
@@ -223,6 +228,9 @@ def at_risk(
 ) -> AtRisk:
     """What the end of the gang would throw away: the cost of its resources times `time_at_risk`.
 
+    Of a member that was resized in place, what it requested since its work was safe counts, each amount for its time. A
+    restart costs as much as it requests now.
+
     A gang is interrupted whole, so finished members run again from the last checkpoint, and count. On reclaimed
     capacity, where nothing was requested, each pod counts with what it used; a finished one uses nothing. A member that
     is terminating has lost its work already.
@@ -239,14 +247,24 @@ def at_risk(
     start = run_start(job, members, now)
     since = gang_safe_until(job, members, start, now)
     lost = time_at_risk(start, since, now, startup_cost, job.interval, trusted)
-    cost, reclaimed = 0, job.reclaimed
+    cost, more, reclaimed = 0, 0, job.reclaimed
     for pod in members:  # no generator: the prioritizer asks it of ten thousand gangs in a pass
         if pod.live:
             if pod.node:
                 cost += used.get(pod.uid, pod.cost) if reclaimed else pod.cost
         elif pod.finished and not reclaimed:
             cost += pod.cost
-    return AtRisk(lost * cost, start, since)
+        if pod.past and not reclaimed and (pod.finished or (pod.live and pod.node)):
+            more += _more(pod, since, now)
+    if more:
+        worked = lost - startup_cost if since == start else lost  # less than the whole time where the promise is not
+        more = more * worked // (now - since)  # trusted
+    return AtRisk(lost * cost + more, start, since)
+
+
+def _more(pod: Member, since: int, now: int) -> int:
+    """What a member cost since a moment beyond what its present requests would have; less than 0 where that is less."""
+    return area(pod.past, since, now) - pod.cost * (now - since) if pod.past and since < now else 0
 
 
 def equal_members(cost: int, parallelism: int, running: int, *, reclaimed: bool) -> int:
@@ -355,9 +373,12 @@ def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_c
         now: the present.
         startup_cost: what a restart costs each core.
     """
-    if reported is not None and start < reported <= now:
-        return now - reported
-    return max(0, now - start) + startup_cost
+    saved = _saved(start, reported, now)
+    return now - saved if saved is not None else max(0, now - start) + startup_cost
+
+
+def _saved(start: int, reported: int | None, now: int) -> int | None:
+    return reported if reported is not None and start < reported <= now else None
 
 
 def estimated_at_risk(members: Iterable[Member], now: int, startup_cost: int = STARTUP_COST) -> int:
@@ -368,6 +389,8 @@ def estimated_at_risk(members: Iterable[Member], now: int, startup_cost: int = S
         started = pod.started
         if started is not None and pod.live:
             total += pod.cost * estimated_time_at_risk(started, pod.checkpoint, now, startup_cost)
+            if pod.past:
+                total += _more(pod, _saved(started, pod.checkpoint, now) or started, now)
     return total
 
 

@@ -24,6 +24,7 @@ from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 
 from scavenger_domain import requests
 from scavenger_domain.gang import MICROSECONDS, unit
+from scavenger_domain.sizes import Sizes, parse_sizes
 
 START_ERRORS: Final = ("StartError", "ContainerCannotRun")
 """The runtime could not start the process; exit code 128, startedAt the epoch (kuberuntime_container.go
@@ -260,6 +261,8 @@ class PodReading(NamedTuple):
         index: its number in a gang.
         requests: what it computes with (`scavenger_domain.requests.computing_requests`).
         cost: of that, while it runs; on reclaimed capacity, of what it asked for of that.
+        sizes: where it was resized in place, the CPU that it has requested since when; else empty.
+        past: what that costs.
         ended: in a terminal phase.
         finished: it has succeeded.
         over: its main container has ended, whatever runs beside it.
@@ -283,6 +286,8 @@ class PodReading(NamedTuple):
     index: int | None  # type: ignore[assignment] # the method of tuples is not used
     requests: Mapping[str, int]
     cost: int
+    sizes: Sizes
+    past: Sizes
     ended: bool
     finished: bool
     over: bool
@@ -326,7 +331,7 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
     meta, status = pod.metadata, pod.status
     labels, notes, controller = meta.labels, meta.annotations, meta.controller
     asked, task = requests.computing_requests(pod), labels.get(names.LABEL_TASK, "")
-    written = notes.get(names.ANNOTATION_RUNNING_PRIORITY)
+    written, sizes = notes.get(names.ANNOTATION_RUNNING_PRIORITY), sizes_of(notes, asked)
     started = micros(at) if (at := started_at(pod)) is not None else None
     if started is None or status.phase != "Running" or len(status.container_statuses) != 1:
         measured = micros(at) if (at := measured_from(pod)) is not None else None
@@ -343,6 +348,8 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
         completion_index(notes, labels),
         asked,
         weights.cost(asked),
+        sizes,
+        costs_of(sizes, asked, weights),
         pod.ended,
         pod.succeeded,
         over(pod),
@@ -355,6 +362,24 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
         labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         int(written) if written is not None and _WHOLE.fullmatch(written) else None,
     )
+
+
+def sizes_of(notes: Mapping[str, str], asked: Mapping[str, int]) -> Sizes:
+    """The CPU that a pod has requested since when; empty where it was never resized. What its program does not request
+    is as it is now.
+
+    Args:
+        notes: annotations of the pod.
+        asked: what it requests now.
+    """
+    noted = parse_sizes(notes.get(names.ANNOTATION_REQUESTED_CPU))
+    beside = max(0, asked.get("cpu", 0) - noted[-1][1]) if noted else 0
+    return tuple((since, cpu + beside) for since, cpu in noted)
+
+
+def costs_of(sizes: Sizes, asked: Mapping[str, int], weights: Weights) -> Sizes:
+    """What a pod has cost since when that has requested so much CPU. asked: what it requests now."""
+    return tuple((since, weights.cost_using(cpu, asked)) for since, cpu in sizes)
 
 
 def told_to_go(pod: PodLike) -> int | None:

@@ -140,6 +140,19 @@ def running_requests(pod: PodWithRequests) -> dict[str, int]:
     return running_total(containers.asked(), containers.init()) | containers.whole()
 
 
+def program_cpu(pod: PodWithRequests, program: str) -> int | None:
+    """What a container of a pod requests of CPU, in millicores, resized in place as far as that counts in
+    `pod_requests`. None where that says nothing of the pod: it has no such container, its requests of CPU are those of
+    the pod as a whole, or are unreadable, or it is on reclaimed capacity.
+    """
+    if on_reclaimed_capacity(pod) or "cpu" in pod.spec.resources.requests:
+        return None
+    try:
+        return _Containers(pod).cpu_of(program)
+    except QuantityError:
+        return None
+
+
 def computing_requests(pod: PodWithRequests) -> dict[str, int]:
     """The requests of a pod while it runs (`running_requests`), as what it computes with; nothing where they are
     unreadable.
@@ -180,6 +193,10 @@ class _Containers:
     def asked(self) -> list[dict[str, int]]:
         """What each container asks for."""
         return [self._asked(container) for container in self._spec.containers]
+
+    def cpu_of(self, name: str) -> int | None:
+        """Millicores that one of them asks for; None where there is none of that name."""
+        return next((self._asked(one).get("cpu", 0) for one in self._spec.containers if one.name == name), None)
 
     def init(self) -> list[tuple[dict[str, int], bool]]:
         """What each init container asks for, and whether it is a sidecar, which alone can be resized."""

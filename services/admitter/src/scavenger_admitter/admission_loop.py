@@ -57,8 +57,8 @@ def preemption_rules(settings: AdmitterSettings, shared: SharedSettings) -> Pree
     """How a cycle judges running jobs. shared: what all components read alike, at its beginning."""
     return PreemptionRules(
         period=round(settings.reclaim_period * SECOND),
-        startup_cost=round(shared.startup_cost_seconds * SECOND),
-        trusted=round(shared.trusted_interval_seconds * SECOND),
+        startup_cost=shared.startup_cost,
+        trusted=shared.trusted_interval,
         weights=shared.resource_weights,
         minimum_run=shared.minimum_run,
     )

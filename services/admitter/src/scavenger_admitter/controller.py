@@ -50,6 +50,7 @@ from scavenger_admitter.observer import Observer
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
+from scavenger_admitter.resizes import Resizes
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.starter import Starter
 from scavenger_admitter.success_evidence import SuccessEvidence
@@ -175,6 +176,7 @@ class Admitter:
         self._queue_controller = QueueController(
             self._client, self._clock, context.events, self._informers, self._admission
         )
+        self._resizes = Resizes(self._client, self._clock, self._budget, self._informers)
         self._first_pass: set[str] = set()
         self.first_pass_done: Final = asyncio.Event()
         """Every job that was there when this process began to lead has been looked at once."""
@@ -226,6 +228,7 @@ class Admitter:
             group.create_task(self._queue_controller.run())
             group.create_task(self._measure())
             group.create_task(self._evidence.run())
+            group.create_task(self._resizes.run())
 
     def _age(self, key: str) -> tuple[float, int, str]:
         """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""
@@ -327,6 +330,7 @@ class Admitter:
         self._budget.observe(change.key, pressure=change.new is not None and self._presses(change.new))
         self._wakeups.admit()
         old, new = change.old, change.new
+        self._resizes.saw(change)
         if old is not None and new is not None and pod_progress(old) == pod_progress(new):
             return
         # Of an array there are many, and its status is written once in a second.

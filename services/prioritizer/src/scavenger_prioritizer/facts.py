@@ -83,6 +83,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         name=meta.name,
         uid=seen.uid,
         cost=seen.cost,
+        past=seen.past,
         requests=seen.requests if on_reclaimed_capacity(pod) else {},
         job=meta.labels.get(names.LABEL_JOB, ""),
         task=seen.task,

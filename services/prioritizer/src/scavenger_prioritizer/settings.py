@@ -86,13 +86,13 @@ class PrioritizerSettings(ServiceSettings):
     def rules(self, shared: SharedSettings) -> Rules:
         """The part of the settings that decides, with those of all components."""
         return Rules(
-            startup_cost=round(shared.startup_cost_seconds * MICROSECONDS),
-            trusted=round(shared.trusted_interval_seconds * MICROSECONDS),
+            startup_cost=shared.startup_cost,
+            trusted=shared.trusted_interval,
             weights=shared.resource_weights,
             step=self.priority_step,
             status_step=self.status_step,
             ratio=self.priority_ratio,
             budgets=self.budgets,
-            window=round(shared.start_over_window_seconds * MICROSECONDS),
+            window=shared.start_over_window,
             hold=round(self.class_hold * MICROSECONDS),
         )

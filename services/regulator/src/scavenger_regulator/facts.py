@@ -130,6 +130,7 @@ def pod_facts(pod: Pod, seen: PodReading | None = None) -> PodFacts:
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
         computes_with=seen.requests,
+        sizes=seen.sizes,
         prolonged=given > grace,
     )
 

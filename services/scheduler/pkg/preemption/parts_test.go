@@ -136,6 +136,8 @@ func TestTableOfGangs(t *testing.T) {
 			Started    int64
 			Checkpoint *int64
 			Task       string
+			Created    int64
+			Resized    [][2]int64
 		}
 		Estimate float64
 		Units    map[string]struct{ Estimate float64 }
@@ -165,6 +167,13 @@ func TestTableOfGangs(t *testing.T) {
 				if !tt.Reclaimed {
 					p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = *resource.NewQuantity(member.Memory<<30, resource.BinarySI)
 				}
+				if member.Resized != nil {
+					note := fmt.Sprintf("%dm", member.Created)
+					for _, change := range member.Resized {
+						note += fmt.Sprintf(",%s=%dm", noon.Add(-time.Duration(change[0])*time.Second).Format(time.RFC3339), change[1])
+					}
+					p = p.annotate(annotationSizes, note)
+				}
 				p.Spec.InitContainers = []v1.Container{{Name: "fetch", Resources: v1.ResourceRequirements{Requests: milliCPU(member.Init)}}}
 				p.Spec.Overhead = milliCPU(member.Overhead)
 				if member.Task != "" {
@@ -188,6 +197,27 @@ func TestTableOfGangs(t *testing.T) {
 			}
 			if got, annotated := riskOf(pods, noon, set); got != tt.Estimate || annotated {
 				t.Errorf("got %v, annotated %t; want %v", got, annotated, tt.Estimate)
+			}
+		})
+	}
+}
+
+// TestTableOfSizes compares how the note on a resized pod is read with the services (scavenger_domain.sizes).
+func TestTableOfSizes(t *testing.T) {
+	var cases []struct {
+		Name  string
+		Note  string
+		Sizes [][2]int64
+	}
+	readTable(t, "size_cases.json", &cases)
+	for _, tt := range cases {
+		t.Run(tt.Name, func(t *testing.T) {
+			got := [][2]int64{}
+			for _, one := range sizesOf(tt.Note) {
+				got = append(got, [2]int64{one.since.Unix(), one.cpu})
+			}
+			if !slices.Equal(got, tt.Sizes) {
+				t.Errorf("got %v, want %v", got, tt.Sizes)
 			}
 		})
 	}

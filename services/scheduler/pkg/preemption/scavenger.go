@@ -21,6 +21,7 @@ const (
 	labelClass                  = "scavenger.dev/preemption-class"
 	annotationRisk              = "scavenger.dev/running-priority"
 	annotationCheckpoint        = "scavenger.dev/last-checkpoint"
+	annotationSizes             = "scavenger.dev/requested-cpu"
 	annotationRun               = "scavenger.dev/run"
 	annotationContainer         = "kubectl.kubernetes.io/default-container"
 	annotationLatency           = "scavenger.dev/latency"
@@ -123,8 +124,8 @@ func riskOf(pods []*v1.Pod, now time.Time, set settings) (seconds float64, annot
 }
 
 // estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the cost of its
-// requests times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
-// on a preemptible pod only where this is far from the truth (estimated_at_risk in scavenger_domain.gang).
+// requests times the seconds since the last checkpoint, or since the start and what that costs. Of a pod that was resized
+// in place, each amount that it requested counts for its time. The prioritizer writes a figure on a preemptible pod only where this is far from the truth (estimated_at_risk in scavenger_domain.gang).
 func estimatedRisk(pod *v1.Pod, now time.Time, set settings) float64 {
 	since, ok := startOf(pod)
 	if !ok {
@@ -136,7 +137,8 @@ func estimatedRisk(pod *v1.Pod, now time.Time, set settings) float64 {
 			since, cost = checkpoint, 0
 		}
 	}
-	return set.weights.cost(computesWith(pod)) * (max(0, now.Sub(since).Seconds()) + cost)
+	requests := computesWith(pod)
+	return set.weights.cost(requests)*cost + costOver(pod, requests, since, now, set.weights)
 }
 
 // startOf is when the work of a scavenger pod started: its main container; false while that has not run. The kubelet's

@@ -42,13 +42,21 @@ _SHARED: Final = {key: flag_field(field) for key, field in FIELDS.items()}
 """What all components read alike, by the names in the chart scavenger-base."""
 _NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in _NOT_OF_THE_REGULATOR}, **_SHARED}
 
+REGULATOR_CHART: Final = "scavenger-regulator"
+BASE_CHART: Final = "scavenger-base"
+WEIGHTS: Final = "resourceWeights"
+"""A value of the chart scavenger-base that is a mapping there, and a text in the ConfigMap."""
+
 Changes = dict[str, Any]
 """By name as in the chart, such as historyWindow: the value, checked."""
 
 
-def parse_changes(words: Iterable[str], values_file: Path | None = None) -> Changes:
-    """From `--set NAME=VALUE` and the file given to `helm --values`; the former win. Raises InputError."""
-    found = _of_chart(values_file) if values_file else {}
+def parse_changes(words: Iterable[str], *values_files: Path) -> Changes:
+    """From `--set NAME=VALUE` and files given to `helm --values`: of the charts scavenger-regulator and scavenger-base,
+    or of scavenger, which has both. The former win, and later files go before earlier ones. Raises InputError."""
+    found: Changes = {}
+    for path in values_files:
+        found = _with(found, _of_chart(path))
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
@@ -57,8 +65,14 @@ def parse_changes(words: Iterable[str], values_file: Path | None = None) -> Chan
         if name not in _NAMES:
             remedy = f"names are those of charts/scavenger-regulator: {', '.join(sorted(_NAMES))}"
             raise InputError(f"--set {word}: there is no setting {name!r}", remedy)
-        found[name] = _checked(name, value.strip(), "--set")
+        found = _with(found, {name: _checked(name, value.strip(), "--set")})
     return found
+
+
+def _with(found: Changes, more: Changes) -> Changes:
+    """Changes and later ones. One setting may have two names."""
+    fields = {_NAMES[name] for name in more}
+    return {name: value for name, value in found.items() if _NAMES[name] not in fields} | more
 
 
 def _of_chart(path: Path) -> Changes:
@@ -66,12 +80,28 @@ def _of_chart(path: Path) -> Changes:
         values = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"it cannot be read: {error}", "give the values of the chart", source=str(path)) from error
-    settings = values.get("settings") if isinstance(values, Mapping) else None
-    if not isinstance(settings, Mapping):
-        remedy = "give the values of charts/scavenger-regulator, which have `settings`"
+    if not isinstance(values, Mapping):
+        values = {}
+    regulator, base = (_part(values, chart) for chart in (REGULATOR_CHART, BASE_CHART))
+    settings, shared = regulator.get("settings"), {name: base[name] for name in _SHARED if name in base}
+    if not isinstance(settings, Mapping) and not shared:
+        remedy = (
+            f"give the values of charts/{REGULATOR_CHART}, which have `settings`, or of charts/{BASE_CHART}, such as "
+            "startupCostSeconds"
+        )
         raise InputError("it has no settings", remedy, source=str(path))
-    # Other names are of the service and not of its decisions: addresses, the election of a leader.
-    return {str(name): _checked(str(name), value, str(path)) for name, value in settings.items() if name in _NAMES}
+    if isinstance(weights := shared.get(WEIGHTS), Mapping):
+        shared[WEIGHTS] = ",".join(f"{name}={weight}" for name, weight in weights.items())
+    # What the regulator alone is told, by a key of the last version, goes before. Other names are of the service and
+    # not of its decisions: addresses, the election of a leader.
+    told = {**shared, **(settings if isinstance(settings, Mapping) else {})}
+    return {str(name): _checked(str(name), value, str(path)) for name, value in told.items() if name in _NAMES}
+
+
+def _part(values: Mapping[str, Any], chart: str) -> Mapping[str, Any]:
+    """The values of a chart, from its own or from those of the chart scavenger."""
+    part = values.get(chart)
+    return part if isinstance(part, Mapping) else values
 
 
 def _checked(name: str, value: Any, source: str) -> Any:

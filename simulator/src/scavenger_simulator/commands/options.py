@@ -157,7 +157,8 @@ def _add_prometheus(command: argparse.ArgumentParser) -> None:
 def _add_settings(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("settings, by their names in charts/scavenger-regulator")
     group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="such as reserve=15")
-    group.add_argument("--values", type=Path, metavar="FILE", help="values of the chart")
+    said = "values of scavenger-regulator, scavenger-base or scavenger; may be repeated"
+    group.add_argument("--values", type=Path, action="append", default=[], metavar="FILE", help=said)
 
 
 def sources(arguments: Arguments) -> list[Sources]:

@@ -17,6 +17,7 @@ from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import MICROSECONDS, START_OVER_WINDOW, STARTUP_COST, TRUSTED, task_unit
+from scavenger_domain.sizes import Sizes
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +104,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """Its label leaves it out of the budget."""
     requests: Mapping[str, int] = {}
     """On reclaimed capacity, what it costs beside the CPU that it uses; empty for all others."""
+    past: Sizes = ()
+    """What it has cost since when, where it was resized in place."""
 
     @property
     def unit(self) -> str:

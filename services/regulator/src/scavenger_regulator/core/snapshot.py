@@ -14,6 +14,7 @@ from typing import Final
 
 from scavenger_api.reclaimed import MIB
 from scavenger_api.times import EPOCH, parse_time
+from scavenger_domain.sizes import Sizes
 from scavenger_domain.unit import WHOLE_SECOND, of_life
 
 from scavenger_regulator.core.history import Figures as History
@@ -149,6 +150,8 @@ class PodFacts:
     computes_with: Mapping[str, int] | None = None
     """Its requests while it runs, without the init phase and the overhead: millicores, bytes and units. None:
     `requests` has neither."""
+    sizes: Sizes = ()
+    """Where it was resized in place, the CPU that it has requested since when."""
     prolonged: bool = False
     """Whoever deleted it asked for a longer grace period than its own, so that it may stay beyond the deadline."""
     started: datetime | None = None

@@ -1,5 +1,6 @@
 """What was computed, kept and thrown away, in core-seconds: CPU request times time, which is what a job kept others
-from using; on reclaimed capacity, which keeps nobody from anything, the CPU time really used.
+from using; on reclaimed capacity, which keeps nobody from anything, the CPU time really used. Of a pod that was resized
+in place, each request counts for its time, as the pod says (`scavenger_domain.sizes`).
 
 `usefulCPUSeconds` of the status always includes the current run up to its *reference*: the latest of its
 start, its last start-over and its last checkpoint. So whatever happens next, only the time since the
@@ -23,6 +24,7 @@ from scavenger_api.job import Capacity, Phase, ScavengerJobSpec, ScavengerJobSta
 from scavenger_api.times import format_micro_time, micros
 from scavenger_domain import gang
 from scavenger_domain.pod_ends import ended_at, index, last_words, moment, over, removal, succeeded
+from scavenger_domain.sizes import Sizes, area, parse_sizes
 from scavenger_kube import kinds
 
 LEAST_CYCLE: Final = timedelta(minutes=1)
@@ -179,14 +181,19 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usag
 
     Args:
         spec: of the job.
-        pods: of the run. One that ended by itself uses nothing from then on.
+        pods: of the run. One that ended by itself uses nothing from then on, and requests what the job asks for.
         usage: what is measured of them. Where it knows nothing of a pod, or a pod is gone without a trace, its limit
             times time stands in.
     """
     alive_until = {pod.metadata.uid: ended_at(pod) for pod in pods}
 
+    beyond = [(_beyond(sizes), alive_until[pod.metadata.uid]) for pod in pods if (sizes := _sizes(pod))]
+
     def requested(since: datetime, until: datetime) -> float:
-        return _span(since, until) * cores(spec)
+        found = _span(since, until) * cores(spec)
+        for sizes, ended in beyond:
+            found += area(sizes, micros(since), micros(min(until, ended or until))) / gang.PER_CPU_SECOND
+        return max(0.0, found)
 
     if spec.capacity is Capacity.GUARANTEED or usage is None:
         return requested
@@ -200,6 +207,15 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usag
         return sum(known) + unknown * requested(since, until)
 
     return measured
+
+
+def _sizes(pod: kinds.Pod) -> Sizes:
+    return parse_sizes(pod.metadata.annotations.get(names.ANNOTATION_REQUESTED_CPU))
+
+
+def _beyond(sizes: Sizes) -> Sizes:
+    """What a pod has requested since when beyond what it was created with, in millicores."""
+    return tuple((since, cpu - sizes[0][1]) for since, cpu in sizes)
 
 
 def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: datetime, used: CpuTime) -> Spent:

@@ -15,6 +15,8 @@ from scavenger_api.times import micros
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import gang as rule
 from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, moment
+from scavenger_domain.pod_reading import costs_of
+from scavenger_domain.sizes import Sizes
 
 from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
 
@@ -62,6 +64,7 @@ class _Member:
     uid: str
     node: str
     cost: int
+    past: Sizes
     live: bool
     terminating: bool
     finished: bool
@@ -121,6 +124,7 @@ def _member(pod: PodFacts, weights: Weights, *, finished: bool) -> _Member:
         uid=pod.uid,
         node=pod.node,
         cost=weights.cost(_computes_with(pod)),
+        past=costs_of(pod.sizes, _computes_with(pod), weights),
         live=not finished and stays,
         terminating=not finished and not stays,
         finished=finished,
