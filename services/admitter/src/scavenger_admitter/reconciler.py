@@ -201,6 +201,7 @@ class Reconciler:
         asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
         self._tell_snapshot_warnings(job, seen.pods, clears.value)
+        self._tell_unreadable_checkpoint(job, seen.pods)
         self._records[key].done.update(clears.value)
         # As the next look sees the job, which does not have a status that was left out. Another record by now where the
         # job went meanwhile and another one has its name.
@@ -214,6 +215,13 @@ class Reconciler:
         released = {action.uid for action in cleared if isinstance(action, ReleasePod)}
         if warnings := warnings_of(pod for pod in pods if pod.metadata.uid in released):
             self._writer.warn_of_snapshots(job, warnings)
+
+    def _tell_unreadable_checkpoint(self, job: ScavengerJob, pods: Iterable[Pod]) -> None:
+        """A program whose times nobody can read loses all that it has computed: its user is told once a run."""
+        record, run = self._records[job.key], run_of(job)
+        if record.unreadable_of != run and (said := accounting.unreadable_checkpoint(pods)):
+            record.unreadable_of = run
+            self._writer.warn_of_checkpoint(job, said)
 
     def _pods_sent(self, job: ScavengerJob, create: CreateJob | StartTasks | None, *, lacking: bool) -> int:
         """How many pods are about to be created."""
