@@ -10,13 +10,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, ReleasePod
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Observation, Outcome
+from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_kube import kinds
+from scavenger_kube.resources import PODS
 
 from . import builders as b
+from .harness import NS, Harness, Object, harness, runs
 
 RUNNING, INTERRUPTED, WAITING = Phase.RUNNING, Phase.INTERRUPTED, Phase.WAITING
 CODE: dict[str, Any] = {"checkpointExitCode": 85}
@@ -366,3 +370,29 @@ def test_nothing_is_kept_for_a_job_that_is_deleted() -> None:
     job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"deletion_timestamp": b.at(111)})})
     seen: Observation = b.seen(job, 113, b.batch(), gone(0, said(111)), b.pod(1, deleted=110))
     assert released(b.decide(replace(seen))) == {"job-0", "job-1"}
+
+
+def reports(c: Harness, pod: Object, text: str) -> None:
+    note = {names.ANNOTATION_LAST_CHECKPOINT: text}
+    c.api.edit(PODS, NS, pod["metadata"]["name"], lambda obj: obj["metadata"]["annotations"].update(note))
+
+
+@pytest.mark.parametrize("noted", ["yesterday", "2026-02-30T00:00:00Z"])
+async def test_a_checkpoint_whose_time_cannot_be_read_is_told_once_a_run(noted: str) -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        (pod,) = c.pods("a")
+        for text in (noted, f"{noted}!"):
+            reports(c, pod, text)
+            await c.until(lambda: bool(c.events("CheckpointUnreadable")))
+            await c.pass_time(120)
+        (event,) = c.events("CheckpointUnreadable")
+        assert f"pod {pod['metadata']['name']} says '{noted}'" in event["message"]
+
+
+def test_an_unreadable_time_in_the_last_words_is_quoted() -> None:
+    words = b.pod(ended=500, message="checkpoint=Friday")
+    assert "says checkpoint=Friday" in accounting.unreadable_checkpoint([words])
+    readable = b.pod(ended=500, message="checkpoint=2026-01-02 03:04:05 UTC")
+    assert accounting.unreadable_checkpoint([readable]) == ""

@@ -1,13 +1,27 @@
 """Timestamps in UTC."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_api.times import EPOCH, format_micro_time, format_time, micros, parse_time, seen_time
+from scavenger_api.times import (
+    EPOCH,
+    checkpoint_time,
+    format_micro_time,
+    format_time,
+    micros,
+    parse_time,
+    seen_time,
+)
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+CHECKPOINTS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[3] / "services/scheduler/pkg/preemption/testdata/checkpoint_cases.json").read_text()
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +58,25 @@ def test_format_is_utc() -> None:
 def test_round_trip_to_the_microsecond(moment: datetime) -> None:
     assert parse_time(format_micro_time(moment)) == moment
     assert EPOCH + timedelta(microseconds=micros(moment)) == moment
+
+
+@pytest.mark.parametrize("case", CHECKPOINTS, ids=[case["who"] for case in CHECKPOINTS])
+def test_checkpoints_as_programs_write_them(case: dict[str, Any]) -> None:
+    """The scheduler plugin reads the same table (parts_test.go)."""
+    at = checkpoint_time(case["text"])
+
+    assert (None if at is None else micros(at)) == case["micros"]
+
+
+@given(st.text(max_size=40))
+def test_no_words_of_a_program_are_an_error(text: str) -> None:
+    at = checkpoint_time(text)
+
+    assert at is None or at.tzinfo is UTC
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_what_services_write_is_read_in_the_same_way(moment: datetime) -> None:
+    text = format_micro_time(moment)
+
+    assert checkpoint_time(text) == parse_time(text)

@@ -23,7 +23,6 @@ HOSTILE = (
     "",
     "checkpoint=",
     "checkpoint=soon",
-    "checkpoint=2026-01-02T03:10:00",  # without an offset it is no moment
     "checkpoint=0001-01-01T00:00:00+14:00",
     "checkpoint=9999-12-31T23:59:59-14:00",
     "checkpoint=2026-13-45T99:99:99Z",
@@ -47,6 +46,9 @@ HOSTILE = (
         ("checkpoint=2026-01-02T05:10:00+02:00", AT),
         ("checkpoint=2026-01-02T03:10:00.123456Z", AT + timedelta(microseconds=123456)),
         ("checkpoint=2026-01-02T03:10:00.123456789Z", AT + timedelta(microseconds=123456)),
+        ("checkpoint=2026-01-02T03:10:00", AT),  # as it is written without a zone, UTC
+        ("checkpoint=2026-01-02 03:10:00 +0000", AT),
+        ("checkpoint=1767323400.5", AT + timedelta(microseconds=500000)),
     ],
 )
 def test_the_last_line_says_when(message: str, found: datetime) -> None:

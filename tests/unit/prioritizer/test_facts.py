@@ -136,7 +136,7 @@ def test_the_written_figure(text: str, expected: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2026-01-02", "2026-01-02T03:04:05", "99999-01-01T00:00:00Z", "\x00"]
+    "text", ["", "yesterday", "2026-01-02", "2026-01-02T03:04:05 CET", "99999-01-01T00:00:00Z", "\x00"]
 )
 def test_an_unreadable_checkpoint_is_none(text: str) -> None:
     assert pod_facts(pod(metadata__annotations={"scavenger.dev/last-checkpoint": text})).checkpoint is None

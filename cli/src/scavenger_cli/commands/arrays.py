@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scavenger_api import names
+from scavenger_api.times import checkpoint_time
 
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.commands.changing import patch_job
@@ -95,5 +96,5 @@ def _row(facts: Facts, pod: Pod, retries: Mapping[int, int]) -> list[str]:
         age(meta.creation_timestamp, facts.now),
         str(retries.get(task, 0)) if task is not None else "",
         cpu_time(tasks.unsaved(facts, pod)) if running else "",
-        age(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT), facts.now),
+        age(checkpoint_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)), facts.now),
     ]

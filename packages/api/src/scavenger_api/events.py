@@ -31,6 +31,7 @@ class EventKind:
 
 _NORMAL, _WARNING = False, True
 SNAPSHOT_WARNING: Final = "SnapshotWarning"
+CHECKPOINT_UNREADABLE: Final = "CheckpointUnreadable"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
@@ -46,6 +47,11 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
             SNAPSHOT_WARNING,
             _WARNING,
             "What `snap` said of the last run of a program: a snapshot that failed or was refused, and why.",
+        ),
+        (
+            CHECKPOINT_UNREADABLE,
+            _WARNING,
+            "A program reports a checkpoint, and its time cannot be read: the checkpoint does not count.",
         ),
         ("TaskFailed", _WARNING, "A task of an array failed for good; the other tasks go on, unless failFast is set."),
         ("StartFailed", _WARNING, "A start failed; the job is queued again."),

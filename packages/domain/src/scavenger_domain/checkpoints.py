@@ -10,10 +10,10 @@ import re
 from datetime import datetime
 from typing import Final
 
-from scavenger_api.times import parse_time
+from scavenger_api.times import checkpoint_time
 
-_LINE: Final = re.compile(r"checkpoint=(\S{1,40})")
-"""The longest RFC 3339 timestamp with nanoseconds and offset has 35 characters."""
+_LINE: Final = re.compile(r"checkpoint=(\S{1,40}(?: \S{1,20}){0,2})")
+"""The longest RFC 3339 timestamp with nanoseconds and offset has 35 characters. Some programs write spaces in it."""
 
 _EXITED: Final = ("", "Error")
 """What runtimes give as the reason of a container that ended with a non-zero code of its own. Others, such as OOMKilled
@@ -30,12 +30,21 @@ def says_finished(message: str) -> bool:
 
 
 def stated_checkpoint(message: str) -> datetime | None:
-    """The moment in the last line of a termination message, `checkpoint=<RFC 3339>`; None when it is no such line.
+    """The moment in the last line of a termination message, `checkpoint=<time>`; None when it is no such line.
+
+    The time is one that `scavenger_api.times.checkpoint_time` can read.
 
     White space around the line does not matter, nor do the lines before it.
     """
     found = _LINE.fullmatch(_last_line(message))
-    return parse_time(found[1]) if found is not None else None
+    return checkpoint_time(found[1]) if found is not None else None
+
+
+def unreadable_checkpoint(message: str) -> str:
+    """What the last line of a termination message says for the time of a checkpoint and is no time; empty where it is
+    one, or says none."""
+    found = _LINE.fullmatch(_last_line(message))
+    return found[1] if found is not None and checkpoint_time(found[1]) is None else ""
 
 
 def without_checkpoint(message: str) -> str:

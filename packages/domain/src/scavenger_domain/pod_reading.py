@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
-from scavenger_api.times import micros, parse_time, seen_time
+from scavenger_api.times import checkpoint_time, micros, parse_time, seen_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 
 from scavenger_domain import requests
@@ -357,7 +357,7 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
         started,
         measured,
         told_to_go(pod),
-        moment_of(notes.get(names.ANNOTATION_LAST_CHECKPOINT)),
+        checkpoint_of(notes),
         bool(task) and names.ANNOTATION_INTERRUPTED in notes,
         labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         int(written) if written is not None and _WHOLE.fullmatch(written) else None,
@@ -390,8 +390,14 @@ def told_to_go(pod: PodLike) -> int | None:
     return (moment_of(meta.deletion_timestamp) or 0) - (meta.deletion_grace_period_seconds or 0) * MICROSECONDS
 
 
+def checkpoint_of(annotations: Mapping[str, str]) -> int | None:
+    """The checkpoint that a program reports by an annotation; None where it is absent or unreadable."""
+    at = checkpoint_time(annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    return None if at is None else micros(at)
+
+
 def moment_of(text: str | None) -> int | None:
-    """A timestamp of the API, or of a program; None where it is absent or unreadable."""
+    """A timestamp of the API; None where it is absent or unreadable."""
     if text is None:
         return None
     at = parse_time(text)

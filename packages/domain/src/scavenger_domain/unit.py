@@ -18,7 +18,7 @@ from scavenger_api.states import Capacity, Phase
 
 from scavenger_domain import gang
 from scavenger_domain.gang import STARTUP_COST, TRUSTED, AtRisk, task_unit
-from scavenger_domain.pod_reading import PodReading, moment_of
+from scavenger_domain.pod_reading import PodReading, checkpoint_of, moment_of
 
 _DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
 
@@ -172,7 +172,7 @@ def unit_of(job: JobLike) -> Unit:
     """
     meta, spec, status = job.metadata, job.spec, job.status
     running, runs = status.phase == Phase.RUNNING, status.running_timestamps
-    recorded = (status.last_checkpoint_timestamp, meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    recorded = (moment_of(status.last_checkpoint_timestamp), checkpoint_of(meta.annotations))
     return Unit(
         key=meta.key,
         uid=meta.uid,
@@ -186,7 +186,7 @@ def unit_of(job: JobLike) -> Unit:
         # Of a job that is still starting, the last entry is that of its last run.
         started=moment_of(runs[-1]) if running and runs else None,
         start_over=moment_of(status.priority_start_over_timestamp),
-        checkpoints=tuple([at for text in recorded if (at := moment_of(text)) is not None]),
+        checkpoints=tuple([at for at in recorded if at is not None]),
         interruptions=job.earned_count,
         returned=status.interrupted_count > 0,
         stopping=spec.suspend or meta.deletion_timestamp is not None,

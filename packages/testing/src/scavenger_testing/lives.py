@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT, LABEL_JOB, LABEL_TASK
-from scavenger_api.times import parse_time
+from scavenger_api.times import checkpoint_time, parse_time
 from scavenger_cluster.api import ApiClient, namespaced
 from scavenger_domain.checkpoints import stated_checkpoint
 from scavenger_kube.errors import ApiError
@@ -137,7 +137,8 @@ def _life(pod: Mapping[str, Any], ended: Mapping[str, Any], asked: int | None) -
     started, at = _seconds(ended["startedAt"]), _seconds(ended["finishedAt"])
     assert started is not None
     assert at is not None
-    annotated = _seconds(meta.get("annotations", {}).get(ANNOTATION_LAST_CHECKPOINT))
+    noted = checkpoint_time(meta.get("annotations", {}).get(ANNOTATION_LAST_CHECKPOINT))
+    annotated = int(noted.timestamp()) if noted is not None else None
     said = stated_checkpoint(ended.get("message", ""))
     reports = (annotated, int(said.timestamp()) if said is not None else None)
     saved = max((one for one in reports if one is not None and one <= at), default=None)

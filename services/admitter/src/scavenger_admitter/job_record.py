@@ -130,6 +130,8 @@ class JobRecord:
     """The run, and the place in the queue that the job has for it since another one of its namespace has started."""
     told_as: Hashable = None
     """What of an array the admission loop has been told with each of its tasks."""
+    unreadable_of: str = ""
+    """The run of which was said that it reports checkpoints in words that are no time."""
     learnt_of: str = ""
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""

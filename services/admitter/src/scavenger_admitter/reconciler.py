@@ -38,7 +38,7 @@ from scavenger_admitter.core.snapshots import warnings_of
 from scavenger_admitter.core.volume_topology import VolumeTopology
 from scavenger_admitter.create_limiter import SLOW_SECONDS
 from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
-from scavenger_admitter.facts import candidate, newer
+from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -200,6 +200,7 @@ class Reconciler:
         asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
         self._tell_snapshot_warnings(job, seen.pods, clears.value)
+        self._tell_unreadable_checkpoint(job, seen.pods)
         self._records[key].done.update(clears.value)
         # As the next look sees the job, which does not have a status that was left out. Another record by now where the
         # job went meanwhile and another one has its name.
@@ -213,6 +214,13 @@ class Reconciler:
         released = {action.uid for action in cleared if isinstance(action, ReleasePod)}
         if warnings := warnings_of(pod for pod in pods if pod.metadata.uid in released):
             self._writer.warn_of_snapshots(job, warnings)
+
+    def _tell_unreadable_checkpoint(self, job: ScavengerJob, pods: Iterable[Pod]) -> None:
+        """A program whose times nobody can read loses all that it has computed: its user is told once a run."""
+        record, run = self._records[job.key], run_of(job)
+        if record.unreadable_of != run and (said := accounting.unreadable_checkpoint(pods)):
+            record.unreadable_of = run
+            self._writer.warn_of_checkpoint(job, said)
 
     async def _measure_pods(self, key: str, job: ScavengerJob) -> None:
         """How large the pods of an array are, of which another process has created those that there are."""

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
-from scavenger_api.events import SNAPSHOT_WARNING
+from scavenger_api.events import CHECKPOINT_UNREADABLE, SNAPSHOT_WARNING
 from scavenger_api.indexes import parse_indexes
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import LABEL_JOB, MANAGED_BY
@@ -250,6 +250,16 @@ class Writer:
     def warn_of_snapshots(self, job: ScavengerJob, warnings: str) -> None:
         """Say in an Event what `snap` warned of."""
         self._events.warning(SCAVENGERJOBS, job, SNAPSHOT_WARNING, warnings[:1024])
+
+    def warn_of_checkpoint(self, job: ScavengerJob, said: str) -> None:
+        """Say in an Event that a program reports checkpoints in words that are no time.
+
+        Args:
+            job: of the program.
+            said: its words, and where they stand.
+        """
+        what = f"{said}, which is no time that can be read: no checkpoint counts. Write it as date -u +%FT%TZ does"
+        self._events.warning(SCAVENGERJOBS, job, CHECKPOINT_UNREADABLE, what)
 
     async def create(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE, *, again: bool = False

@@ -13,7 +13,7 @@ from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
-from scavenger_api.times import micros, parse_time
+from scavenger_api.times import checkpoint_time, micros, parse_time
 from scavenger_domain.gang import task_index
 from scavenger_domain.plain_text import plain
 from scavenger_domain.pod_reading import read
@@ -123,7 +123,7 @@ def job_facts(job: Job) -> JobFacts:
         at_risk=status.preemption.running_priority,
         ended=parse_time(status.ended_timestamp),
         checkpoint=parse_time(status.last_checkpoint_timestamp),
-        annotated=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
+        annotated=checkpoint_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         start_over=parse_time(status.priority_start_over_timestamp),
         interval=interval_of(spec.checkpoint_due),
         array=_array(job),

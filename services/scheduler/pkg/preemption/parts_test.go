@@ -898,3 +898,20 @@ func TestLossAgainstExhaustiveSearch(t *testing.T) {
 		t.Errorf("lost %.0f CPU-seconds where %.0f would do", lost, smallest)
 	}
 }
+
+// TestTableOfCheckpoints compares what programs write with the services (checkpoint_time in scavenger_api.times).
+func TestTableOfCheckpoints(t *testing.T) {
+	var cases []struct {
+		Text, Who string
+		Micros    *int64
+	}
+	readTable(t, "checkpoint_cases.json", &cases)
+	for _, tt := range cases {
+		t.Run(tt.Who, func(t *testing.T) {
+			at, ok := checkpointTime(tt.Text)
+			if ok != (tt.Micros != nil) || ok && at.UnixMicro() != *tt.Micros {
+				t.Errorf("%q is %v, %t", tt.Text, at, ok)
+			}
+		})
+	}
+}

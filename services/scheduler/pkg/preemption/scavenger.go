@@ -132,7 +132,7 @@ func estimatedRisk(pod *v1.Pod, now time.Time, set settings) float64 {
 		return 0
 	}
 	cost := set.startupCost
-	if checkpoint, err := time.Parse(time.RFC3339, pod.Annotations[annotationCheckpoint]); err == nil {
+	if checkpoint, ok := checkpointTime(pod.Annotations[annotationCheckpoint]); ok {
 		if checkpoint.After(since) && !checkpoint.After(now) {
 			since, cost = checkpoint, 0
 		}

@@ -12,7 +12,7 @@ up to its reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -21,9 +21,9 @@ from typing import Final, Self, TypeAlias
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, Phase, ScavengerJobSpec, ScavengerJobStatus
-from scavenger_api.times import format_micro_time, micros
-from scavenger_domain import gang
-from scavenger_domain.pod_ends import ended_at, index, last_words, moment, over, removal, succeeded
+from scavenger_api.times import checkpoint_time, format_micro_time, micros
+from scavenger_domain import checkpoints, gang
+from scavenger_domain.pod_ends import ended_at, index, last_words, main_status, over, removal, succeeded
 from scavenger_domain.sizes import Sizes, area, parse_sizes
 from scavenger_kube import kinds
 
@@ -32,6 +32,8 @@ LEAST_CYCLE: Final = timedelta(minutes=1)
 and every start costs everybody writes. A run that is shorter counts as one without progress."""
 MOST_PAUSE: Final = timedelta(minutes=10)
 """The pause after runs without progress grows up to this."""
+MOST_QUOTED: Final = 64
+"""Characters of an annotation that a message quotes."""
 
 _SECOND = timedelta(seconds=1)
 _DOUBLINGS = 20
@@ -283,7 +285,7 @@ def reported_checkpoint(pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: 
 
 def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool) -> datetime | None:
     """The latest checkpoint that a pod reports; with `last` also what it said as it ended."""
-    annotated = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    annotated = checkpoint_time(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
     if not last:
         return annotated
     said = last_words(pod, spec.saved_exit_code)
@@ -292,6 +294,21 @@ def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool
     # The clock of its node may be ahead of ours: a pod that has ended said nothing of the future.
     stamps = (annotated, min(said, now) if said is not None else None)
     return max((at for at in stamps if at is not None and at <= now), default=None)
+
+
+def unreadable_checkpoint(pods: Iterable[kinds.Pod]) -> str:
+    """What a program says for the time of a checkpoint and is no time, in words with the pod; empty where none does."""
+    for pod in pods:
+        noted = pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT, "")
+        if noted and checkpoint_time(noted) is None:
+            return (
+                f"annotation {names.ANNOTATION_LAST_CHECKPOINT} of pod {pod.metadata.name} says {noted[:MOST_QUOTED]!r}"
+            )
+        main = main_status(pod)
+        ended = main.state.terminated if main is not None else None
+        if ended is not None and (said := checkpoints.unreadable_checkpoint(ended.message)):
+            return f"the termination message of pod {pod.metadata.name} says checkpoint={said}"
+    return ""
 
 
 def _done(pod: kinds.Pod, spec: ScavengerJobSpec) -> bool:
