@@ -15,13 +15,16 @@ from scavenger_api.quantity import parse_quantity
 from scavenger_cli.exits import CliError, ExitCode
 
 KINDS: Final = ("ScavengerJob", "ScavengerQueue")
+VOLCANO: Final = "batch.volcano.sh/"
 CONVERTED: Final = {
-    "Job": ("batch/v1",),
+    "Job": ("batch/v1", f"{VOLCANO}v1alpha1"),
     "CronJob": ("batch/v1",),
     "JobSet": ("jobset.x-k8s.io/v1alpha2",),
     "MPIJob": ("kubeflow.org/v1", "kubeflow.org/v2beta1"),
     "PyTorchJob": ("kubeflow.org/v1",),
     "Pod": ("v1",),
+    "RayJob": ("ray.io/v1",),
+    "SparkApplication": ("sparkoperator.k8s.io/v1beta2",),
 }
 """Kinds that `convert` takes, and of which APIs."""
 Manifest = dict[str, Any]
@@ -56,6 +59,9 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
     """
     import yaml
 
+    if text.startswith("#!"):
+        remedy = "`kubectl sj sbatch` submits scripts for Slurm, and `kubectl sj convert` prints them as ScavengerJobs"
+        raise CliError(f"{source} is a script", remedy, ExitCode.USAGE)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         documents = [one for one in yaml.load_all(text, Loader=loader) if one is not None]
@@ -66,7 +72,7 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
         raise CliError(f"{source} holds no object", code=ExitCode.USAGE)
     for number, one in enumerate(found, start=1):
         _check(one, f"{source}, object {number}" if len(found) > 1 else source)
-    if not any(one["kind"] in wanted for one in found):
+    if not any(is_converted(one) if wanted is CONVERTED else one["kind"] in wanted for one in found):
         remedy = _CONVERT if any(map(is_converted, found)) else _APPLY
         raise CliError(f"{source} holds no {' or '.join(wanted)}", remedy, ExitCode.USAGE)
     return found

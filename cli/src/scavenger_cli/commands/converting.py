@@ -67,9 +67,7 @@ def _found(file: str, image: str) -> Iterator[tuple[str, Callable[[], tuple[Mani
 
     text = text_of(file)
     if slurm.is_script(text):
-        if not image:
-            raise CliError(f"{file} is a script and names no image", "name one with --image", ExitCode.USAGE)
-        yield file, partial(slurm.converted, text, image)
+        yield file, partial(slurm.converted, text, slurm.Submission(image=image))
         return
     for manifest in filter(is_converted, parse(text, name_of(file), CONVERTED)):
         yield named(manifest), partial(convert.converted, manifest)
