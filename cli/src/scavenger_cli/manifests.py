@@ -28,6 +28,11 @@ CONVERTED: Final = {
 }
 """Kinds that `convert` takes, and of which APIs."""
 Manifest = dict[str, Any]
+_OURS: Final = "them as ScavengerJobs"
+_SUBMITS: Final = re.compile(
+    r"^\s*(executable|universe)\s*=.*^\s*queue\b[^:=]*$", re.IGNORECASE | re.MULTILINE | re.DOTALL
+)
+"""What stands in a submit file, and not in YAML."""
 _APPLY: Final = f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else"
 _CONVERT: Final = f"`kubectl sj convert` makes ScavengerJobs of {', '.join(CONVERTED)}"
 
@@ -60,8 +65,10 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
     import yaml
 
     if text.startswith("#!"):
-        remedy = "`kubectl sj sbatch` submits scripts for Slurm, and `kubectl sj convert` prints them as ScavengerJobs"
+        remedy = f"`kubectl sj sbatch` submits scripts for Slurm, and `kubectl sj convert` prints {_OURS}"
         raise CliError(f"{source} is a script", remedy, ExitCode.USAGE)
+    if is_submit_file(text):
+        raise CliError(f"{source} is a submit file of HTCondor", f"`kubectl sj convert` prints {_OURS}", ExitCode.USAGE)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         documents = [one for one in yaml.load_all(text, Loader=loader) if one is not None]
@@ -76,6 +83,16 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
         remedy = _CONVERT if any(map(is_converted, found)) else _APPLY
         raise CliError(f"{source} holds no {' or '.join(wanted)}", remedy, ExitCode.USAGE)
     return found
+
+
+def is_submit_file(text: str) -> bool:
+    """Whether a text is a submit file of HTCondor, and no manifest."""
+    return _SUBMITS.search(text) is not None
+
+
+def literal(text: str) -> str:
+    """A text of a command or of the environment that is the same when the kubelet has replaced `$(NAME)` and `$$`."""
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def named(manifest: Manifest) -> str:
@@ -129,6 +146,8 @@ class RunOptions:
     words: Sequence[str] = ()
     command: bool = False
     parallelism: int = 1
+    array: Manifest | None = None
+    backoff_limit: int | None = None
     queue: str | None = None
     priority: int | None = None
     interruption_after: str | None = None
@@ -166,6 +185,8 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "env": [{"name": key, "value": value} for key, value in assignments("--env", options.env)] or None,
         "resources": {"limits" if options.reclaimed else "requests": asked},
         "parallelism": options.parallelism if options.parallelism != 1 else None,
+        "array": options.array,
+        "backoffLimit": options.backoff_limit,
         "nodeSelector": dict(assignments("--node-selector", options.node_selector)) or None,
         "persistentVolumeClaims": [mount("--pvc", text) for text in options.pvcs] or None,
         "configMaps": [mount("--configmap", text) for text in options.config_maps] or None,

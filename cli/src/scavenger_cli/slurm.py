@@ -14,7 +14,7 @@ from scavenger_api.job import MAX_GRACE_SECONDS
 from scavenger_api.task_numbers import numbers_of
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import Manifest, mount
+from scavenger_cli.manifests import Manifest, literal, mount
 from scavenger_cli.slurm_options import (
     Script,
     array,
@@ -128,7 +128,7 @@ def converted(text: str, given: Submission) -> tuple[Manifest, list[str]]:
     spec: Manifest = {
         "queue": given.queue,
         "image": image,
-        "command": [_literal(word) for word in place.around(_command(script, base, given.arguments))],
+        "command": [literal(word) for word in place.around(_command(script, base, given.arguments))],
         "env": [{"name": key, "value": value} for key, value in variables.items()],
         "resources": {"requests": requests},
         "parallelism": size.pods if size.pods > 1 else None,
@@ -279,12 +279,7 @@ def _exported(options: Mapping[str, str], given: Submission, lines: list[str]) -
             found[name] = given.environment[name]
         elif name not in ("", "ALL", "NONE", "NIL"):
             lines.append(f"--export: {name} is left out: it is not set where the job is submitted")
-    return {name: _literal(value) for name, value in found.items()}
-
-
-def _literal(text: str) -> str:
-    """A text that is the same when the kubelet has replaced `$(NAME)` and `$$` in it."""
-    return re.sub(r"\$(?=[$(])", "$$", text)
+    return {name: literal(value) for name, value in found.items()}
 
 
 _SET: Final = (
@@ -304,8 +299,8 @@ def _variables(
     ntasks, index = str(size.tasks * size.pods), f"$({names.ENV_INDEX})"
     found = {
         **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), number),
-        "SLURM_JOB_NAME": _literal(options.get("job-name", "job")),
-        "SLURM_SUBMIT_DIR": _literal(place.directory or "."),
+        "SLURM_JOB_NAME": literal(options.get("job-name", "job")),
+        "SLURM_SUBMIT_DIR": literal(place.directory or "."),
         "SLURM_CPUS_PER_TASK": str(-(-size.cpus // size.tasks)),
         **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), ntasks),
         "SLURM_CPUS_ON_NODE": str(size.cpus),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain, takewhile
-from typing import Final
+from typing import Any, Final
 
 from scavenger_api.indexes import MAX_TASKS, IndexesError
 from scavenger_api.task_numbers import format_numbers, parse_numbers, parse_ranges
@@ -260,7 +260,7 @@ def gpus(text: str) -> int:
     return int(last) if last.isascii() and last.isdecimal() else int(bool(text))
 
 
-def array(text: str, option: str = "--array") -> dict[str, object]:
+def array(text: str, option: str = "--array") -> dict[str, Any]:
     """`spec.array` of `0-999%100`, `1-20`, `0-99:3` or `1,5,9-12`. Raises CliError.
 
     Args:
@@ -280,7 +280,7 @@ def array(text: str, option: str = "--array") -> dict[str, object]:
         raise CliError(
             f"{option}: {text}: no number of tasks at a time follows %", "write it as 1-20%4", ExitCode.USAGE
         )
-    found: dict[str, object] = {"tasks": len(indexes)}
+    found: dict[str, Any] = {"tasks": len(indexes)}
     if indexes != list(range(len(indexes))):
         found = {"indexes": _short(ranges, indexes)}
     return found | ({"maxRunning": int(limit)} if sign else {})

@@ -14,7 +14,7 @@ from scavenger_cli.slurm import Submission, converted, is_script
 from scavenger_cli.slurm_options import OPTIONS, mebibytes, minutes, read_script, read_words
 from scavenger_domain.pod_security import Level
 
-from .conftest import Answer, Run, Server
+from .conftest import Answer, Run, Server, expanded
 
 BODY = "cd /work\nexec ./sim --resume"
 JOBS = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs"
@@ -164,24 +164,8 @@ PYTHON = "import os, sys\nprint(sys.argv[1:], '$$', \"$(HOME)\")"
 def test_the_interpreter_runs_the_script_with_its_arguments(interpreter: str, body: str, said: str) -> None:
     spec, _ = of(script(interpreter=interpreter, body=body), arguments=["a b", "c"])
     assert spec["command"][: len(interpreter.split(None, 1))] == interpreter.split(None, 1) or "awk" in interpreter
-    words = [expanded(word) for word in spec["command"]]
+    words = [expanded(word, {"HOME": "/root"}) for word in spec["command"]]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == said
-
-
-def expanded(text: str) -> str:
-    """As the kubelet replaces `$(NAME)` of variables that it knows, and `$$` (third_party/forked/golang/expansion)."""
-    found, at = "", 0
-    while at < len(text):
-        if text.startswith("$$", at):
-            found, at = found + "$", at + 2
-        elif text.startswith("$(HOME)", at):
-            found, at = found + "/root", at + 7
-        elif text.startswith("$(", at) and ")" in text[at:]:
-            end = text.index(")", at) + 1
-            found, at = found + text[at:end], end
-        else:
-            found, at = found + text[at], at + 1
-    return found
 
 
 def test_output_goes_to_a_claim_where_there_is_one(tmp_path: Path) -> None:
@@ -190,7 +174,7 @@ def test_output_goes_to_a_claim_where_there_is_one(tmp_path: Path) -> None:
     assert spec["persistentVolumeClaims"] == [{"name": "work", "mountPath": str(tmp_path)}]
     variables = {**env(spec), "SLURM_ARRAY_TASK_ID": "4", "PATH": "/usr/bin:/bin"}
     for _ in range(2):
-        subprocess.run([expanded(word) for word in spec["command"]], env=variables, check=True)
+        subprocess.run([expanded(word, {"HOME": "/root"}) for word in spec["command"]], env=variables, check=True)
     written = (tmp_path / "out-fold-9_004.log").read_text()
     assert written == f"here\nthere\n{tmp_path}\n" * 2, "what an interrupted run wrote stays"
     assert env(spec)["SLURM_SUBMIT_DIR"] == str(tmp_path)
