@@ -16,7 +16,9 @@ from scavenger_api.task_numbers import numbers_of
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.manifests import Manifest, literal, mount
 from scavenger_cli.slurm_options import (
+    OPTIONS,
     Script,
+    Takes,
     array,
     count,
     gpus,
@@ -62,6 +64,8 @@ _READ: Final = frozenset({
 _SHELLS: Final = re.compile(r"(ba|da|a|z|k)?sh")
 _PYTHON: Final = re.compile(r"python[0-9.]*")
 _FROM_A_FILE: Final = 'f=$(mktemp) && printf "%s\\n" "$0" >"$f" && exec {interpreter} "$f" "$@"'
+_AFTER_TERM: Final = 30
+"""Seconds from SIGTERM to SIGKILL at the end of a time limit: Slurm's default of KillWait."""
 _LONGEST_NAME: Final = names.MAX_NAME_LENGTH
 
 
@@ -121,14 +125,16 @@ def converted(text: str, given: Submission) -> tuple[Manifest, list[str]]:
     name = base[: _LONGEST_NAME - len(suffix)].rstrip("-") + suffix
     place = _Place.of(options, given)
     lines = [*_left_out(options, script), *_changed(options, size, tasks)]
-    lines += [*_of_the_body(script, options), *place.lines]
+    one_task = _srun_is_the_program(script, size)
+    lines += [*_of_the_body(script, options, one_task=one_task), *place.lines]
+    command = _command(script, base, given.arguments, [_SRUN] if one_task else [])
     requests = _requests(options, size, lines)
     limit = minutes("--time", options["time"]) if "time" in options else 0
     variables = _variables(options, size, tasks, place, str(given.number or name)) | _exported(options, given, lines)
     spec: Manifest = {
         "queue": given.queue,
         "image": image,
-        "command": [literal(word) for word in place.around(_command(script, base, given.arguments))],
+        "command": [literal(word) for word in place.around(command, limit * 60 if tasks is not None else 0)],
         "env": [{"name": key, "value": value} for key, value in variables.items()],
         "resources": {"requests": requests},
         "parallelism": size.pods if size.pods > 1 else None,
@@ -174,7 +180,7 @@ def _changed(options: Mapping[str, str], size: _Size, tasks: Manifest | None) ->
     elif size.tasks > 1:
         yield f"--ntasks: one pod has the cpu of all {size.tasks} tasks; the script starts them itself"
     if tasks is not None and "time" in options and minutes("--time", options["time"]):
-        yield "--time: left out: tasks of an array have no deadline"
+        yield "--time: it ends each run of a task, with exit code 124, where the image has the program timeout"
     yield from _devices(options)
 
 
@@ -194,9 +200,11 @@ def _kind(text: str) -> str:
     return next((word for word in words if word not in ("gpu", "") and not word.isdecimal()), "")
 
 
-def _of_the_body(script: Script, options: Mapping[str, str]) -> Iterator[str]:
-    text = "\n".join(line for line in script.body if not line.lstrip().startswith("#"))
+def _of_the_body(script: Script, options: Mapping[str, str], *, one_task: bool) -> Iterator[str]:
+    text = _code(script)
     for program, means in _PROGRAMS.items():
+        if program == "srun" and one_task:
+            continue
         if re.search(rf"(^|[;&|(])\s*(exec\s+|time\s+)?{program}\b", text, re.MULTILINE):
             yield f"{program}: {means}"
     used = set(re.findall(r"\bSLURM_\w+", text))
@@ -205,6 +213,43 @@ def _of_the_body(script: Script, options: Mapping[str, str]) -> Iterator[str]:
     if "SLURM_RESTART_COUNT" in used and "array" in options:
         yield "SLURM_RESTART_COUNT: it is not set for tasks of an array"
 
+
+def _code(script: Script) -> str:
+    """The lines of a script that are no comments."""
+    return "\n".join(line for line in script.body if not line.lstrip().startswith("#"))
+
+
+def _program(script: Script) -> str:
+    """The name of the interpreter, without its folder and without env."""
+    name = PurePosixPath(script.interpreter[0]).name
+    if name == "env" and len(script.interpreter) > 1:
+        words = [word for word in script.interpreter[1].split() if not word.startswith("-") and "=" not in word]
+        name = PurePosixPath(words[0]).name if words else ""
+    return name
+
+
+def _srun_is_the_program(script: Script, size: _Size) -> bool:
+    """Whether srun does no more than to start its program: the script is of a shell that looks for functions where it
+    stands, and for one task. Files of its own for output, and several programs, are srun's work."""
+    code = _code(script)
+    here = len(re.findall(r"(?:^|[;&|({`!]|\b(?:time|then|else|do|if))[ \t]*srun[ \t]", code, re.MULTILINE))
+    more = re.search(r"\bsrun\b[^\n;|&]*[ \t](-o|-e|-i|--output|--error|--input|--multi-prog|--het-group)\b", code)
+    all_of_them = here == len(re.findall(r"(?<![\w.$/-])srun(?![\w.=/-])", code))
+    one = size.pods == size.tasks == 1
+    return one and bool(here) and all_of_them and more is None and bool(_SHELLS.fullmatch(_program(script)))
+
+
+_VALUED: Final = "|".join([
+    *(f"-{letter}" for letter in "AcDdGJLmNnpqtwxCT"),
+    *(f"--{name}" for name, takes in OPTIONS.items() if takes is Takes.VALUE),
+    *("--cpu-bind", "--mpi", "--accel-bind", "--relative", "--task-prolog", "--task-epilog", "--threads"),
+])  # fmt: skip
+"""Options of srun whose value is the next word."""
+_SRUN: Final = (
+    f"srun() {{ while [ $# -gt 0 ]; do case $1 in --) shift; break;; {_VALUED}) shift 2;; -*) shift;; *) break;; esac; "
+    'done; "$@"; }'
+)
+"""srun of one task, as a function of a shell: without its options."""
 
 _PROGRAMS: Final = {
     "srun": "it works where the image has it; a script for one task runs its program without it",
@@ -324,13 +369,9 @@ def _variables(
     }
 
 
-def _command(script: Script, name: str, arguments: Sequence[str]) -> list[str]:
+def _command(script: Script, name: str, arguments: Sequence[str], before: Sequence[str] = ()) -> list[str]:
     """The script as one word of a command: shells and Python run it from there, other interpreters from a file."""
-    body = "\n".join(script.body)
-    program = PurePosixPath(script.interpreter[0]).name
-    if program == "env" and len(script.interpreter) > 1:
-        words = [word for word in script.interpreter[1].split() if not word.startswith("-") and "=" not in word]
-        program = PurePosixPath(words[0]).name if words else ""
+    body, program = "\n".join([*before, *script.body]), _program(script)
     if _SHELLS.fullmatch(program):
         return [*script.interpreter, "-c", body, name, *arguments]
     if _PYTHON.fullmatch(program):
@@ -383,14 +424,20 @@ class _Place:
                 )
         return cls(directory, files.get("output", ""), files.get("error", ""), tuple(lines))
 
-    def around(self, command: list[str]) -> list[str]:
-        """The command, in its directory and with its output where it belongs. It stays process 1."""
+    def around(self, command: list[str], limit: int) -> list[str]:
+        """The command, in its directory and with its output where it belongs. It stays process 1, or its timeout does.
+
+        limit: seconds of a run of a task, which is no field of an array; 0 for none.
+        """
         steps = [f"cd {shlex.quote(self.directory)} &&"] if self.directory else []
         redirected = [f">>{_shell(self.output)}"] if self.output else []
         if self.error:
             redirected.append(f"2>>{_shell(self.error)}")
         elif self.output:
             redirected.append("2>&1")
+        if limit:
+            timed = f'timeout -k {_AFTER_TERM} {limit} "$@"'
+            steps.append(f"{{ command -v timeout >/dev/null && set -- {timed}; :; }} &&")
         if not steps and not redirected:
             return command
         return ["/bin/sh", "-c", " ".join([*steps, 'exec "$@"', *redirected]), "sh", *command]

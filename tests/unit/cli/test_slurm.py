@@ -108,7 +108,17 @@ def test_arrays(text: str, array: dict[str, Any]) -> None:
     )
     assert made["spec"]["array"] == array
     assert check(made, Level.RESTRICTED)[0] == []
-    assert lines == ["--time: left out: tasks of an array have no deadline"]
+    assert [line.partition(":")[0] for line in lines] == ["--time"]
+
+
+@pytest.mark.parametrize(("body", "code"), [("sleep 60", 124), ("exit 3", 3)])
+def test_a_time_limit_ends_a_run_of_a_task(body: str, code: int) -> None:
+    spec, _ = of(script("-a 1-3", "-t 1", "--mem=1G", body=body))
+    assert "activeDeadlineSeconds" not in spec
+    words = [expanded(word, {}).replace("timeout -k 30 60", "timeout -k 30 0.2") for word in spec["command"]]
+    assert subprocess.run(words, check=False).returncode == code
+    without = [word.replace("command -v timeout", "command -v no-such-program") for word in words]
+    assert code == 124 or subprocess.run(without, check=False).returncode == code
 
 
 def test_a_task_knows_its_array() -> None:
@@ -168,6 +178,39 @@ def test_the_interpreter_runs_the_script_with_its_arguments(interpreter: str, bo
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == said
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("srun echo a 'b  c'", "a b  c\n"),
+        ("srun -n 1 --mpi pmix --cpu-bind=none -u echo a", "a\n"),
+        ("set -e; if srun test 1 = 1; then srun --ntasks 1 -- echo a; fi | cat", "a\n"),
+        ("x=$(srun echo a)\necho $x", "a\n"),
+    ],
+)
+@pytest.mark.parametrize("interpreter", ["/bin/sh", "/bin/bash"])
+def test_srun_of_one_task_is_its_program(interpreter: str, body: str, said: str) -> None:
+    spec, lines = of(script("--mem=1G", body=body, interpreter=interpreter))
+    words = [expanded(word, {}) for word in spec["command"]]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == said
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("option", "body"),
+    [
+        ("-n 4", "srun echo a"),
+        ("-N 2", "srun echo a"),
+        ("-c 1", "exec srun echo a"),
+        ("-c 1", "srun -o file echo a"),
+        ("-c 1", "srun echo a\nls | xargs srun echo"),
+    ],
+)
+def test_srun_of_more_is_told(option: str, body: str) -> None:
+    spec, lines = of(script("--mem=1G", option, body=body))
+    assert spec["command"][2] == body
+    assert any(line.startswith("srun: ") for line in lines)
+
+
 def test_output_goes_to_a_claim_where_there_is_one(tmp_path: Path) -> None:
     text = script("-o out-%x-%A_%3a.log", "-J fold", "-a 1-5", body="echo here; echo there >&2; pwd")
     spec, lines = of(text, claims=[f"work:{tmp_path}"], number=9)
@@ -205,7 +248,7 @@ def test_signals_and_hold() -> None:
 
 
 def test_what_has_no_place_is_told() -> None:
-    body = "module load gromacs; srun gmx mdrun -nt $SLURM_CPUS_PER_TASK $SLURM_NODELIST"
+    body = "module load gromacs; exec srun gmx mdrun -nt $SLURM_CPUS_PER_TASK $SLURM_NODELIST"
     options = ("-p long", "--exclusive", "--requeue", "-o out.txt", "--gres=gpu:a100:2,lustre", "--comment=x")
     _, lines = of(script(*options, body=body))
     assert [line.partition(":")[0] for line in lines] == [
