@@ -21,7 +21,6 @@ from scavenger_kube.resources import LIVING
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
 from scavenger_cli.details import last_told
-from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, JobPod, decode, decode_items, place_in_line
 from scavenger_cli.room import Room, room_for
@@ -186,16 +185,15 @@ class Reader:
 
 
 def gather(access: Access, name: str, task: int | None = None) -> Facts:
-    """Everything that is to be known about a job, or a task of an array. Raises CliError for one that does not exist,
-    ApiError."""
+    """Everything that is to be known about a job, or the task of an array that users call by this number. Raises
+    CliError for one that does not exist, ApiError."""
     job = access.job(name)
-    if task is not None:
-        _check_task(job, task)
+    index = job.place_of(task) if task is not None else None
     now = access.now()
     reader = Reader(access)
     warning = reader.snapshot_warning(job)
     if job.phase in objects.FINISHED:
-        pods = reader.job_pods(job, task) if task is not None else []
+        pods = reader.job_pods(job, index) if index is not None else []
         return Facts(job, now, pods=pods, snapshot_warning=warning)
     levels = reader.levels(now)
     pods = reader.job_pods(job)
@@ -232,14 +230,6 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
         snapshot_warning=warning,
         unreadable=tuple(reader.unreadable),
     )
-
-
-def _check_task(job: Job, task: int) -> None:
-    if job.spec.array is None:
-        raise CliError(f"{job.name} is no array", f"`kubectl sj why {job.name}` is about it as a whole")
-    if task >= job.spec.array.tasks:
-        last = job.spec.array.tasks - 1
-        raise CliError(f"{job.name} has no task {task}", f"its tasks are 0 to {last}", ExitCode.NOT_FOUND)
 
 
 def _room(reader: Reader, job: Job, levels: LevelsView | None) -> Room | None:

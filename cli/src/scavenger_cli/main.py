@@ -84,6 +84,7 @@ COMMANDS: Final = {
     "lint": "linting.lint",
     "convert": "converting.convert",
     "submit": "submitting.submit",
+    "sbatch": "batching.sbatch",
     "run": "submitting.run",
     "list": "listing.list_jobs",
     "get": "showing.get",
@@ -119,8 +120,11 @@ QUEUE_COMMANDS: Final = {
     "open": "queues.open_queue",
     "delete": "queues.delete",
 }
-SETTINGS: Final = {"simulate": {"allow_extra_args": True, "ignore_unknown_options": True}}
-"""What the simulator's command does not know itself is the simulator's."""
+SETTINGS: Final = {
+    "simulate": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "sbatch": {"allow_interspersed_args": False, "ignore_unknown_options": True},
+}
+"""What these commands do not know themselves is the simulator's, and Slurm's."""
 
 
 def application(words: Collection[str] = ()) -> typer.Typer:
@@ -161,8 +165,8 @@ DRY_RUNS: Final = {"--dry-run=server": "--dry-run", "--dry-run=client": "--dry-r
 
 
 def without_values(words: Sequence[str]) -> list[str]:
-    """A command line with flags in the place of DRY_RUNS; what follows `--` is the program's own."""
-    end = words.index("--") if "--" in words else len(words)
+    """A command line with flags in the place of DRY_RUNS; what follows `--` or `sbatch` is the program's own."""
+    end = min((words.index(word) for word in ("--", "sbatch") if word in words), default=len(words))
     return [*(DRY_RUNS.get(word, word) for word in words[:end]), *words[end:]]
 
 

@@ -15,16 +15,24 @@ from scavenger_api.quantity import parse_quantity
 from scavenger_cli.exits import CliError, ExitCode
 
 KINDS: Final = ("ScavengerJob", "ScavengerQueue")
+VOLCANO: Final = "batch.volcano.sh/"
 CONVERTED: Final = {
-    "Job": ("batch/v1",),
+    "Job": ("batch/v1", f"{VOLCANO}v1alpha1"),
     "CronJob": ("batch/v1",),
     "JobSet": ("jobset.x-k8s.io/v1alpha2",),
     "MPIJob": ("kubeflow.org/v1", "kubeflow.org/v2beta1"),
     "PyTorchJob": ("kubeflow.org/v1",),
     "Pod": ("v1",),
+    "RayJob": ("ray.io/v1",),
+    "SparkApplication": ("sparkoperator.k8s.io/v1beta2",),
 }
 """Kinds that `convert` takes, and of which APIs."""
 Manifest = dict[str, Any]
+_OURS: Final = "them as ScavengerJobs"
+_SUBMITS: Final = re.compile(
+    r"^\s*(executable|universe)\s*=.*^\s*queue\b[^:=]*$", re.IGNORECASE | re.MULTILINE | re.DOTALL
+)
+"""What stands in a submit file, and not in YAML."""
 _APPLY: Final = f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else"
 _CONVERT: Final = f"`kubectl sj convert` makes ScavengerJobs of {', '.join(CONVERTED)}"
 
@@ -56,6 +64,11 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
     """
     import yaml
 
+    if text.startswith("#!"):
+        remedy = f"`kubectl sj sbatch` submits scripts for Slurm, and `kubectl sj convert` prints {_OURS}"
+        raise CliError(f"{source} is a script", remedy, ExitCode.USAGE)
+    if is_submit_file(text):
+        raise CliError(f"{source} is a submit file of HTCondor", f"`kubectl sj convert` prints {_OURS}", ExitCode.USAGE)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         documents = [one for one in yaml.load_all(text, Loader=loader) if one is not None]
@@ -66,10 +79,20 @@ def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manif
         raise CliError(f"{source} holds no object", code=ExitCode.USAGE)
     for number, one in enumerate(found, start=1):
         _check(one, f"{source}, object {number}" if len(found) > 1 else source)
-    if not any(one["kind"] in wanted for one in found):
+    if not any(is_converted(one) if wanted is CONVERTED else one["kind"] in wanted for one in found):
         remedy = _CONVERT if any(map(is_converted, found)) else _APPLY
         raise CliError(f"{source} holds no {' or '.join(wanted)}", remedy, ExitCode.USAGE)
     return found
+
+
+def is_submit_file(text: str) -> bool:
+    """Whether a text is a submit file of HTCondor, and no manifest."""
+    return _SUBMITS.search(text) is not None
+
+
+def literal(text: str) -> str:
+    """A text of a command or of the environment that is the same when the kubelet has replaced `$(NAME)` and `$$`."""
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def named(manifest: Manifest) -> str:
@@ -123,6 +146,8 @@ class RunOptions:
     words: Sequence[str] = ()
     command: bool = False
     parallelism: int = 1
+    array: Manifest | None = None
+    backoff_limit: int | None = None
     queue: str | None = None
     priority: int | None = None
     interruption_after: str | None = None
@@ -160,6 +185,8 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "env": [{"name": key, "value": value} for key, value in assignments("--env", options.env)] or None,
         "resources": {"limits" if options.reclaimed else "requests": asked},
         "parallelism": options.parallelism if options.parallelism != 1 else None,
+        "array": options.array,
+        "backoffLimit": options.backoff_limit,
         "nodeSelector": dict(assignments("--node-selector", options.node_selector)) or None,
         "persistentVolumeClaims": [mount("--pvc", text) for text in options.pvcs] or None,
         "configMaps": [mount("--configmap", text) for text in options.config_maps] or None,

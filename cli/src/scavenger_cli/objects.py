@@ -17,6 +17,7 @@ from scavenger_api.pod_sums import sides, template_requests
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.states import Capacity, Phase, QueueState
+from scavenger_api.task_numbers import TaskNumbers, numbers_of
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import queues
@@ -28,6 +29,7 @@ from scavenger_kube.decoders import decoder_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Pod, PodSpec, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
 
+from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.words import ordinal
 
 PHASES: Final = tuple(Phase)
@@ -158,6 +160,26 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     def pods(self) -> int:
         """The pods that it is for; of an array that runs, those that run."""
         return max(1, self.status.array.running) if self.spec.array is not None else self.spec.parallelism
+
+    @property
+    def numbers(self) -> TaskNumbers:
+        """What users call the tasks of an array, in the order of their indexes; nothing for another job."""
+        array = self.spec.array
+        return array.numbers if array is not None else numbers_of(0, "")
+
+    def task_name(self, index: int) -> str:
+        """A task as commands take it: `sweep[57]`."""
+        return f"{self.name}[{self.numbers[index]}]"
+
+    def place_of(self, number: int) -> int:
+        """The index of the task that users call by this number. Raises CliError."""
+        numbers = self.numbers
+        if self.spec.array is None:
+            raise CliError(f"{self.name} is no array", f"`kubectl sj why {self.name}` is about it as a whole")
+        if (found := numbers.place(number)) is not None:
+            return found
+        known = self.spec.array.indexes or f"0 to {len(numbers) - 1}"
+        raise CliError(f"{self.name} has no task {number}", f"its tasks are {known}", ExitCode.NOT_FOUND)
 
     @property
     def unit(self) -> Unit:

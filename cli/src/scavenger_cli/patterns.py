@@ -8,6 +8,7 @@ NAME: Final = "lower case letters, digits and dashes, with a letter or a digit a
 
 _WORDS: Final = {
     "[numkMGTPE]": "a quantity: a number with an optional suffix, as 500m, 2 or 4Gi",
+    "(:[0-9]{1,7})?": "indexes, as 1-1000, 0-99:3 or 1,5,9-12",
     "(h|m|s|ms)": "a duration, as 90s, 30m or 2h",
     "^[!-~]+$": "it in ASCII and without spaces",
     "^/[^:]*$": "an absolute path without a colon, as /work",

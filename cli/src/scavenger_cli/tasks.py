@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from scavenger_api import names
-from scavenger_api.indexes import all_of, format_indexes, lowest, parse_counts, parse_indexes, set_of
+from scavenger_api.indexes import all_of, lowest, parse_counts, parse_indexes, set_of
 from scavenger_api.states import Phase
+from scavenger_api.task_numbers import format_tasks
 from scavenger_api.times import micros
 from scavenger_domain import unit
 from scavenger_domain.gang import PER_CPU_SECOND, moment, task_index
@@ -118,7 +119,7 @@ def _array_runs(facts: Facts) -> Explanation:
     findings += pod_troubles(facts, alive)
     remedies: tuple[str, ...] = ()
     if job.status.array.failed:
-        findings.append(Finding("failed", _few(parse_indexes(job.status.array.failed_indexes))))
+        findings.append(Finding("failed", _few(job, parse_indexes(job.status.array.failed_indexes))))
         remedies = _after_failure(facts, parse_indexes(job.status.array.failed_indexes))
     if waiting:
         held, helps = _held(facts, len(alive), waiting)
@@ -160,17 +161,17 @@ def _after_failure(facts: Facts, failed: int) -> tuple[str, ...]:
 def task_command(job: Job, verb: str, index: int) -> str:
     """A command about one task that can be pasted into a shell as it is."""
     space = f" -n {job.namespace}" if job.namespace else ""
-    return f"kubectl sj {verb} '{job.name}[{index}]'{space}"
+    return f"kubectl sj {verb} '{job.task_name(index)}'{space}"
 
 
-def _few(indexes: int) -> str:
-    text = format_indexes(lowest(indexes, SHOWN_TASKS))
+def _few(job: Job, indexes: int) -> str:
+    text = format_tasks(job.numbers, lowest(indexes, SHOWN_TASKS))
     more = indexes.bit_count() - SHOWN_TASKS
     return text + (f" and {more:,} more" if more > 0 else "")
 
 
 def _size(job: Job) -> int:
-    return job.spec.array.tasks if job.spec.array is not None else 0
+    return len(job.numbers)
 
 
 def _over(job: Job) -> int:
@@ -193,7 +194,7 @@ def explain_task(facts: Facts, index: int) -> Explanation:
         return explain(facts)
     pods = sorted((pod for pod in facts.pods if task_index(pod) == index), key=lambda pod: pod.ended)
     pod = pods[0] if pods else None
-    name, status = f"{job.name}[{index}]", job.status.array
+    name, status = job.task_name(index), job.status.array
     if parse_indexes(status.completed_indexes) >> index & 1 or (pod and pod.status.phase == "Succeeded"):
         return Explanation(Cause.COMPLETED, f"{name} completed{_ended(facts, pod)}", tuple(_of_runs(facts, index, pod)))
     if parse_indexes(status.failed_indexes) >> index & 1:
@@ -205,7 +206,7 @@ def explain_task(facts: Facts, index: int) -> Explanation:
 
 def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:
     job, now, state = facts.job, facts.now, state_of(pod)
-    name, task = f"{job.name}[{index}]", unit_of(facts, pod)
+    name, task = job.task_name(index), unit_of(facts, pod)
     findings = _of_runs(facts, index, pod)
     if state == "Ending":
         since = age(pod.metadata.deletion_timestamp, now)
@@ -232,7 +233,7 @@ def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:
 
 
 def _task_failed(facts: Facts, index: int, pod: Pod | None) -> Explanation:
-    name, code = f"{facts.job.name}[{index}]", _exit_code(pod)
+    name, code = facts.job.task_name(index), _exit_code(pod)
     with_code = f" with exit code {code}" if code is not None else ""
     findings = _of_runs(facts, index, pod)
     if code is not None and pod is not None and (hint := exit_hint(code, _exit_reason(pod))):
@@ -245,7 +246,7 @@ def _task_failed(facts: Facts, index: int, pod: Pod | None) -> Explanation:
 
 
 def _task_waits(facts: Facts, index: int, pod: Pod | None) -> Explanation:
-    job, name = facts.job, f"{facts.job.name}[{index}]"
+    job, name = facts.job, facts.job.task_name(index)
     interrupted = parse_indexes(job.status.array.interrupted_indexes)
     mine = bool(interrupted >> index & 1)
     findings = _of_runs(facts, index, pod)

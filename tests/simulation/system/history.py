@@ -47,7 +47,7 @@ from scavenger_testing.virtual_loop import LoopClock, VirtualLoop, run_virtually
 
 from tests.simulation.system import kubelet
 from tests.simulation.system.ledger import BY_START, NEVER, By, Ledger, Life, Way, by_own_word, why_failed
-from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, TOLERATED, job_spec
+from tests.simulation.system.specs import CLAIM, OTHER, SAVED, SETTINGS, TOKEN, TOLERATED, job_spec, tasks_of
 from tests.unit.admitter.harness import NS, Harness, Instance, Object, Process, Skewed, _ended
 
 JOBS_AT_MOST = 4
@@ -1002,7 +1002,7 @@ class History(Harness):
         if reason in BY_START:
             return
         stopped = reason in (FailureReason.DEADLINE_EXCEEDED, FailureReason.POD_FAILURE_POLICY)
-        everything = len(completed) + len(failed) == spec["tasks"]
+        everything = len(completed) + len(failed) == tasks_of(spec)
         assert everything or stopped or (failed and spec.get("failFast")), where
         assert status["phase"] == ("Failed" if failed or stopped else "Completed"), where
 

@@ -24,6 +24,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.store import Entry, Store
 
 from tests.simulation.system import kubelet
+from tests.simulation.system.specs import tasks_of
 from tests.unit.admitter.harness import Object
 
 NEVER: Final = datetime.max.replace(tzinfo=START.tzinfo)
@@ -265,7 +266,7 @@ class Ledger:
         if status.get("phase") == "Failed" and truth.failed is None:
             truth.failed = now
         if (array := job["spec"].get("array")) is not None:
-            truth.widths.append((now, array.get("maxRunning") or array["tasks"]))
+            truth.widths.append((now, array.get("maxRunning") or tasks_of(array)))
         suspended = bool(job["spec"].get("suspend"))
         truth.suspensions += suspended > bool((entry.old or job)["spec"].get("suspend"))
         truth.suspended = (truth.suspended or now) if suspended else None
@@ -454,7 +455,7 @@ class Ledger:
         truth, spec = self.truths.get(job["metadata"]["uid"]), job["spec"]
         if truth is None:
             return
-        size = spec.get("array", {}).get("tasks", spec["parallelism"])
+        size = tasks_of(spec["array"]) if "array" in spec else spec["parallelism"]
         lives = list(truth.lives)
         ends = sum(life.itself or life.by in (By.OTHERS, By.MACHINE) for life in lives)
         most = 2 * ends + size * (1 + truth.suspensions + IN_VAIN)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from scavenger_api.job import IN_TEMPLATE, ScavengerJobSpec
+from scavenger_api.task_numbers import parse_numbers
 
 Object = dict[str, Any]
 Generator = Callable[[random.Random], Any]
@@ -50,6 +51,11 @@ def several(*values: Any) -> Generator:
     return drawn
 
 
+def tasks_of(array: Mapping[str, Any]) -> int:
+    """How many tasks an array has, as its spec has it."""
+    return int(array.get("tasks") or len(parse_numbers(array["indexes"])))
+
+
 def parts(least: Mapping[str, Generator], **more: Generator) -> Generator:
     """An object with these fields, and with some of the others."""
 
@@ -58,6 +64,11 @@ def parts(least: Mapping[str, Generator], **more: Generator) -> Generator:
         return {name: make(chance) for name, make in {**least, **there}.items()}
 
     return drawn
+
+
+def both(least: Generator, more: Generator) -> Generator:
+    """An object with the fields of two."""
+    return lambda chance: {**least(chance), **more(chance)}
 
 
 def listed(*generators: Generator) -> Generator:
@@ -215,8 +226,9 @@ FIELDS: Final[Mapping[str, Generator]] = {
     "tolerations": _TOLERATIONS,
     "resources": amounts(),
     "parallelism": one_of(1, 2, 3, 4),
-    "array": parts(
-        {"tasks": one_of(2, 3, 5)}, maxRunning=one_of(1, 2), failFast=one_of(False, True), retry=one_of(0, 1)
+    "array": both(
+        one_of({"tasks": 2}, {"tasks": 3}, {"indexes": "1,4-16:4"}),
+        parts({}, maxRunning=one_of(1, 2), failFast=one_of(False, True), retry=one_of(0, 1)),
     ),
     "snapshot": parts({"volume": one_of(CLAIM)}, every=one_of("30s", "1m")),
     "persistentVolumeClaims": mounts(CLAIM, "/data"),

@@ -83,6 +83,38 @@ async def test_all_tasks_run_and_complete() -> None:
         assert {one["type"] for one in job["status"]["conditions"]} == {"SuccessCriteriaMet", "Complete"}
 
 
+async def test_a_task_has_the_index_that_its_user_gave_it() -> None:
+    """Names of pods, labels and the sets of the status count from 0 on."""
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("sweep", array={"indexes": "1-9:4,20"})
+        await c.until(lambda: len(alive(c)) == 4)
+        assert alive(c) == [f"sweep-{index}" for index in range(4)]
+        pods = c.pods("sweep")
+        env = [{one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]} for pod in pods]
+        assert [one[names.ENV_TASK] for one in env] == ["1", "5", "9", "20"]
+        assert {one[names.ENV_TASKS] for one in env} == {"4"}
+        assert [pod["metadata"]["annotations"][names.ANNOTATION_INDEX] for pod in pods] == ["1", "5", "9", "20"]
+        assert [pod["metadata"]["labels"][names.LABEL_TASK] for pod in pods] == ["0", "1", "2", "3"]
+        await c.until(lambda: c.phase("sweep") == "Running")
+        for pod, code in zip(pods, (0, 3, 3, 0), strict=True):
+            c.end(pod, code)
+        await c.until(lambda: c.phase("sweep") == "Failed")
+        assert sets(c)["failedIndexes"] == "1,2"
+        assert c.status("sweep")["message"] == "2 of 4 tasks failed: 5,9"
+
+
+async def test_indexes_that_no_webhook_has_refused_fail_the_array() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("sweep", array={"indexes": "9-1"})
+        await c.until(lambda: c.phase("sweep") == "Failed")
+        assert "spec.array.indexes: '9-1': '9-1' ends before it begins" in c.status("sweep")["message"]
+        assert not c.pods("sweep")
+
+
 async def test_no_more_than_may_run_at_a_time() -> None:
     async with empty_harness() as c:
         c.node()

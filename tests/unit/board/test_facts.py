@@ -146,6 +146,11 @@ def test_an_array_by_its_status() -> None:
     unreadable = job_facts(job(phase="Running", status={"array": {"completedIndexes": "soon"}}, array={"tasks": 10}))
     assert unreadable.array == ArrayFacts(10, 0, 0, 0, "")
     assert job_facts(job()).array is None
+    given = job_facts(job(phase="Running", status={"array": array}, array={"indexes": "1-10"})).array
+    assert given == ArrayFacts(10, 4, 1, 2, "cccc.frri.", "1-10")
+    endless = job_facts(job(phase="Running", array={"indexes": "0-3999999"})).array
+    assert endless is not None
+    assert endless.indexes == "", "no page expands what no webhook has refused"
 
 
 @pytest.mark.parametrize("tasks", [0, -1, MAX_TASKS + 1, 2**63])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ def event(kind: str, obj: Any, version: str | None = None) -> dict[str, Any]:
     if version is not None:
         obj = {**obj, "metadata": {**obj.get("metadata", {}), "resourceVersion": version}}
     return {"type": kind, "object": obj}
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """As the kubelet replaces `$(NAME)` of variables that it knows, and `$$` (third_party/forked/golang/expansion)."""
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", value, text)
 
 
 @pytest.fixture

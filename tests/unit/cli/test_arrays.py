@@ -250,3 +250,31 @@ def test_why_of_a_task_on_the_command_line(server: Server, sj: Run) -> None:
     assert sj("why", "sweep[10]")[0] == ExitCode.NOT_FOUND
     server.on(JOB, Answer(body=scavengerjob_dict("sweep", namespace="lab")))
     assert sj("why", "sweep[0]")[2].startswith("error: sweep is no array")
+
+
+# --- indexes that users gave ---
+
+
+def test_people_see_the_indexes_that_they_gave(server: Server, sj: Run) -> None:
+    sets = {"completedIndexes": "0", "failedIndexes": "2", "retriesUsed": "1:2"}
+    server.on(JOB, Answer(body=sweep({"indexes": "1-9:4,20"}, completed=1, failed=1, **sets)))
+    server.on(PODS, listed(task(1, phase="Running", node="n1", container_statuses=[running()])))
+    server.on(f"{PODS}/sweep-1/log", Answer(lines=[b"2026-01-05T12:00:00.000000000Z step 12"]))
+    code, out, err = sj("tasks", "sweep")
+    assert code == 0
+    assert out.splitlines()[1].split()[:2] == ["5", "Running"]
+    assert out.splitlines()[1].split()[4] == "2", "retries are those of the same task"
+    assert err.splitlines() == ["Completed: 1", "Failed: 9", "1 of 4 tasks completed, 1 failed."]
+    assert sj("logs", "sweep[5]")[:2] == (0, "step 12\n")
+    assert sj("logs", "sweep[3]")[2] == "error: sweep has no task 3\n  its tasks are 1-9:4,20\n"
+
+
+def test_why_names_tasks_as_users_do() -> None:
+    facts = array_facts(busy(1, 500), array={"indexes": "1-9:4,20"}, running=1, runningIndexes="1", failedIndexes="2")
+    found = explain_task(facts, facts.job.place_of(5))
+    assert found.headline.startswith("sweep[5] has been running")
+    failed = explain_task(facts, facts.job.place_of(9))
+    assert failed.headline.startswith("sweep[9] failed")
+    assert (
+        "9" in shown(explain_array(array_facts(array={"indexes": "1-9:4,20"}, failed=1, failedIndexes="2")))["failed"]
+    )

@@ -50,7 +50,8 @@ def test_the_pairs_of_the_page(before: dict[str, Any], after: dict[str, Any]) ->
         (job(), []),
         (job(completionMode="NonIndexed", suspend=True, ttlSecondsAfterFinished=60), []),
         (job(successPolicy={}), ["spec.successPolicy: left out"]),
-        (job(parallelism=4), ["spec.parallelism: the 4 pods are one gang"]),
+        (job(parallelism=4), ["spec.parallelism: the 4 workers of a queue are 4 tasks"]),
+        (job(parallelism=4, completions=4, completionMode="Indexed"), ["spec.parallelism: the 4 pods are one gang"]),
         (job(parallelism=4, completions=1), []),
         (job({"restartPolicy": "Never", "schedulerName": "default-scheduler"}), []),
         (job({"restartPolicy": "OnFailure"}), ["spec.template.spec.restartPolicy: OnFailure is left out"]),
@@ -110,7 +111,7 @@ def test_what_the_api_server_wrote_is_not_kept() -> None:
 
 
 def test_a_cron_job_loses_its_schedule() -> None:
-    given = job(completions=3, parallelism=3)
+    given = job(completions=3, parallelism=3, completionMode="Indexed")
     cron = given | {"kind": "CronJob", "spec": {"schedule": "@daily", "jobTemplate": {"spec": given["spec"]}}}
     made, lines = converted(cron)
     assert made["spec"] == {"parallelism": 3, "template": {"spec": POD}}
@@ -184,7 +185,7 @@ def test_a_job_set_of_different_jobs_is_no_gang() -> None:
         converted(job_set(replicated(1), replicated(1)))
 
 
-@pytest.mark.parametrize("given", [job(completions=9, parallelism=3), job() | {"spec": 1}, job() | {"metadata": None}])
+@pytest.mark.parametrize("given", [job() | {"spec": 1}, job() | {"metadata": None}])
 def test_what_cannot_be_converted(given: dict[str, Any]) -> None:
     with pytest.raises(CliError):
         converted(given)
@@ -193,8 +194,9 @@ def test_what_cannot_be_converted(given: dict[str, Any]) -> None:
 def test_the_command(sj: Run, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text("\n---\n".join(map(json.dumps, (job(), job({"restartPolicy": "OnFailure"})))))
-    tasks, bare = job(completions=9), job({"containers": [{"name": "main", "image": "app:1"}]})
-    bad.write_text("\n---\n".join(map(json.dumps, (tasks, bare))))
+    mpi = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "sim"}, "spec": {}}
+    bare = job({"containers": [{"name": "main", "image": "app:1"}]})
+    bad.write_text("\n---\n".join(map(json.dumps, (mpi, bare))))
 
     code, out, err = sj("convert", str(good))
     assert (code, len(list(yaml.safe_load_all(out)))) == (0, 2)
@@ -205,7 +207,7 @@ def test_the_command(sj: Run, tmp_path: Path) -> None:
 
     code, out, err = sj("convert", str(bad))
     assert (code, len(list(yaml.safe_load_all(out)))) == (2, 1)
-    assert "Job sim: spec.completions: 9 tasks, 1 at a time, are no gang; make a Job" in err
+    assert "MPIJob sim: spec.mpiReplicaSpecs: a launcher and its workers are not alike" in err
     assert "memory is mandatory" in err
     assert err.endswith("error: 3 problems\n")
     assert sj("convert", str(out_file))[0] == 2
@@ -301,3 +303,156 @@ def test_an_mpi_job_is_refused_with_what_to_do(sj: Run, tmp_path: Path, version:
     assert (code, out) == (2, "")
     assert "MPIJob wave: spec.mpiReplicaSpecs: a launcher and its workers are not alike" in err
     assert "demo-apps/mpi" in err
+
+
+# --- arrays ---
+
+
+@pytest.mark.parametrize(
+    ("spec", "array", "limit", "lines"),
+    [
+        ({"completions": 5, "parallelism": 2}, {"tasks": 5, "maxRunning": 2, "failFast": True}, None, []),
+        ({"completions": 50, "parallelism": 50}, {"tasks": 50, "failFast": True}, None, []),
+        (
+            {"completions": 50, "parallelism": 5, "completionMode": "Indexed", "backoffLimitPerIndex": 2},
+            {"tasks": 50, "maxRunning": 5},
+            2,
+            [],
+        ),
+        (
+            {"completions": 4, "backoffLimit": 3},
+            {"tasks": 4, "maxRunning": 1, "failFast": True},
+            3,
+            ["spec.backoffLimit: 3 is for each task, and not for all together"],
+        ),
+        (
+            {"completions": 4, "backoffLimit": 99, "activeDeadlineSeconds": 60},
+            {"tasks": 4, "maxRunning": 1, "failFast": True},
+            15,
+            ["spec.backoffLimit: 99 becomes 15, the most that a task of an array has"],
+        ),
+        (
+            {"parallelism": 3},
+            {"tasks": 3, "failFast": True},
+            None,
+            [
+                "spec.parallelism: the 3 workers of a queue are 3 tasks; one that is interrupted starts again, also "
+                "when the queue is empty"
+            ],
+        ),
+    ],
+)
+def test_pods_that_do_without_each_other_are_an_array(
+    spec: dict[str, Any], array: dict[str, Any], limit: int | None, lines: list[str]
+) -> None:
+    made, found = converted(job(**spec))
+    assert made["spec"]["array"] == array
+    assert "parallelism" not in made["spec"]
+    assert (made["spec"].get("backoffLimit"), found) == (limit, lines)
+    assert check(made, Level.RESTRICTED)[0] == []
+
+
+def test_a_rule_for_an_index_stays_where_indexes_are_tasks() -> None:
+    rule = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}
+    many = {"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
+    made, lines = converted(job(**many, activeDeadlineSeconds=60, podFailurePolicy={"rules": [rule]}))
+    assert (made["spec"]["podFailurePolicy"], made["spec"]["activeDeadlineSeconds"]) == ({"rules": [rule]}, 60)
+    assert lines == []
+    assert check(made, Level.RESTRICTED)[0] == []
+
+
+# --- what was dropped in silence ---
+
+
+def test_a_pytorch_job_that_restarts_is_told() -> None:
+    given = pytorch({"spec": POD}, {"spec": POD}, runPolicy={"cleanPodPolicy": "All"})
+    given["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure"
+    given["spec"]["pytorchReplicaSpecs"]["Master"]["restartPolicy"] = "Never"
+    told = [line.partition(":")[0] for line in converted(given)[1]]
+    assert told[:2] == ["spec.runPolicy.cleanPodPolicy", "spec.pytorchReplicaSpecs.Worker.restartPolicy"]
+
+
+def test_a_job_set_that_restarts_otherwise_is_told() -> None:
+    given = job_set(
+        {**replicated(2), "groupName": "g"}, failurePolicy={"maxRestarts": 1, "restartStrategy": "Recreate"}
+    )
+    told = [line.partition(":")[0] for line in converted(given)[1]]
+    assert {"spec.failurePolicy.restartStrategy", "spec.replicatedJobs[0].groupName"} <= {*told}
+
+
+def test_members_find_each_other_by_the_service_of_the_gang() -> None:
+    main = {
+        **POD["containers"][0],
+        "command": ["torchrun", "--master-addr=sim-0.peers:29500"],
+        "args": ["sim-$(JOB_COMPLETION_INDEX).peers.lab.svc", "xsim-0.peers", "sim-0.peers-2"],
+        "env": [{"name": "MASTER_ADDR", "value": "sim-0.peers"}, {"name": "OTHER", "valueFrom": {}}],
+    }
+    given = job({"containers": [main], "subdomain": "peers"}, parallelism=4, completions=4, completionMode="Indexed")
+    made, lines = converted(given)
+    (found,) = made["spec"]["template"]["spec"]["containers"]
+    assert found["command"][1] == "--master-addr=sim-0.sj-sim:29500"
+    assert found["args"] == ["sim-$(JOB_COMPLETION_INDEX).sj-sim.lab.svc", "xsim-0.peers", "sim-0.peers-2"]
+    assert found["env"][0]["value"] == "sim-0.sj-sim"
+    assert "sim-N.peers becomes sim-N.sj-sim: the Service of the gang has that name" in lines
+    main["env"] = [{"name": "MASTER_ADDR", "value": "rendezvous.lab"}]
+    _, lines = converted(job({"containers": [main]}, parallelism=4, completions=4, completionMode="Indexed"))
+    assert any(line.startswith("env MASTER_ADDR: rendezvous.lab may not be found") for line in lines)
+
+
+# --- kinds of others ---
+
+
+def volcano(*tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    api = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "sim"}}
+    return {**api, "spec": {"tasks": [*tasks], **spec}}
+
+
+def test_a_volcano_job_of_pods_that_are_alike_is_a_gang(sj: Run, tmp_path: Path) -> None:
+    given = volcano({"name": "w", "replicas": 4, "template": {"spec": POD}, "policies": []}, minAvailable=3, queue="q")
+    made, lines = converted(given)
+    assert (made["spec"]["parallelism"], made["spec"]["backoffLimit"]) == (4, 3)
+    assert made["spec"]["template"]["spec"]["containers"][0]["env"][0] == {
+        "name": "VC_TASK_INDEX",
+        "value": "$(SCAVENGER_INDEX)",
+    }
+    assert [line.partition(":")[0] for line in lines] == [
+        "spec.minAvailable",
+        "spec.queue",
+        "spec.tasks[0].policies",
+        "spec.tasks[0].parallelism",
+    ]
+    assert check(made, Level.RESTRICTED)[0] == []
+    path = tmp_path / "volcano.yaml"
+    path.write_text(json.dumps(given))
+    code, out, _ = sj("convert", str(path))
+    assert (code, yaml.safe_load(out)["spec"]["parallelism"]) == (0, 4)
+
+
+def test_a_volcano_job_whose_pods_may_run_alone_is_an_array() -> None:
+    made, _ = converted(volcano({"replicas": 4, "template": {"spec": POD}}, minAvailable=1))
+    assert made["spec"]["array"] == {"tasks": 4, "failFast": True}
+    assert made["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] == "$(SCAVENGER_TASK)"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "words"),
+    [
+        ("batch.volcano.sh/v1alpha1", "Job", "spec.tasks is missing"),
+        ("ray.io/v1", "RayJob", "KubeRay runs it"),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", "local[N]"),
+        ("example.org/v1", "Job", "holds no Job"),
+    ],
+)
+def test_no_kind_gives_an_empty_file(sj: Run, tmp_path: Path, version: str, kind: str, words: str) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": {}}))
+    code, out, err = sj("convert", str(path))
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_volcano_tasks_that_differ_are_no_gang() -> None:
+    with pytest.raises(CliError, match="not alike"):
+        converted(volcano({"template": {"spec": POD}}, {"template": {"spec": {**POD, "hostname": "x"}}}))
+    with pytest.raises(CliError, match="replicas is not a number"):
+        converted(volcano({"replicas": "2", "template": {"spec": POD}}))

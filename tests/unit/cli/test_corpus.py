@@ -48,7 +48,8 @@ def loses(given: Object) -> str:
         return "; ".join(f"{one.field}: {one.message}" for one in problems)
     job, pods = job_of(given)
     spec = ScavengerJob.model_validate(made).spec
-    if (spec.backoff_limit or 0, spec.active_deadline_seconds, spec.parallelism) != (
+    size = spec.array.tasks if spec.array is not None else spec.parallelism
+    if (spec.backoff_limit or 0, spec.active_deadline_seconds, size) != (
         job["backoffLimit"], job.get("activeDeadlineSeconds"), pods):  # fmt: skip
         return "retries, deadline or pods"
     return missing(job["template"], pod_template(made))
@@ -87,16 +88,16 @@ def test_the_corpus_has_the_shares_that_were_counted() -> None:
     assert {kind_of(number) for number in ARRAYS} == {"Job"}
 
 
-def test_nine_of_ten_are_expressed_without_losing_meaning() -> None:
+def test_19_of_20_are_expressed_without_losing_meaning() -> None:
     lost = {given["metadata"]["name"]: text for given in CORPUS if (text := loses(given))}
-    assert len(lost) <= SIZE // 10, lost
-    refused = {f"work-{number}" for number in (*ARRAYS, *KINDS["MPIJob"])}
+    assert len(lost) <= SIZE // 20, lost
+    refused = {f"work-{number}" for number in KINDS["MPIJob"]}
     assert lost.keys() == refused, "and nothing else"
 
 
 def test_sizes_that_differ_are_kept_as_they_are_written() -> None:
     """With the millicore that makes equal ones Burstable, too."""
-    refused, seen = {*ARRAYS, *KINDS["MPIJob"]}, 0
+    refused, seen = {*KINDS["MPIJob"]}, 0
     for number, given in enumerate(CORPUS):
         if number in refused:
             continue
@@ -112,9 +113,8 @@ def test_sizes_that_differ_are_kept_as_they_are_written() -> None:
     assert seen >= SIZE * SHARES["requests below limits"] // 100 // 2
 
 
-@pytest.mark.parametrize("given", [CORPUS[number] for number in (*ARRAYS, *KINDS["MPIJob"])])
+@pytest.mark.parametrize("given", [CORPUS[number] for number in KINDS["MPIJob"]])
 def test_the_others_are_told_by_name(given: dict[str, Any]) -> None:
-    where = "spec.mpiReplicaSpecs" if given["kind"] == "MPIJob" else "spec.completions"
-    with pytest.raises(CliError, match=where) as refused:
+    with pytest.raises(CliError, match=r"spec\.mpiReplicaSpecs") as refused:
         converted(given)
     assert refused.value.remedy

@@ -3,10 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.manifests import RunOptions, is_ours, mount, parse, scavenger_job, scavenger_queue
+
+from .conftest import Run
 
 HEAD = "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerJob\nmetadata: {name: a}\n"
 
@@ -123,6 +126,15 @@ def test_what_is_no_mount(text: str) -> None:
 def test_what_is_no_assignment(change: dict[str, Any]) -> None:
     with pytest.raises(CliError, match="is not an assignment"):
         scavenger_job("sim", RunOptions("i", "1", "1Gi", **change))
+
+
+def test_run_of_an_array(sj: Run) -> None:
+    words = ("run", "sweep", "--image", "i", "--cpu", "1", "--memory", "1Gi", "--dry-run=client", "-o", "yaml")
+    code, out, _ = sj(*words, "--array", "1-20%4", "--backoff-limit", "2")
+    spec = yaml.safe_load(out)["spec"]
+    assert (code, spec["array"], spec["backoffLimit"]) == (0, {"indexes": "1-20", "maxRunning": 4}, 2)
+    assert sj(*words, "--array", "20-1")[0] == 2
+    assert "parallelism 1" in sj(*words, "--array", "1-20", "--parallelism", "2")[2]
 
 
 def test_run_on_reclaimed_capacity_sets_limits() -> None:

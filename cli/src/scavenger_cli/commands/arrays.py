@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scavenger_api import names
+from scavenger_api.indexes import parse_indexes
+from scavenger_api.task_numbers import format_tasks
 from scavenger_api.times import checkpoint_time
 
 from scavenger_cli.access import Access, namespaced_command
@@ -51,10 +53,9 @@ def tasks(access: Access, name: JobName, no_headers: NoHeadersOption = False) ->
         ("Interrupted", status.interrupted_indexes),
     ):
         if indexes:
-            note(f"{word}: {indexes}")
-    size = job.spec.array.tasks if job.spec.array is not None else 0
+            note(f"{word}: {format_tasks(job.numbers, parse_indexes(indexes))}")
     failed = f", {status.failed} failed" if status.failed else ""
-    note(f"{status.completed} of {size} tasks completed{failed}.")
+    note(f"{status.completed} of {len(job.numbers)} tasks completed{failed}.")
 
 
 @namespaced_command
@@ -90,7 +91,7 @@ def _row(facts: Facts, pod: Pod, retries: Mapping[int, int]) -> list[str]:
     meta, task = pod.metadata, task_index(pod)
     running = tasks.runs(pod)
     return [
-        "" if task is None else str(task),
+        "" if task is None else str(facts.job.numbers[task]),
         tasks.state_of(pod),
         pod.spec.node_name or "<none>",
         age(meta.creation_timestamp, facts.now),

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, name_of, named, parse, text_of
+from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, is_submit_file, name_of, named, parse, text_of
 from scavenger_cli.output import note
 from scavenger_cli.words import plural
 
 
 def convert(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="YAML, JSON or Slurm scripts; - reads standard input.")
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="YAML, JSON, Slurm scripts or HTCondor submit files; - reads standard input."
+        ),
     ],
-    image: Annotated[str, typer.Option("--image", help="Of Slurm scripts, which name none.")] = "",
+    image: Annotated[str, typer.Option("--image", help="Of scripts and submit files that name none.")] = "",
 ) -> None:
     """Print Jobs of other kinds as ScavengerJobs.
 
-    Of Job, CronJob, JobSet, PyTorchJob, and scripts for Slurm's sbatch.
+    Of Job, CronJob, JobSet, PyTorchJob, Volcano's Job, scripts for Slurm's sbatch and submit files of HTCondor.
 
     A line on standard error tells of each thing that was left out or changes its meaning, and of what a ScavengerJob
     needs beside it. The exit code is 2 when the API server would refuse what is printed, or an object cannot be
@@ -63,13 +68,15 @@ def convert(
 
 def _found(file: str, image: str) -> Iterator[tuple[str, Callable[[], tuple[Manifest, list[str]]]]]:
     """What is to be converted: its name, and how. Raises CliError."""
-    from scavenger_cli import convert, slurm
+    from scavenger_cli import condor, convert, slurm
 
     text = text_of(file)
     if slurm.is_script(text):
-        if not image:
-            raise CliError(f"{file} is a script and names no image", "name one with --image", ExitCode.USAGE)
-        yield file, partial(slurm.converted, text, image)
+        yield file, partial(slurm.converted, text, slurm.Submission(image=image))
+        return
+    if is_submit_file(text):
+        name = re.sub(r"[^a-z0-9-]+", "-", Path(file).stem.lower()).strip("-")
+        yield file, partial(condor.converted, text, image, name or "job")
         return
     for manifest in filter(is_converted, parse(text, name_of(file), CONVERTED)):
         yield named(manifest), partial(convert.converted, manifest)

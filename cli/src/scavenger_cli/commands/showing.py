@@ -93,7 +93,7 @@ def why(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> N
     name, task = task_of(name)
     facts = gather(access, name, task)
     if task is not None:
-        found = tasks.explain_task(facts, task)
+        found = tasks.explain_task(facts, facts.job.place_of(task))
     else:
         found = explain(facts) if facts.job.spec.array is None else tasks.explain_array(facts)
     if not form.table:
@@ -131,7 +131,7 @@ def logs(
 
     name, task = task_of(name)
     job = access.job(name)
-    index = task if task is not None else index
+    index = job.place_of(task) if task is not None else index
     newest = seconds(since)
     selection = Selection(index, tail, int(newest) if newest is not None else None, timestamps)
     if text := gone(job):

@@ -86,6 +86,15 @@ def run(
         bool, typer.Option("--command", help="ARGS replace the image's entrypoint, not its arguments.")
     ] = False,
     parallelism: Annotated[int, typer.Option(metavar="N", min=1, help="Pods in the gang: all run, or none.")] = 1,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEXES", help="Independent tasks, as 0-999%100, 1-20 or 1,5,9-12; % bounds those at once."
+        ),
+    ] = None,
+    backoff_limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Start it, or each task, again when it fails, so often.")
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue to line up in.")] = None,
     priority: Priority = None,
     pvc: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH[:ro]", help="Mount a claim; repeatable.")] = None,
@@ -141,7 +150,8 @@ def run(
     Examples:
       kubectl sj run pi --image python:3.12 --user 65532 --cpu 1 --memory 1Gi --command -- python pi.py
       kubectl sj run --from job.yaml --queue night
-      kubectl sj run sweep --image sweep:1 --cpu 8 --memory 2Gi --reclaimed
+      kubectl sj run sweep --image sweep:1 --cpu 1 --memory 2Gi --array 1-1000%50 --backoff-limit 2
+      kubectl sj run fill --image fill:1 --cpu 8 --memory 2Gi --reclaimed
       kubectl sj run md --image gromacs:1 --cpu 4 --memory 8Gi --parallelism 4 --pvc md-state:/state -- -maxh 24
     """
     options = RunOptions(
@@ -151,6 +161,8 @@ def run(
         words=words or (),
         command=command,
         parallelism=parallelism,
+        array=_tasks(array),
+        backoff_limit=backoff_limit,
         queue=queue,
         priority=priority,
         interruption_after=interruption_after,
@@ -178,6 +190,15 @@ def run(
     level = level_of(pod_security) if client else None
     created = create_all(access, [manifest], dry_run=dry_run, client=level, output=output)
     see_through(access, created, wait and not trial, watch and not trial, timeout)
+
+
+def _tasks(text: str | None) -> Manifest | None:
+    """spec.array of --array, as sbatch reads it. Raises CliError."""
+    if text is None:
+        return None
+    from scavenger_cli.slurm_options import array
+
+    return array(text)
 
 
 def _given(name: str | None, options: RunOptions) -> str:

@@ -15,6 +15,7 @@ from scavenger_api.indexes import (
     parse_indexes,
 )
 from scavenger_api.model import Model, Timestamp, cel, validations
+from scavenger_api.task_numbers import MAX_TEXT, NUMBERS_PATTERN, TaskNumbers, numbers_of
 
 MAX_COUNTED: Final = 500
 """Pods that one write of the status counts."""
@@ -39,8 +40,12 @@ Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS, **_COUNT)]
 class ArraySpec(Model):
     """How many tasks, and how many of them at a time."""
 
-    tasks: Annotated[int, Field(ge=1, le=MAX_TASKS, **_COUNT)]
+    written_tasks: Annotated[int | None, Field(alias="tasks", ge=1, le=MAX_TASKS, **_COUNT)] = None
     """Tasks of the array. Each has an index, from 0 on, as SCAVENGER_TASK."""
+    indexes: Annotated[str | None, Field(min_length=1, max_length=MAX_TEXT, pattern=NUMBERS_PATTERN)] = None
+    """In place of tasks: the indexes that the tasks have as SCAVENGER_TASK, as Slurm writes them: 1-1000, 0-99:3 or
+    1,5,9-12. They ascend,
+    are at most 100000, and none is above 4000000. Pods, hosts and the sets of the status count the tasks from 0 on."""
     max_running: Annotated[int | None, Field(ge=1, le=MAX_TASKS, **_COUNT)] = None
     """At most so many tasks run at a time; by default as many as there is capacity for. May change at any time. A
     smaller number stops the tasks with the least unsaved work."""
@@ -51,6 +56,7 @@ class ArraySpec(Model):
 
     model_config = ConfigDict(
         json_schema_extra=validations(
+            cel("has(self.tasks) != has(self.indexes)", "write tasks or indexes, one of both", field_path=".tasks"),
             cel(
                 "self == oldSelf || self.retry >= oldSelf.retry",
                 "it only grows: add 1 to start the tasks that failed again",
@@ -58,6 +64,16 @@ class ArraySpec(Model):
             ),
         )
     )
+
+    @property
+    def numbers(self) -> TaskNumbers:
+        """What users call the tasks, in the order of their indexes."""
+        return numbers_of(self.written_tasks or 0, self.indexes or "")
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the array has."""
+        return len(self.numbers)
 
 
 class ArrayStatus(Model):

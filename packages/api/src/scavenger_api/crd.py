@@ -140,8 +140,8 @@ def immutability_rule(spec: type[ScavengerJobSpec], schema: Schema) -> dict[str,
     for name, field in schema["properties"].items():
         if name in spec.MUTABLE:
             continue
-        parts = [f"{name}.{part}" for part in spec.FIXED_PARTS.get(name, ())] or [name]
-        same[name] = " && ".join(f"self.{part} == oldSelf.{part}" for part in parts)
+        parts = [_same(name, part, field) for part in spec.FIXED_PARTS.get(name, ())]
+        same[name] = " && ".join(parts or [f"self.{name} == oldSelf.{name}"])
         if name not in required and "default" not in field:
             there, was_there = f"has(self.{name})", f"has(oldSelf.{name})"
             whole = f"({same[name]})" if len(parts) > 1 else same[name]
@@ -153,6 +153,15 @@ def immutability_rule(spec: type[ScavengerJobSpec], schema: Schema) -> dict[str,
         words=f"{changed}'immutable; {REMEDY}'",
         reason="FieldValueForbidden",
     )
+
+
+def _same(name: str, part: str, field: Schema) -> str:
+    """CEL: a part of a field that is there is as it was, and is still absent where it was."""
+    same = f"self.{name}.{part} == oldSelf.{name}.{part}"
+    if part in field.get("required", ()) or "default" in field["properties"][part]:
+        return same
+    there, was_there = f"has(self.{name}.{part})", f"has(oldSelf.{name}.{part})"
+    return f"({there} == {was_there} && (!{there} || {same}))"
 
 
 def at_creation(schema: Schema, fixed: Callable[[str], bool]) -> None:

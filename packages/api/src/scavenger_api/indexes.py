@@ -73,7 +73,7 @@ def format_indexes(indexes: int) -> str:
     """The text of a set."""
     # As many ranges as indexes whose predecessor is not in the set.
     if (indexes & ~(indexes << 1)).bit_count() * _SHORTEST <= MAX_RANGES:
-        text = ",".join(_spelled(first, last) for first, last in _ranges(indexes))
+        text = ",".join(spelled(first, last) for first, last in _ranges(indexes))
         if len(text) <= MAX_RANGES:
             return text
     return BITS + _encoded(indexes)
@@ -84,12 +84,12 @@ def parse_indexes(text: str) -> int:
     if text.startswith(BITS):
         found = _decoded(text, BITS)
         if found.bit_length() > MAX_TASKS:
-            raise IndexesError(f"{_shown(text)}: an index is {MAX_TASKS} or more")
+            raise IndexesError(f"{quoted(text)}: an index is {MAX_TASKS} or more")
         return found
     found = 0
     for first, last, count in _parsed(text):
         if count is not None:
-            raise IndexesError(f"{_shown(text)}: a set of indexes has no counts")
+            raise IndexesError(f"{quoted(text)}: a set of indexes has no counts")
         found |= all_of(last - first + 1) << first
     return found
 
@@ -102,7 +102,7 @@ def format_counts(counts: Mapping[int, int]) -> str:
             runs[-1][1] = index
         else:
             runs.append([index, index, counts[index]])
-    text = ",".join(f"{_spelled(first, last, pair=True)}:{count}" for first, last, count in runs)
+    text = ",".join(f"{spelled(first, last, pair=True)}:{count}" for first, last, count in runs)
     if len(text) <= MAX_RANGES:
         return text
     nibbles = bytearray(max(counts) // 2 + 1)
@@ -116,14 +116,14 @@ def parse_counts(text: str) -> dict[int, int]:
     if text.startswith(NIBBLES):
         value = _decoded(text, NIBBLES)
         if value.bit_length() > 4 * MAX_TASKS:
-            raise IndexesError(f"{_shown(text)}: an index is {MAX_TASKS} or more")
+            raise IndexesError(f"{quoted(text)}: an index is {MAX_TASKS} or more")
         nibbles = value.to_bytes((value.bit_length() + 7) // 8, "little")
         pairs = ((2 * at + half, byte >> 4 * half & MAX_COUNT) for at, byte in enumerate(nibbles) for half in (0, 1))
         return {index: count for index, count in pairs if count}
     found: dict[int, int] = {}
     for first, last, count in _parsed(text):
         if count is None or not 0 < count <= MAX_COUNT:
-            raise IndexesError(f"{_shown(text)}: every index has a count from 1 to {MAX_COUNT}")
+            raise IndexesError(f"{quoted(text)}: every index has a count from 1 to {MAX_COUNT}")
         found.update(dict.fromkeys(range(first, last + 1), count))
     return found
 
@@ -135,8 +135,8 @@ def _ranges(indexes: int) -> Iterator[tuple[int, int]]:
         yield found.start(), found.end() - 1
 
 
-def _spelled(first: int, last: int, *, pair: bool = False) -> str:
-    """As batch/v1 writes it: from three indexes on it is a range. `pair`: so are two."""
+def spelled(first: int, last: int, *, pair: bool = False) -> str:
+    """A range as batch/v1 writes it: from three indexes on. `pair`: so are two."""
     if first == last:
         return str(first)
     return f"{first}{'-' if pair or last > first + 1 else ','}{last}"
@@ -148,11 +148,11 @@ def _parsed(text: str) -> Iterator[tuple[int, int, int | None]]:
     for part in text.split(",") if text else ():
         found = _RANGE.fullmatch(part)
         if found is None:
-            raise IndexesError(f"{_shown(text)}: {_shown(part)} is no index and no range; write such as 0-2,5")
+            raise IndexesError(f"{quoted(text)}: {quoted(part)} is no index and no range; write such as 0-2,5")
         first = int(found[1])
         last = int(found[2]) if found[2] else first
         if not before < first <= last < MAX_TASKS:
-            raise IndexesError(f"{_shown(text)}: indexes grow from left to right, and are less than {MAX_TASKS}")
+            raise IndexesError(f"{quoted(text)}: indexes grow from left to right, and are less than {MAX_TASKS}")
         before = last
         yield first, last, int(found[3]) if found[3] else None
 
@@ -165,8 +165,9 @@ def _decoded(text: str, prefix: str) -> int:
     try:
         return int.from_bytes(base64.b64decode(text.removeprefix(prefix), validate=True), "little")
     except binascii.Error as error:
-        raise IndexesError(f"{_shown(text)}: what follows {prefix} is not base64: {error}") from None
+        raise IndexesError(f"{quoted(text)}: what follows {prefix} is not base64: {error}") from None
 
 
-def _shown(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as messages about it have it: not too long."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

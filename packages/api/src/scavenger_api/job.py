@@ -156,7 +156,7 @@ class ScavengerJobSpec(Model):
 
     MUTABLE: ClassVar[frozenset[str]] = frozenset({"suspend", "ttlSecondsAfterFinished", "queue", "priority"})
     """Fields that may change after creation (`queue` only while no pod exists)."""
-    FIXED_PARTS: ClassVar[dict[str, tuple[str, ...]]] = {"array": ("tasks", "failFast")}
+    FIXED_PARTS: ClassVar[dict[str, tuple[str, ...]]] = {"array": ("tasks", "indexes", "failFast")}
     """Fields of which only these parts, and that they are there, stay as they were."""
 
     queue: DnsLabel = names.DEFAULT_QUEUE

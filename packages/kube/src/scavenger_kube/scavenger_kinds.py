@@ -13,6 +13,7 @@ from scavenger_api.pod_sums import template_requests
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
 from scavenger_api.states import Capacity, Phase, earned_count
+from scavenger_api.task_numbers import TaskNumbers, numbers_of
 
 from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
 
@@ -65,9 +66,20 @@ class PodTemplate(Struct, frozen=True, gc=False, rename="camel"):
 class ArraySpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec.array: independent tasks."""
 
-    tasks: int = 0
+    written_tasks: int = msgspec.field(default=0, name="tasks")
+    indexes: str = ""
     max_running: int | None = None
     retry: int = 0
+
+    @property
+    def numbers(self) -> TaskNumbers:
+        """What users call the tasks, in the order of their indexes; as of `scavenger_api.array.ArraySpec`."""
+        return numbers_of(self.written_tasks, self.indexes)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the array has."""
+        return len(self.numbers) if self.indexes else self.written_tasks
 
 
 class SnapshotSpec(Struct, frozen=True, gc=False, rename="camel"):

@@ -416,11 +416,19 @@ class Writer:
             raise ReferenceAbsent(absent)
         affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
         interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
+        numbers = job.spec.array.numbers if job.spec.array is not None else None
 
         def made(index: int) -> dict[str, Any]:
             back = bool(interrupted >> index & 1)
-            queue, grant = job.spec.queue, action.grant
-            return pod_of_task(batch, index, queue=queue, affinity=affinity, interrupted=back, grant=grant)
+            return pod_of_task(
+                batch,
+                index,
+                queue=job.spec.queue,
+                affinity=affinity,
+                interrupted=back,
+                grant=action.grant,
+                number=numbers[index] if numbers is not None else None,
+            )
 
         for indexes in _waves(action.indexes):
             await _all(self._create_task(batch, index, made(index), answered) for index in indexes)

@@ -13,6 +13,7 @@ from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
+from scavenger_api.task_numbers import parse_numbers
 from scavenger_api.times import checkpoint_time, micros, parse_time
 from scavenger_domain.gang import task_index
 from scavenger_domain.plain_text import plain
@@ -139,7 +140,16 @@ def _array(job: Job) -> ArrayFacts | None:
     except IndexesError:
         sets = []
     grid = cells(array.tasks, dict(zip(STATES, sets, strict=False)))
-    return ArrayFacts(array.tasks, status.completed, status.failed, status.running, grid)
+    return ArrayFacts(array.tasks, status.completed, status.failed, status.running, grid, _readable(array.indexes))
+
+
+def _readable(indexes: str) -> str:
+    """No page expands a text that stands for more tasks than an array has."""
+    try:
+        parse_numbers(indexes)
+    except IndexesError:
+        return ""
+    return indexes
 
 
 MOST_CELLS: Final = 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.rules.array import array_problems
 from scavenger_api.rules.image import image_problem
 from scavenger_api.rules.mounts import mount_problems, mount_warnings
 from scavenger_api.rules.problem import Problem, shown
@@ -18,6 +19,7 @@ from scavenger_api.rules.template import images_of, template_problems, template_
 def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Everything that is wrong with the fields of a job."""
     yield from size_problems(spec)
+    yield from array_problems(spec)
     yield from template_problems(spec)
     yield from _image_problems(spec)
     yield from quantity_problems(spec)

@@ -38,6 +38,7 @@ def pod_of_task(
     affinity: Mapping[str, Any],
     interrupted: bool = False,
     grant: int = 0,
+    number: int | None = None,
 ) -> dict[str, Any]:
     """The pod of a task. All its lives have one name: the API server refuses a second one, whoever tries
     (docs/designs/0023-arrays.md).
@@ -49,6 +50,7 @@ def pod_of_task(
         affinity: of the pod, in place of what the template has.
         interrupted: whether others interrupted the last run of the task; its pod says so.
         grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
+        number: what the user calls the task; None for its index.
     """
     pod = _pod(batch, index, task_suffix(batch))
     meta, spec = pod["metadata"], pod["spec"]
@@ -57,8 +59,10 @@ def pod_of_task(
         meta["annotations"][names.ANNOTATION_INTERRUPTED] = "true"
     if grant:
         meta["annotations"][names.ANNOTATION_GRANT] = str(grant)
+    number = index if number is None else number
+    meta["annotations"][names.ANNOTATION_INDEX] = str(number)
     own = {
-        names.ENV_TASK: str(index),
+        names.ENV_TASK: str(number),
         names.ENV_TASKS: str(batch["spec"]["completions"]),
         names.ENV_PEERS: spec["hostname"],
     }

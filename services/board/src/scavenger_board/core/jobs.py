@@ -9,6 +9,7 @@ from typing import Final
 
 from scavenger_api.reasons import LISTS
 from scavenger_api.states import Phase
+from scavenger_api.task_numbers import numbers_of
 from scavenger_api.times import format_time
 
 from scavenger_board.core.picture import ArrayRow, JobRow
@@ -74,6 +75,7 @@ def _row(now: datetime, job: JobFacts, own: list[PodFacts], rank: Rank | None) -
 
 def _array(array: ArrayFacts, own: list[PodFacts]) -> ArrayRow:
     tasks = nsmallest(MOST_TASKS, ((pod.task, pod.node) for pod in own if pod.task is not None))
+    numbers = numbers_of(array.tasks, array.indexes)
     return ArrayRow(
         tasks=array.tasks,
         completed=array.completed,
@@ -81,7 +83,8 @@ def _array(array: ArrayFacts, own: list[PodFacts]) -> ArrayRow:
         running=array.running,
         cells=array.cells,
         pods=len(own),
-        shown=tasks,
+        shown=[(numbers[task], node) for task, node in tasks if task < len(numbers)],
+        indexes=array.indexes,
     )
 
 

@@ -101,7 +101,7 @@ class QueueRow(Row, frozen=True, gc=False, rename="camel"):
 
 class ArrayRow(Row, frozen=True, gc=False, rename="camel"):
     """The tasks of an array. cells: as of `ArrayFacts`. shown: index and node of the first tasks that have a pod; pods:
-    how many do."""
+    how many do. Indexes of `shown` are those that users gave, of `cells` the place among `indexes`, where there are."""
 
     tasks: int
     completed: int
@@ -110,6 +110,7 @@ class ArrayRow(Row, frozen=True, gc=False, rename="camel"):
     cells: str
     pods: int = 0
     shown: list[tuple[int, str]] = []
+    indexes: str = ""
 
 
 class JobRow(Row, frozen=True, gc=False, rename="camel"):

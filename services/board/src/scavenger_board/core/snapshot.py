@@ -29,6 +29,7 @@ class ArrayFacts:
         failed: how many failed for good.
         running: how many run.
         cells: all tasks by index in up to `MOST_CELLS` cells of equally many, one letter each (`facts.cells`).
+        indexes: those that a user gave, in place of 0 and on; none where they cannot be read.
     """
 
     tasks: int
@@ -36,6 +37,7 @@ class ArrayFacts:
     failed: int
     running: int
     cells: str
+    indexes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,22 @@ function why(job, meanings) {
 
 const STATES = { f: "some failed", r: "some run", i: "some were interrupted", c: "completed", "-": "some completed", ".": "wait" };
 
+// The indexes that a user gave, as 1,5,9-12 or 0-99:3; none where tasks are counted from 0 on.
+function numbersOf(text) {
+  if (!text) return [];
+  return text.split(",").flatMap((part) => {
+    const [first, last = first, step = 1] = part.split(/[-:]/).map(Number);
+    return Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, at) => first + at * step);
+  });
+}
+
 // All tasks in some hundred cells, and the same in words.
 function progress(array) {
   const count = (number) => number.toLocaleString("en");
   const said = [[array.completed, "completed"], [array.failed, "failed"], [array.running, "running"]].filter(([number]) => number).map(([number, what]) => `${count(number)} ${what}`);
   const text = `${count(array.tasks)}: ${said.join(", ") || "none has ended"}`;
   if (!array.cells) return [text];
+  const numbers = numbersOf(array.indexes);
   const each = Math.ceil(array.tasks / array.cells.length);
   const grid = el("div", { class: "tasks", role: "img" });
   grid.setAttribute("aria-label", text);
@@ -35,7 +45,7 @@ function progress(array) {
     const first = index * each;
     const last = Math.min(array.tasks, first + each) - 1;
     const word = first === last ? { f: "failed", r: "runs", i: "was interrupted", c: "completed", ".": "waits" }[state] : STATES[state];
-    grid.append(el("i", { class: { f: "failed", r: "running", i: "interrupted", c: "completed", "-": "some" }[state] ?? "", title: first === last ? `task ${first}: ${word}` : `tasks ${first} to ${last}: ${word}` }));
+    grid.append(el("i", { class: { f: "failed", r: "running", i: "interrupted", c: "completed", "-": "some" }[state] ?? "", title: first === last ? `task ${numbers[first] ?? first}: ${word}` : `tasks ${numbers[first] ?? first} to ${numbers[last] ?? last}: ${word}` }));
   });
   return [text, grid, each > 1 ? el("div", { class: "sub" }, `a cell is ${plural(each, "task")}`) : ""];
 }

@@ -9,6 +9,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobSpec
 from scavenger_api.reasons import NEVER, FailureReason, WaitReason
+from scavenger_api.rules.array import array_problems
 from scavenger_api.rules.bounds import bound_problems
 from scavenger_api.rules.problem import Problem
 from scavenger_api.rules.references import count_problems
@@ -101,6 +102,7 @@ def clear_leftovers(draft: Draft) -> None:
 def _problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """What is looked at even where no webhook has refused it."""
     yield from start_problems(spec)
+    yield from array_problems(spec)
     yield from count_problems(spec)
     yield from snapshot_problems(spec)
 

@@ -19,6 +19,7 @@ from scavenger_api.indexes import MAX_TASKS, all_of, format_indexes, indexes_of,
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
+from scavenger_api.task_numbers import format_tasks
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, restarted, started_at
@@ -612,7 +613,7 @@ class _Plan:
             draft.set(finished_timestamp=second(draft.seen.now))
             draft.enter(Phase.COMPLETED, StateReason.COMPLETED, f"all {tasks.size} tasks completed")
             return
-        which = format_indexes(tasks.failed)
+        which = format_tasks(self.spec.numbers, tasks.failed)
         shown = which if len(which) <= 200 else f"{which[:200].rpartition(',')[0]}, …"
         self._fail(FailureReason.TASKS_FAILED, f"{tasks.failed.bit_count()} of {tasks.size} tasks failed: {shown}")
 
