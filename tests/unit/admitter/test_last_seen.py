@@ -17,8 +17,7 @@ WEEK = 7 * 86_400.0
 
 def gone(now: float, batch: Any, seen: float | None, parallelism: int = 1, **status: Any) -> Any:
     job = b.job(Phase.RUNNING, running=[10], spec=b.gang(parallelism, interruptionAfter="1h"), **status)
-    more = {} if seen is None else {"last_seen": b.at(seen)}
-    return b.decide(b.seen(job, now, batch, **more)).status
+    return b.decide(b.seen(job, now, batch, last_seen=None if seen is None else b.at(seen))).status
 
 
 @pytest.mark.parametrize("batch", [None, b.batch(), b.batch(deleted=None)], ids=["no Job", "a Job", "its Job"])
