@@ -209,8 +209,8 @@ class PowerOff(Situation):
 
 
 class ShutDown(SystemSituation):
-    """The machine of a job goes down, its program ends with 0, and it is back before Kubernetes has noticed. Its boot
-    is shown late."""
+    """The machine of a job goes down, and its program ends with 0. The machine is back before Kubernetes has noticed.
+    Its boot is shown late."""
 
     async def comes(self) -> None:
         name = self.node_of("a")

@@ -79,16 +79,18 @@ class Threads(ThreadPoolExecutor):
 class Harness:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
-    kubelet: whether pods are bound and run. stopping: exit code of pods that are deleted while they run. last_words:
-    their termination message, `{now}` in it is the time. lost: names of Jobs whose creation, and `name/status` of
-    ScavengerJobs whose status is on its way, for ever or until `arrive`. injected: what admission adds to the lists of
-    a pod's spec. admission: what it does besides with what the admitter creates; it may raise.
+    kubelet: whether pods are bound and run. renews: whether Leases of nodes are renewed all the same. stopping: exit
+    code of pods that are deleted while they run. last_words: their termination message, `{now}` in it is the time.
+    lost: names of Jobs whose creation, and `name/status` of ScavengerJobs whose status is on its way, for ever or until
+    `arrive`. injected: what admission adds to the lists of a pod's spec. admission: what it does besides with what the
+    admitter creates; it may raise.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
         self.api = api
         self.clock = clock
         self.kubelet = True
+        self.renews = False
         self.binds_to = "n1"
         self.stopping = 137
         self.last_words = ""
@@ -218,7 +220,7 @@ class Harness:
 
     def answers(self, node: str) -> bool:
         """Whether the kubelet of a node works."""
-        return self.kubelet
+        return self.kubelet or self.renews
 
     def tick(self) -> None:
         """The scheduler and the kubelets do what is to be done at this moment."""

@@ -273,7 +273,8 @@ async def play(seed: int) -> None:
     chance = random.Random(seed)
     async with empty_harness() as c:
         c.node()
-        c.kubelet = False
+        c.kubelet = False  # it is played here, and renews its Lease
+        c.renews = True
         c.api.store.graceful_pods = True
         made = Play(c, observes=bool(seed % 2))
         admitter: Instance = c.admitter()

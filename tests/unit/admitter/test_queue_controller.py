@@ -203,6 +203,7 @@ async def test_a_closed_queue_runs_on_and_starts_nothing() -> None:
         c.api.edit(SCAVENGERQUEUES, None, "a", lambda obj: obj["spec"].__setitem__("closed", True))
         await c.until(lambda: status(c, "a").get("state") == "Closed")
         c.succeed("a0")
+        await c.until(lambda: c.phase("a0") == "Completed")
         await c.pass_time(5)
         assert counts(c, "a") == {"running": 9, "waiting": 2, "completed": 1}
         assert c.status("a11")["message"].endswith("queue a is closed: open it, or name another queue")

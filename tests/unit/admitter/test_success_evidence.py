@@ -113,6 +113,15 @@ def test_a_failure_after_a_success_on_a_lost_node_may_be_its_consequence() -> No
     assert decided(*pods, nodes={**nodes, "node-1": None}, now=150).status.phase is Phase.INTERRUPTED
 
 
+def test_who_suspends_a_job_that_is_done_gets_the_verdict() -> None:
+    job = b.job(Phase.RUNNING, running=[10], spec={"suspend": True})
+    evidence = Evidence(required=True, asked={UID: b.at(100)})
+    waits = b.decide(b.seen(job, 110, b.batch(), DONE, evidence=evidence))
+    assert (waits.status.phase, waits.status.lost_cpu_seconds) == (Phase.RUNNING, 0)
+    proven = Evidence(required=True, proven=frozenset({UID}))
+    assert b.decide(b.seen(job, 110, b.batch(), DONE, evidence=proven)).status.phase is Phase.COMPLETED
+
+
 # --- what is found out ---
 
 

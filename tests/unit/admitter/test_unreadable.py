@@ -43,4 +43,4 @@ async def test_a_job_that_cannot_be_read_any_more_is_left_alone_until_it_can() -
         await c.pass_time(150, step=5)
         assert c.status_writes("a") == writes
         c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].update(image="app:1"))
-        await c.until(lambda: c.phase("a") == "Completed", limit=10)
+        await c.until(lambda: c.phase("a") == "Completed", limit=30)

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 import orjson
+from scavenger_api.times import parse_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_kube.resources import LEASES
@@ -116,6 +117,10 @@ class Elector:
         self._observed: _Observed | None = None
         self._renewed_at = 0.0
         self._leading = False
+        self._looked = False
+        self.renewed_before: datetime | None = None
+        """When the Lease had been renewed last as this process first looked at it; None where there was none. Somebody
+        else was at work until then."""
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         IS_LEADER.labels(name).set(0)
 
@@ -205,6 +210,9 @@ class Elector:
         except NotFound:
             self._observed = None
         held = self._observed
+        if not self._looked:
+            self._looked = True
+            self.renewed_before = parse_time(str(held.spec.get("renewTime"))) if held is not None else None
         if self.leader != before and self.leader != self.identity:
             self._log.info("leader seen", leader=self.leader)
         if held is not None and held.holder not in ("", self.identity):

@@ -156,6 +156,7 @@ class Admitter:
                 explanations=self._explanations,
                 usage=self._usage.usage,
                 evidence=self._evidence,
+                renewed_before=lambda: context.elector.renewed_before if context.elector is not None else None,
             ),
             starter=Starter(
                 client=self._client,
@@ -319,6 +320,7 @@ class Admitter:
     def _on_pod(self, change: Change[Pod]) -> None:
         if change.new is None:
             self._state.delete_pod(change.key)
+            self._note_gone(change.obj)
         else:
             self._state.apply_pod(change.new)
         if (
@@ -338,6 +340,12 @@ class Admitter:
         after = TOGETHER_SECONDS if together else 0.0
         for key in job_key(change.obj):
             self._wakeups.reconcile(key, after=after)
+
+    def _note_gone(self, pod: Pod) -> None:
+        """A pod is gone: until now it was there."""
+        for key in job_key(pod):
+            if self._informers.jobs.get(key) is not None:
+                self._records[key].pod_gone = self._clock.now()
 
     def _presses(self, pod: Pod) -> bool:
         """Whether the pod needs the API server more than our writes do. A pod that no node would take does not."""

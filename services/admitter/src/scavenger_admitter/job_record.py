@@ -121,6 +121,8 @@ class JobRecord:
     """Tasks whose pods were created and are not shown yet."""
     taken: dict[int, Answer] = field(default_factory=dict)
     """Tasks whose pods cannot be created, as others have their names."""
+    pod_gone: datetime | None = None
+    """When this process saw a pod of it go last."""
     pod_bytes: int = 0
     """The largest pod of a task that the API server has answered with, as JSON; 0 where there was none."""
     place: int = 0

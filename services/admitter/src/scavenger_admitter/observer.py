@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from scavenger_api.indexes import set_of
@@ -50,6 +50,7 @@ class Observer:
         explanations: which of them are told.
         usage: CPU time that pods on reclaimed capacity used.
         evidence: of successes.
+        renewed_before: when an admitter before this process last said that it was at work.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Observer:
         explanations: Explanations,
         usage: accounting.Usage,
         evidence: SuccessEvidence,
+        renewed_before: Callable[[], datetime | None],
     ) -> None:
         self._clock = clock
         self._informers = informers
@@ -71,6 +73,7 @@ class Observer:
         self._explanations = explanations
         self._usage = usage
         self._evidence = evidence
+        self._renewed_before = renewed_before
         self._rules = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -132,6 +135,7 @@ class Observer:
             last_queue_position=self._records.last_queue_position,
             wanted_by_own=partial(self._informers.waits.wanted, job.metadata.namespace, now=now),
             pod_bytes=record.pod_bytes,
+            last_seen=record.pod_gone or self._renewed_before(),
             start=self._start(key, run_of(job)),
         )
 

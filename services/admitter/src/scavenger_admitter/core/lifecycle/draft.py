@@ -60,6 +60,8 @@ class Draft:
     """Uids of pods of the last run that have ended and are kept until the others have, for what they report."""
     unproven: list[Success] = field(default_factory=list)
     """Successes that nothing proves yet."""
+    only_verdict_waits: bool = False
+    """All pods of the run have ended with 0: nothing of it is left to be ended."""
     unsettled: bool = False
     """Pods of the last run may still say that something was saved which counts as lost."""
 

@@ -9,7 +9,7 @@ repeated for as long as what they are about is still there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from scavenger_api import names
@@ -18,7 +18,7 @@ from scavenger_api.reasons import FailureReason, InterruptionReason, StateReason
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
 from scavenger_domain.pod_ends import Removal, deleting, moment
 from scavenger_domain.soundness import CHECKS
-from scavenger_kube.kinds import Pod
+from scavenger_kube.kinds import Job, Pod
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
@@ -104,22 +104,34 @@ def _find_run(draft: Draft) -> None:
     queued = draft.status.queued_timestamp
     if queued is None:
         return
-    place, batch, spec = accounting.run_id(queued), draft.own_job, draft.seen.job.spec
-    complete = accounting.run_start(draft.status) is not None
+    place, batch = accounting.run_id(queued), draft.own_job
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
         uid = batch.metadata.uid
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
-        draft.run = Run(
-            batch, tuple(pods), spec.parallelism, complete, spec.saved_exit_code, intents=_intents(draft, pods)
-        )
+        draft.run = _run(draft, batch, pods)
         return
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
     mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
     pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
     if pods or draft.phase.active or draft.known.start.shown:
-        draft.run = Run(
-            None, tuple(pods), spec.parallelism, complete, spec.saved_exit_code, intents=_intents(draft, pods)
-        )
+        draft.run = _run(draft, None, pods)
+
+
+def _run(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> Run:
+    """The run in progress with its Job, as far as that exists, and its pods."""
+    spec, start = draft.seen.job.spec, accounting.run_start(draft.status)
+    counted = accounting.recorded_reference(draft.status, start) if start is not None else draft.status.queued_timestamp
+    seen = draft.known.last_seen
+    return Run(
+        batch,
+        tuple(pods),
+        spec.parallelism,
+        start is not None,
+        spec.saved_exit_code,
+        intents=_intents(draft, pods),
+        # Who looks again after a long time knows no more than that it ran when the status was written.
+        last_seen=max(seen, counted) if seen is not None and counted is not None else seen or counted,
+    )
 
 
 def _intents(draft: Draft, pods: Iterable[Pod]) -> Mapping[str, RemovalReason]:
@@ -162,7 +174,7 @@ def _progress(draft: Draft) -> None:
         running.go_on(draft, run)
         draft.wait_for_proof(unproven(run, draft.known.evidence))
     elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
-        draft.stood_still = found.at
+        draft.stood_still, draft.only_verdict_waits = found.at, not found.failed
         draft.wakeups.append((found.until - seen.now).total_seconds())
         draft.wait_for_proof(found.unproven)
         managed.stop_members(draft, run)

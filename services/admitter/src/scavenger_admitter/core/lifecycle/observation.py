@@ -164,6 +164,9 @@ class Known:
     """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
     pod_bytes: int = 0
     """How large a pod of a task is as JSON; 0 where that is not known."""
+    last_seen: datetime | None = None
+    """Until when pods of it that are gone were there at the latest: this process saw one go, or an admitter before it
+    was at work last. None where nobody knows."""
     start: StartKnown = StartKnown()
     evidence: Evidence = BELIEVED
 

@@ -17,6 +17,7 @@ from scavenger_domain.pod_ends import (
     START_ERRORS,
     Exit,
     deleting,
+    last_report,
     moment,
     over,
     start_error,
@@ -383,7 +384,7 @@ def _pod_problems(
 ) -> Iterator[Problem]:
     for pod in pods:
         yield from _misconfigured(pod, spec)
-        yield from _failed_init(pod, spec, now)
+        yield from _failed_init(pod, spec)
         yield from _unscheduled(pod, spec, now, limits)
         yield from _refused(pod)
 
@@ -413,7 +414,7 @@ def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
                 yield found
 
 
-def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime) -> Iterator[Problem]:
+def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
     """An init container of the job's own ended by itself with another exit code than 0: the pod has failed. Those that
     others added say nothing about the job."""
     if pod.status.phase != "Failed" or pod.status.reason or deleting(pod):
@@ -422,7 +423,7 @@ def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime) -> Itera
     for status in pod.status.init_container_statuses:
         ended = status.state.terminated
         if status.name in own and ended is not None and ended.exit_code and ended.reason not in START_ERRORS:
-            at = moment(ended.finished_at) or now
+            at = moment(ended.finished_at) or last_report(pod)
             code, said = ended.exit_code, ended.message.strip()
             found = Exit(at, pod.metadata.name, status.name, code, ended.reason, said, main=False, init=True)
             yield Problem(said, True, FailureReason.FAILED, exit=found)

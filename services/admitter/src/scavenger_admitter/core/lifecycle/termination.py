@@ -122,6 +122,15 @@ class Run:
     """When it was, where its Job is older than the run: that of an array."""
     intents: Mapping[str, RemovalReason] = field(default_factory=dict)
     """Why the admitter has committed the deletion of its pods, by uid."""
+    last_seen: datetime | None = None
+    """Until when pods that are gone were there, as far as anybody knows."""
+
+    def gone_since(self, now: datetime) -> datetime:
+        """When pods went that are missing now. Where nobody knows, when the Job or the first pod was created."""
+        if self.last_seen is not None:
+            return min(self.last_seen, now)
+        objects = [pod.metadata for pod in self.pods] + ([self.batch.metadata] if self.batch is not None else [])
+        return min((at for meta in objects if (at := moment(meta.creation_timestamp)) is not None), default=now)
 
     def saved(self, ended: Exit) -> bool:
         """Whether this exit says that the state is saved, and is no failure."""
@@ -151,7 +160,8 @@ def find_termination(
     open_ = evidence.unproven(done)
     all_done = len(done) >= run.parallelism
     if not open_ and (all_done or (not removals and not exits and _job_condition(run.batch, "Complete"))):
-        return Completed(max((ended_at(pod) or last_report(pod) for pod in done), default=now))
+        said = _job_condition(run.batch, "Complete") or run.gone_since(now)
+        return Completed(max((ended_at(pod) or last_report(pod) for pod in done), default=said))
     # A pod that the admitter deleted because another one had failed has no part in how the run ended.
     told = (one for one in removals.values() if not exits or one.own is not RemovalReason.PEER_FAILED)
     causes = [
@@ -239,10 +249,11 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
     """The Job is gone or going: its pods go with it, or are orphaned."""
     if run.batch is not None and run.batch.metadata.deletion_timestamp is None:
         return []
-    if run.batch is not None:
-        at = moment(run.batch.metadata.deletion_timestamp) or now
-    else:
-        at = min((t for pod in run.pods if (t := deletion_requested(pod))), default=now)
+    at = moment(run.batch.metadata.deletion_timestamp) if run.batch is not None else None
+    if at is None:
+        # Pods that are left alone compute until they are found.
+        here = now if any(not over(pod) for pod in run.pods) else run.gone_since(now)
+        at = min((t for pod in run.pods if (t := deletion_requested(pod))), default=here)
     at = min(at, now)
     return [Removal(at, at, InterruptionReason.JOB_DELETED, "", False)]
 
@@ -253,7 +264,7 @@ def _vanished(run: Run, now: datetime) -> list[Removal]:
         return []
     if _job_condition(run.batch, "Complete"):
         return []
-    at = min(_failed(run.batch) or now, now)
+    at = min(_failed(run.batch) or run.gone_since(now), now)
     return [Removal(at, at, InterruptionReason.DELETED, "", False, "a pod of the gang is gone without a trace")]
 
 

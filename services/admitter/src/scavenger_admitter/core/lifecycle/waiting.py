@@ -74,7 +74,7 @@ def _restore(draft: Draft, batch: kinds.Job | None) -> None:
 def suspend(draft: Draft) -> None:
     """`spec.suspend` is honoured, or lifted."""
     wanted, phase = draft.seen.job.spec.suspend, draft.phase
-    if phase.finished or wanted == (phase is Phase.SUSPENDED):
+    if phase.finished or wanted == (phase is Phase.SUSPENDED) or draft.only_verdict_waits:
         return
     draft.interrupted = None
     if not wanted:
