@@ -315,7 +315,7 @@ BUGS: Final = (
         "a job starts again without a look at its pods",
         situations.UnseenPods,
         "lives twice",
-        {f"{ADMITTER}.reconciler.decide_creation": decide_creation_unasked},
+        {f"{ADMITTER}.starter.decide_creation": decide_creation_unasked},
     ),
     Bug(
         "who has asked goes back to what a watch shows",
