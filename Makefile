@@ -140,6 +140,7 @@ lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, n
 	$(RUN) ruff check $(PYTHON_SOURCES)
 	$(RUN) python -m tools.seeded .mypy_cache mypy $(TYPED)
 	$(RUN) python -m tools.prose --check
+	$(RUN) python -m tools.array_questions
 	$(RUN) lint-imports --no-cache
 
 .PHONY: verify

@@ -141,7 +141,7 @@ def candidate(
         queue=spec.queue,
         shape=shape,
         parallelism=job.spec.parallelism,
-        interrupted_count=job.earned_count if job.spec.array is None else int(interrupted),
+        interrupted_count=int(interrupted) if tasks else job.earned_count,
         queued_at=(place or micros(queued)) if queued else 0,
         not_before=not_before,
         priority=spec.priority,

@@ -318,10 +318,8 @@ class Writer:
         and nothing is stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
         batch = self._manifest(await self._whole(job), action, ANYWHERE)
         batch["metadata"]["uid"] = job.metadata.uid
-        if job.spec.array is None:
-            pod, *_ = pods_of_job(batch)
-        else:
-            pod = pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
+        pods = pods_of_job(batch)  # the Job of an array is for none
+        pod = pods[0] if pods else pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
         return msgspec.json.decode(await self._post_pod(job.metadata.namespace, pod, dry_run=True), type=Pod)
 
     def look(self, job: ScavengerJob) -> Look:

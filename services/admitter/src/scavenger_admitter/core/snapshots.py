@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.job import ScavengerJob
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_domain.pod_ends import main_status
 from scavenger_kube.kinds import Pod
 
@@ -73,7 +73,7 @@ def key_manifest(job: ScavengerJob, key: bytes) -> dict[str, Any]:
         key: `KEY_BYTES` random ones.
     """
     data = {"key": key, "owner": job.metadata.uid.encode()}
-    if job.status.running_timestamps and job.spec.array is None:  # what it has saved is from before there were keys
+    if job.status.running_timestamps and not _task_folder(job.spec):  # what it has saved is from before there were keys
         data["adopt"] = b"true"
     return {
         "apiVersion": "v1",
@@ -95,16 +95,21 @@ def _key_folder(job: ScavengerJob) -> str:
     return f"{KEY_FOLDER}/{key_name(job)}"
 
 
+def _task_folder(spec: ScavengerJobSpec) -> str:
+    """The folder of a task below that of its array; empty for a job."""
+    return f"/$({names.ENV_TASK})" if spec.array is not None else ""
+
+
 def _snap(job: ScavengerJob, path: str, image: str, grace_seconds: int) -> list[str]:
     spec, meta, base = job.spec, job.metadata, path.rstrip("/") or "/"
-    shared, task = f"{path.rstrip('/')}/.snapshot", f"/$({names.ENV_TASK})" if spec.array is not None else ""
+    shared, task = f"{path.rstrip('/')}/.snapshot", _task_folder(spec)
     return [
         f"{FOLDER}/snap",
         "run",
         f"--base={base}",
         f"--dir={shared}/{meta.namespace}_{meta.uid}{task}",
         f"--key={_key_folder(job)}",
-        *([f"--adopt={shared}/{meta.name}"] if spec.array is None else ()),
+        *([f"--adopt={shared}/{meta.name}"] if not task else ()),
         f"--every={spec.checkpoint_interval.total_seconds():g}s",
         f"--grace={grace_seconds}s",
         f"--exit-code={spec.saved_exit_code}",

@@ -6,8 +6,8 @@ values of that type (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Final, Generic, TypeVar, final
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobStatus
@@ -50,21 +50,18 @@ def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     asked = observed.seen.asked is Asked.RUN
     if not asked and _doubtful(observed):
         return None
-    outcome = _plan(observed)
-    return None if not asked and _final(observed.seen, outcome) else Confirmed(outcome, _PROOF)
+    kind = _kind_of(observed.seen)
+    outcome = kind.plan(observed)
+    return None if not asked and kind.final(observed.seen, outcome) else Confirmed(outcome, _PROOF)
 
 
 def confirm_creation(observed: Observation) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
     where there was no Job of this name: the pods from before this process began to lead are shown."""
-    # Two pods of one task of an array have the same name, so none can be created twice. But beside the pods of a Job
-    # that is gone, and that no watch may show yet, more tasks would run than may; those of an array that was replaced
-    # have other names. So the first start of a Job asks for its pods; later ones do until watches show what was found.
-    seen = observed.seen
-    again = seen.job.spec.array is None or seen.batch is None
-    if seen.asked is Asked.NOTHING and observed.known.name_used and again:
+    seen, kind = observed.seen, _kind_of(observed.seen)
+    if seen.asked is Asked.NOTHING and observed.known.name_used and kind.anew(seen):
         return None
-    actions = _plan(observed).actions
+    actions = kind.plan(observed).actions
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 
@@ -89,21 +86,27 @@ def placed(seen: Seen) -> Iterator[tuple[str, Pod]]:
             yield pod.spec.node_name, pod
 
 
-def _plan(observed: Observation) -> Outcome:
-    return plan_lifecycle(observed) if observed.seen.job.spec.array is None else plan_array(observed)
-
-
 def _doubtful(observed: Observation) -> bool:
     """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
     behind the others, and what follows from the one must not be done for the other."""
+    seen = observed.seen
+    if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
+        return True
+    return _kind_of(seen).lacks(observed)
+
+
+def _lacks_job(observed: Observation) -> bool:
+    """Whether tasks run whose Job is not shown. They say what became of them; that their Job is gone, it has to say."""
+    seen, run = observed.seen, _run(observed.seen)
+    uid = seen.batch.metadata.uid if seen.batch is not None else ""
+    return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
+
+
+def _lacks_members(observed: Observation) -> bool:
+    """Whether the Job of a run in progress, or a member of it, is not shown."""
     seen, start = observed.seen, observed.known.start
     status, run, refused = seen.job.status, _run(seen), start.refused
     active = start.shown or (status.phase is not None and status.phase.active)
-    if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
-        return True
-    if seen.job.spec.array is not None:  # pods say what became of tasks; that their Job is gone, it has to say itself
-        uid = seen.batch.metadata.uid if seen.batch is not None else ""
-        return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
     if seen.batch is None and refused is not None and refused.server_trouble:
         return True  # the Job may have been created all the same, and its informer be behind
     if seen.batch is None:
@@ -127,8 +130,8 @@ def _final(seen: Seen, outcome: Outcome) -> bool:
     finished no longer; or a run ends as the job is suspended, or though no pod of it has ended or was told to stop:
     its work may be done, or somebody else may have interrupted it before."""
     before, after = seen.job.status.phase, outcome.status.phase
-    if seen.job.spec.array is not None or after is None:
-        return False  # each task ended as its own pod says
+    if after is None:
+        return False
     if before is not None and before.finished:
         return not after.finished
     run = _run(seen)
@@ -142,3 +145,30 @@ def _final(seen: Seen, outcome: Outcome) -> bool:
 def _run(seen: Seen) -> str:
     queued = seen.job.status.queued_timestamp
     return accounting.run_id(queued) if queued is not None else ""
+
+
+class _Kind(NamedTuple):
+    """What a plan is made by, and what has to be proved of it.
+
+    Attributes:
+        plan: makes it.
+        lacks: whether something is not shown that was there.
+        final: whether it has a verdict that the pods shown do not prove. Each task ended as its own pod says.
+        anew: whether a start may meet pods of an earlier Job that no watch shows. Two pods of one task have the same
+            name, so none can be created twice. But beside those of a Job that is gone more tasks would run than may; those
+            of an array that was replaced have other names. What the first start of a Job has found is asked for again
+            until watches show it (`Heard`).
+    """
+
+    plan: Callable[[Observation], Outcome]
+    lacks: Callable[[Observation], bool]
+    final: Callable[[Seen, Outcome], bool]
+    anew: Callable[[Seen], bool]
+
+
+_JOB: Final = _Kind(plan_lifecycle, _lacks_members, _final, lambda _: True)
+_ARRAY: Final = _Kind(plan_array, _lacks_job, lambda *_: False, lambda seen: seen.batch is None)
+
+
+def _kind_of(seen: Seen) -> _Kind:
+    return _JOB if seen.job.spec.array is None else _ARRAY

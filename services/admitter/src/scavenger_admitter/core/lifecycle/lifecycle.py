@@ -78,6 +78,8 @@ def plan_lifecycle(observed: Observation) -> Outcome:
     waiting.clear_leftovers(draft)
     waiting.line_up(draft)
     finished.finish(draft)
+    if draft.status.removing and not draft.phase.active:
+        draft.set(removing=None)  # the run has ended, and was judged
     summarise(draft)
     return outcome_of(draft)
 
@@ -193,8 +195,6 @@ def summarise(draft: Draft) -> None:
         draft.set(job_name=seen.job.metadata.name)
     elif not draft.phase.finished and not any(isinstance(action, StartTasks) for action in draft.actions):
         draft.set(job_name=None)
-    if draft.status.removing and seen.job.spec.array is None and not draft.phase.active:
-        draft.set(removing=None)  # the run has ended, and was judged
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
     wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted, stalled=draft.stalled)
@@ -241,8 +241,8 @@ def _quiet_until(draft: Draft) -> datetime | None:
 def _names_job_of_tasks(draft: Draft) -> bool:
     """Whether the status says for the first time that tasks may have pods. It is written before they have: the queue of
     the array cannot change from then on, and each pod names the queue that the array is in."""
-    before = draft.seen.job
-    return before.spec.array is not None and before.status.job_name is None and draft.status.job_name is not None
+    starts = any(isinstance(action, StartTasks) for action in draft.actions)
+    return starts and draft.seen.job.status.job_name is None and draft.status.job_name is not None
 
 
 def _in_line(draft: Draft) -> bool:

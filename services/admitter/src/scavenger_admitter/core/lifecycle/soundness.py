@@ -38,13 +38,13 @@ def assert_sound(outcome: Outcome, observed: Observation) -> None:
     _assert_phase(after, seen)
     _assert_starts(outcome, observed)
     _assert_removing(before, after, seen)
-    if seen.job.spec.array is not None and after.array is not None:
-        known = before.array or ArrayStatus()
-        _assert_sets(after.array, seen.job.spec.array.tasks)
-        _assert_counted(known, after.array, outcome, seen)
-        _assert_ends(known, outcome, seen)
-    elif seen.job.spec.array is None:
+    if seen.job.spec.array is None:
         _assert_one_end(before, after)
+    elif after.array is not None:
+        known, size = before.array or ArrayStatus(), seen.job.spec.array.tasks
+        _assert_sets(after.array, size)
+        _assert_counted(known, after.array, outcome, seen)
+        _assert_ends(known, outcome, seen, size)
 
 
 def _assert_books(before: ScavengerJobStatus, after: ScavengerJobStatus, outcome: Outcome) -> None:
@@ -180,7 +180,7 @@ def _assert_counted(before: ArrayStatus, after: ArrayStatus, outcome: Outcome, s
             assert name in named, f"counted: pod {pod.metadata.name} loses its finalizer and is not counted"
 
 
-def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Seen) -> None:
+def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Seen, size: int) -> None:
     """No pod counts twice: as many ends are booked as pods are counted, at most."""
     after, old, new = outcome.status.array, seen.job.status, outcome.status
     assert after is not None
@@ -201,6 +201,6 @@ def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Seen) -> None:
         assert not beyond, f"retriesUsed: tasks {beyond} were tried more than {limit} times again"
         ends = interrupted + completed.bit_count() + failed.bit_count() + sum(retried.values())
         assert ends <= outcome.counted or old.phase is None, f"counted: {ends} ends of {outcome.counted} pods"
-    if new.phase is Phase.COMPLETED and old.phase is not Phase.COMPLETED and seen.job.spec.array is not None:
-        missing = all_of(seen.job.spec.array.tasks) & ~parse_indexes(after.completed_indexes)
+    if new.phase is Phase.COMPLETED and old.phase is not Phase.COMPLETED:
+        missing = all_of(size) & ~parse_indexes(after.completed_indexes)
         assert not missing, f"phase: Completed, and tasks {list(indexes_of(missing))} are not"
