@@ -718,6 +718,12 @@ BUGS: Final = (
         {f"{LIFECYCLE}.pods_seen.PodsSeen.apply_node": always(None)},
     ),
     Bug(
+        "a stand-in takes a finalizer off and writes no last words",
+        situations.AdmitterAway,
+        "interrupted more often than it ran",
+        {"scavenger_runtime.last_words.LastWords.write": soon(None)},
+    ),
+    Bug(
         "a hint at the end of a node counts as its end",
         situations.HintedNode,
         "only may go",

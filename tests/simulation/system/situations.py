@@ -616,6 +616,29 @@ class TwoGrants(SystemSituation):
         await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
 
 
+class AdmitterAway(SystemSituation):
+    """Pods end by themselves while no admitter is there, and are deleted. Others take its finalizer off."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 1})
+        self.submit("d")
+        await self.until(lambda: self.phase("c") == self.phase("d") == "Running")
+        await self.pass_time(10)
+        while self.replicas:
+            await self.end_process(self.replicas.pop())
+        done = [pod for name in ("c", "d") for pod in self.pods(name)]
+        for pod in done:
+            self.end(pod)
+        await self.pass_time(10)
+        for pod in done:
+            self.delete_pod(pod)
+        await self.until(lambda: not any(self.pods(name) for name in ("c", "d")), limit=4 * LATE, step=1)
+        self.stand_by()
+        await self.until(lambda: self.done("c") and self.done("d"), limit=5 * LATE, step=1)
+        for name in ("c", "d"):
+            assert not self.status(name).get("interruptedCount"), f"{name} had finished, and runs again"
+
+
 class GoingNode(SystemSituation):
     """An autoscaler is about to delete the node on which a task runs."""
 

@@ -27,7 +27,7 @@ from scavenger_domain.node_affinity import REQUIRED
 from scavenger_domain.nodes import LEAVING
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.errors import error_for_status
-from scavenger_kube.resources import JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.controller import main as regulator_main
@@ -161,6 +161,8 @@ class System(History):
         for name in NODE_NAMES:
             self.node(name, allocatable={"cpu": str(CORES), "memory": "64Gi", "pods": "110", DEVICE: "100"})
             self._boots(name)
+        for name in names.LAST_WORDS.values():
+            self.api.put(CONFIGMAPS, {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE}})
         for name, value in ((names.PRIORITY_CLASS_ORDINARY, 0), (LOW_CLASS, LOW)):
             self.api.put(PRIORITYCLASSES, {"metadata": {"name": name}, "value": value})
         for _ in range(2):

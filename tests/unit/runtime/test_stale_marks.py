@@ -120,7 +120,7 @@ async def test_a_pod_is_released_when_only_the_finalizer_keeps_it(
         when = "2026-01-05T09:00:00Z" if deleted else None
         marks = [names.FINALIZER, "x/y"]
         c.api.put(PODS, pod_dict("p", namespace="lab", phase=phase, node=node, finalizers=marks, deleted=when))
-        async with running(stale_finalizers(c.api.client(), c.clock, SYSTEM, c.pods)):
+        async with running(stale_finalizers(c.api.client(), c.clock, SYSTEM, c.pods, by=names.REGULATOR)):
             await c.wait(40)
             assert c.pods()[0].metadata.finalizers == (names.FINALIZER, "x/y")
             await c.wait(60)

@@ -203,6 +203,12 @@ DEFAULT_RESOURCE_WEIGHTS: Final = {
 }
 # The ConfigMap of the chart scavenger-base with what all components read alike (scavenger_api.shared_settings), and its
 # key for the weights.
+LAST_WORDS: Final = {
+    REGULATOR: "scavenger-last-words-regulator",
+    PRIORITIZER: "scavenger-last-words-prioritizer",
+}
+"""ConfigMaps with what pods said as they ended, by the component that took the admitter's finalizer off them."""
+
 SETTINGS_CONFIGMAP: Final = "scavenger-settings"
 SETTING_RESOURCE_WEIGHTS: Final = "resourceWeights"
 

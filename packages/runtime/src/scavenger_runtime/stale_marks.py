@@ -2,7 +2,8 @@
 
 A budget of the prioritizer refuses every eviction, and a finalizer of the admitter keeps a pod that has ended. So a
 service that leads removes them once the Lease of the other has not been renewed for a minute. The prioritizer writes
-its budgets again when it returns. The admitter takes a pod that is gone for an interruption, which the Job proves.
+its budgets again when it returns. The admitter judges a pod that is gone by its last words (`last_words.py`). Without
+them it counts an interruption, which the Job proves.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scavenger_kube.resources import LEASES, PODDISRUPTIONBUDGETS, PODS, Lease, 
 
 from scavenger_runtime import metrics
 from scavenger_runtime.clock import Clock
+from scavenger_runtime.last_words import LastWords
 from scavenger_runtime.logging import get_logger
 
 LOOK_SECONDS: Final = 20.0
@@ -97,11 +99,15 @@ def stale_budgets(client: ApiClient, clock: Clock, namespace: str) -> StaleMarks
     return StaleMarks(client, clock, namespace=namespace, service=names.PRIORITIZER, remove=remove)
 
 
-def stale_finalizers(client: ApiClient, clock: Clock, namespace: str, pods: Callable[[], Iterable[Pod]]) -> StaleMarks:
-    """The finalizers of the admitter on those of the shown pods that have ended and are being deleted."""
+def stale_finalizers(
+    client: ApiClient, clock: Clock, namespace: str, pods: Callable[[], Iterable[Pod]], *, by: str
+) -> StaleMarks:
+    """The finalizers of the admitter on those of the shown pods that have ended and are being deleted. by: the
+    component that removes them, which keeps the last words of the pods."""
+    words = LastWords(client, namespace, names.LAST_WORDS[by])
 
     async def remove() -> int:
-        return await release_deleted(client, pods())
+        return await release_deleted(client, pods(), words)
 
     return StaleMarks(client, clock, namespace=namespace, service=names.ADMITTER, remove=remove)
 
@@ -119,9 +125,12 @@ async def remove_budgets(client: ApiClient) -> int:
     return len(found.items)
 
 
-async def release_deleted(client: ApiClient, pods: Iterable[Pod]) -> int:
-    """Take the finalizer off pods that only it keeps. Returns how many. Raises ApiError."""
+async def release_deleted(client: ApiClient, pods: Iterable[Pod], words: LastWords) -> int:
+    """Take the finalizer off pods that only it keeps, once their last words are written. Returns how many. Raises
+    ApiError."""
     held = [pod for pod in pods if names.FINALIZER in pod.metadata.finalizers and _only_kept(pod)]
+    if ended := [pod for pod in held if pod.ended]:
+        await words.write(ended)
     for pod in held:
         with contextlib.suppress(Conflict):
             await release(client, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

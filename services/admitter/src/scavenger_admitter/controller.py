@@ -130,6 +130,7 @@ class Admitter:
             snapshot_image=settings.snapshot_image,
             allowed_annotations=settings.allowed_annotations,
             references=References(self._client, settings.checked_references, lookups),
+            words=self._informers.words,
         )
         self._evidence = SuccessEvidence(
             self._client,
@@ -195,6 +196,8 @@ class Admitter:
         informers.shared.on_change(self._wakeups.admit)
         for failures in informers.failures:
             failures.add_handler(self._on_failure)
+        for said in informers.words.informers:
+            said.add_handler(self._on_words)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
@@ -365,6 +368,10 @@ class Admitter:
             for pod in self._informers.pods.by_index("node", change.key):
                 for key in job_key(pod):
                     self._wakeups.reconcile(key)
+
+    def _on_words(self, _: Change[ConfigMap]) -> None:
+        for key in self._informers.words.jobs:
+            self._wakeups.reconcile(key)
 
     def _on_levels(self, _: Change[ConfigMap]) -> None:
         self._wakeups.admit()

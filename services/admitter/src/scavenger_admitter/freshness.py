@@ -203,7 +203,9 @@ async def _with_pods(client: ApiClient, seen: Seen) -> Seen:
     params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name}"}
     body = await client.request("GET", PODS.path(meta.namespace), params=params)
     pods = msgspec.json.decode(body, type=_Pods).items
-    found = replace(seen, pods=pods, untouched=None, asked=Asked.PODS)
+    there = {pod.metadata.uid for pod in pods}
+    said = tuple(pod for pod in seen.said if pod.metadata.uid not in there)
+    found = replace(seen, pods=(*pods, *said), said=said, untouched=None, asked=Asked.PODS)
     nodes = dict(seen.nodes)
     for name, _ in placed(found):
         if nodes.get(name) is None:

@@ -30,6 +30,7 @@ from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
 from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.last_words import LastWordsSeen
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import slim
@@ -94,6 +95,9 @@ class Informers:
         ]
         for informer in self.failures:
             informer.add_handler(self._on_failure)
+        self.words = LastWordsSeen(client, self._namespace, clock)
+        for said in self.words.informers:
+            add(said)
         self.levels = add(configmap_informer(client, self._namespace, names.LEVELS_CONFIGMAP, clock))
         self.shared = FollowedSettings(client, context.settings, clock)
         """What all components read alike."""
@@ -140,8 +144,20 @@ class Informers:
         return metrics.queue_label(queue, () if self.queues.get(queue) is None else (queue,))
 
     def look(self, job: ScavengerJob, told: Iterable[str]) -> tuple[Sequence[Pod], Untouched | None]:
-        """The pods of a job that a look reads one by one, and of an array the others. told: UIDs of pods that are to
-        stop."""
+        """The pods of a job that a look reads one by one, those with last words included, and of an array the others.
+        told: UIDs of pods that are to stop."""
+        pods, untouched = self._look(job, told)
+        return [*pods, *self.said(job.key)], untouched
+
+    def said(self, key: str) -> list[Pod]:
+        """The pods of a ScavengerJob that have gone, as their last words show them. key: its `namespace/name`."""
+        return [pod for pod in self.words.of(key) if not self._shows(pod)]
+
+    def _shows(self, pod: Pod) -> bool:
+        shown = self.pods.get(pod.metadata.key)
+        return shown is not None and shown.metadata.uid == pod.metadata.uid
+
+    def _look(self, job: ScavengerJob, told: Iterable[str]) -> tuple[Sequence[Pod], Untouched | None]:
         status, key = job.status, job.key
         stands = status.phase is Phase.SUSPENDED or (status.phase is not None and status.phase.finished)
         if job.spec.array is None or job.spec.suspend or stands or job.metadata.deletion_timestamp is not None:
@@ -189,7 +205,8 @@ class Informers:
 
     def jobs_with_held_pods(self) -> set[str]:
         """The jobs, existing or not, whose pods carry our finalizer."""
-        return {key for pod in self.pods.items() if names.FINALIZER in pod.metadata.finalizers for key in job_key(pod)}
+        held = {key for pod in self.pods.items() if names.FINALIZER in pod.metadata.finalizers for key in job_key(pod)}
+        return held | self.words.jobs
 
     def levels_view(self) -> LevelsView:
         """What the regulator publishes at this moment."""

@@ -118,6 +118,7 @@ class Observer:
             nodes=informers.nodes_of(pods),
             now=self._clock.now(),
             untouched=untouched,
+            said=informers.said(key),
             namespace=NamespaceSeen(informers.level(namespace), informers.gets_token(job), informers.user(namespace)),
             references=References(record.missing, record.volumes.message),
             diagnosis=informers.diagnosis(_unstarted(pods)) if batch is not None else None,

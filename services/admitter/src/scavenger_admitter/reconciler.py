@@ -327,7 +327,7 @@ class Reconciler:
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
         self._feed.forget(key)  # it may have gone while its status was being written
-        actions = clear_orphans(self._informers.pods.by_index("job", key))
+        actions = clear_orphans([*self._informers.pods.by_index("job", key), *self._informers.said(key)])
         if not self._turns.take(key, Urgency.COUNT, len(actions)):
             return None
         if actions and await exists(self._client, key):

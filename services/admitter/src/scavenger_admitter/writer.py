@@ -45,6 +45,7 @@ from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN,
 from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity, with_equal_limits
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
 from scavenger_admitter.core.snapshots import KEY_BYTES, key_manifest, key_name
+from scavenger_admitter.last_words import LastWordsSeen
 from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
@@ -192,6 +193,7 @@ class Writer:
         burstable: as in `job_manifest`.
         snapshot_image, allowed_annotations: as in `job_manifest`.
         references: looks for what jobs refer to.
+        words: those of pods that have gone.
     """
 
     def __init__(
@@ -204,6 +206,7 @@ class Writer:
         snapshot_image: str = "",
         allowed_annotations: Collection[str] = (),
         references: References | None = None,
+        words: LastWordsSeen | None = None,
     ) -> None:
         self._client = client
         self._events = events
@@ -213,6 +216,7 @@ class Writer:
         self._snapshot_image = snapshot_image
         self._allowed_annotations = frozenset(allowed_annotations)
         self._references = references or References(client)
+        self._words = words
 
     async def write_status(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
@@ -536,6 +540,12 @@ class Writer:
             self._action(key, action) for action in (actions.value if isinstance(actions, Confirmed) else actions)
         )
 
+    async def _release(self, namespace: str, pod: str, uid: str) -> None:
+        """A pod is counted: take our finalizer off, and take out its last words. Raises ApiError."""
+        await release(self._client, namespace, pod, uid)
+        if self._words is not None:
+            await self._words.forget(uid)
+
     def _action(self, key: str, action: Cleanup) -> Awaitable[Any]:
         namespace, _, name = key.partition("/")
         match action:
@@ -548,7 +558,7 @@ class Writer:
             case DeletePod(name=pod, uid=uid):
                 return self._client.delete(PODS, namespace, pod, uid=uid)
             case ReleasePod(name=pod, uid=uid):
-                return release(self._client, namespace, pod, uid)
+                return self._release(namespace, pod, uid)
             case DeleteScavengerJob(uid=uid):
                 log.info("deleting the ScavengerJob: its time after the end is over", job=key)
                 return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)

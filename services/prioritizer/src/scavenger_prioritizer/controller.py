@@ -72,7 +72,9 @@ async def main(context: ServiceContext[PrioritizerSettings]) -> None:
     prioritizer = Prioritizer(context.client, context.settings, context.clock, context.events)
     for informer in prioritizer.informers:
         context.add_informer(informer)
-    stale = stale_finalizers(context.client, context.clock, context.settings.namespace, prioritizer.pods.items)
+    stale = stale_finalizers(
+        context.client, context.clock, context.settings.namespace, prioritizer.pods.items, by=names.PRIORITIZER
+    )
     await context.lead(prioritizer.run, stale.run)
 
 

@@ -54,7 +54,9 @@ async def main(context: ServiceContext[RegulatorSettings]) -> None:
         context.add_informer(informer)
     try:
         namespace = context.settings.namespace
-        finalizers = stale_finalizers(context.client, context.clock, namespace, regulator.pods.items)
+        finalizers = stale_finalizers(
+            context.client, context.clock, namespace, regulator.pods.items, by=names.REGULATOR
+        )
         budgets = stale_budgets(context.client, context.clock, namespace)
         await context.lead(regulator.run, finalizers.run, budgets.run)
     finally:

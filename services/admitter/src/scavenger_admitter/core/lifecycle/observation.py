@@ -103,6 +103,8 @@ class Seen:
     now: datetime
     untouched: Untouched | None = None
     """The pods of an array of which nothing is asked one by one."""
+    said: Sequence[kinds.Pod] = ()
+    """Those of `pods` that have gone, as their last words show them."""
     asked: Asked = Asked.NOTHING
     namespace: NamespaceSeen = NamespaceSeen()
     references: References = References()

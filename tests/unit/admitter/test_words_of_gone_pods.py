@@ -1,0 +1,141 @@
+"""Pods that ended, and went, while the admitter was away: others took its finalizer off, and kept their last words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
+from scavenger_runtime.last_words import LastWords
+from scavenger_runtime.stale_marks import release_deleted
+
+from .harness import NS, Harness, empty_harness
+
+pytestmark = pytest.mark.slow
+BY = names.REGULATOR
+DAY = 86400.0
+
+
+def empty(c: Harness) -> None:
+    """The ConfigMaps as charts make them."""
+    for name in names.LAST_WORDS.values():
+        meta = {"name": name, "namespace": names.SYSTEM_NAMESPACE}
+        c.api.put(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+
+
+def kept(c: Harness) -> dict[str, str]:
+    """What is kept, by the UID of its pod."""
+    found = [c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, name) for name in names.LAST_WORDS.values()]
+    return {uid: text for one in found if one is not None for uid, text in (one.get("data") or {}).items()}
+
+
+async def remove(c: Harness, by: str = BY, *, written: bool = True) -> None:
+    """Pods are deleted, and a stand-in takes the finalizer of the admitter off."""
+    await c.pass_time(30)
+    for pod in c.api.list(PODS):
+        if "deletionTimestamp" not in pod["metadata"]:
+            c.delete_pod(pod)
+    pods = [msgspec.convert(pod, Pod) for pod in c.api.list(PODS)]
+    name = names.LAST_WORDS[by] if written else "nowhere"
+    words = LastWords(c.user(), names.SYSTEM_NAMESPACE, name)
+    await c.run_to_end(release_deleted(c.user(), pods, words))
+    await c.until(lambda: not c.api.list(PODS))
+
+
+@asynccontextmanager
+async def away(**spec: Any) -> AsyncIterator[Harness]:
+    """A job `a` runs for 100 s, and the admitter dies."""
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        empty(c)
+        admitter = c.admitter()
+        c.submit("a", **spec)
+        await c.until(lambda: c.phase("a") == "Running")
+        await c.pass_time(100)
+        await admitter.kill()
+        yield c
+
+
+@pytest.mark.parametrize("spec", [{}, {"parallelism": 3}], ids=["job", "gang"])
+@pytest.mark.parametrize("by", names.LAST_WORDS)
+async def test_finished_work_is_completed(spec: dict[str, Any], by: str) -> None:
+    async with away(**spec) as c:
+        c.succeed("a")
+        await remove(c, by)
+        assert len(kept(c)) == spec.get("parallelism", 1)
+        await c.pass_time(DAY, step=DAY)
+        c.admitter()
+        await c.until(lambda: c.phase("a") == "Completed")
+        assert not c.status("a").get("interruptedCount")
+        await c.until(lambda: kept(c) == {})
+
+
+async def test_without_last_words_finished_work_runs_again() -> None:
+    async with away() as c:
+        c.succeed("a")
+        await remove(c, written=False)
+        c.admitter()
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+
+
+async def test_a_failure_of_its_own_is_one() -> None:
+    async with away() as c:
+        c.end(c.pods("a")[0], code=3)
+        await remove(c)
+        c.admitter()
+        await c.until(lambda: c.phase("a") == "Failed")
+        assert "code 3" in c.status("a")["message"]
+        await c.until(lambda: kept(c) == {})
+
+
+async def test_a_task_that_completed_does_not_run_again() -> None:
+    async with away(array={"tasks": 2, "maxRunning": 1}) as c:
+        c.end(c.pods("a")[0])
+        await remove(c)
+        c.admitter()
+        await c.until(lambda: c.status("a")["array"].get("completed") == 1)
+        await c.until(lambda: kept(c) == {})
+        await c.until(lambda: bool(c.pods("a")))
+        assert {pod["metadata"]["labels"][names.LABEL_TASK] for pod in c.pods("a")} == {"1"}
+        assert not c.status("a").get("interruptedCount")
+
+
+async def test_an_interrupted_pod_computed_until_its_end_and_no_longer() -> None:
+    async with away() as c:
+        pod = c.pods("a")[0]
+        c.delete_pod(pod)
+        c.end(c.pods("a")[0], code=143)
+        await remove(c)
+        await c.pass_time(DAY, step=DAY)
+        c.admitter()
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        status = c.status("a")
+        assert status["usefulCPUSeconds"] + status["lostCPUSeconds"] < 200
+
+
+async def test_words_of_a_job_that_is_gone_go() -> None:
+    async with away() as c:
+        c.succeed("a")
+        await remove(c)
+        c.api.remove(JOBS, NS, "a")
+        c.api.remove(SCAVENGERJOBS, NS, "a")
+        c.admitter()
+        await c.until(lambda: kept(c) == {})
+
+
+async def test_words_of_a_pod_that_is_still_there_change_nothing() -> None:
+    """The component died between its two writes."""
+    async with away() as c:
+        c.succeed("a")
+        pods = [msgspec.convert(pod, Pod) for pod in c.api.list(PODS)]
+        await c.run_to_end(LastWords(c.user(), names.SYSTEM_NAMESPACE, names.LAST_WORDS[BY]).write(pods))
+        c.admitter()
+        await c.until(lambda: c.phase("a") == "Completed")
+        await c.until(lambda: kept(c) == {})
+        assert c.held() == []

@@ -1,0 +1,97 @@
+"""What is kept of pods whose finalizer is taken off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_api import names
+from scavenger_kube.errors import Conflict
+from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import CONFIGMAPS
+from scavenger_runtime.last_words import MAX_BYTES, MAX_MESSAGE, LastWords, read_words, word_of
+from scavenger_testing import FakeApi, VirtualClock
+from scavenger_testing.builders import pod_dict, terminated
+
+SYSTEM, NAME = names.SYSTEM_NAMESPACE, names.LAST_WORDS[names.REGULATOR]
+
+
+def pod(number: int = 0, *, message: str = "", **more: Any) -> Pod:
+    """A pod that has ended by itself."""
+    made = pod_dict(f"p-{number}", namespace="lab", phase="Succeeded", node="n", **more)
+    ended = terminated(0)
+    ended["state"]["terminated"]["message"] = message
+    made["metadata"]["uid"] = f"{number:08d}-0000-0000-0000-000000000000"
+    made["status"]["containerStatuses"] = [ended]
+    return msgspec.convert(made, Pod)
+
+
+def configmap(api: FakeApi, data: dict[str, str] | None = None) -> None:
+    meta = {"name": NAME, "namespace": SYSTEM}
+    api.put(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data or {}})
+
+
+def data(api: FakeApi) -> dict[str, str]:
+    found = api.get(CONFIGMAPS, SYSTEM, NAME)
+    return dict(found.get("data") or {}) if found is not None else {}
+
+
+def test_what_tenants_write_takes_little_space() -> None:
+    long = "x" * 100_000
+    said = pod(message=long, labels={"app": long, names.LABEL_JOB: "a"}, annotations={"note": long})
+    word = word_of(said)
+    assert len(word) < MAX_MESSAGE + 1000
+    read = read_words({said.metadata.uid: word})[said.metadata.uid]
+    assert read.metadata.labels == {names.LABEL_JOB: "a"}
+    assert read.succeeded
+
+
+def test_what_cannot_be_read_is_left_out() -> None:
+    mine = pod(1)
+    other = msgspec.json.encode(msgspec.structs.replace(mine, status=type(mine.status)(phase="Running"))).decode()
+    assert read_words({"a": "{", "b": word_of(mine), mine.metadata.uid: other}) == {}
+
+
+async def test_there_is_a_limit_to_what_is_kept() -> None:
+    async with FakeApi(VirtualClock()) as api:
+        configmap(api)
+        words = LastWords(api.client(), SYSTEM, NAME)
+        await words.write([pod(number, message="y" * 900) for number in range(300)])
+        kept = data(api)
+        size = sum(len(uid) + len(text) for uid, text in kept.items())
+        assert MAX_BYTES - 2000 < size <= MAX_BYTES
+        await words.write([pod(1000, message="y" * 900)])
+        assert data(api) == kept
+
+
+async def test_words_that_are_there_are_written_once() -> None:
+    async with FakeApi(VirtualClock()) as api:
+        configmap(api)
+        words = LastWords(api.client(), SYSTEM, NAME)
+        for _ in range(3):
+            await words.write([pod()])
+        assert api.count("PATCH", NAME) == 1
+        assert list(read_words(data(api))) == [pod().metadata.uid]
+
+
+@pytest.mark.parametrize("refused", ["missing", "forbidden"])
+async def test_drains_go_on_where_nothing_can_be_kept(refused: str) -> None:
+    async with FakeApi(VirtualClock()) as api:
+        if refused == "forbidden":
+            configmap(api)
+            api.fail(403, reason="Forbidden", methods={"GET"}, path=NAME)
+        await LastWords(api.client(), SYSTEM, NAME).write([pod()])
+        assert data(api) == {}
+
+
+async def test_another_write_comes_between() -> None:
+    async with FakeApi(VirtualClock()) as api:
+        configmap(api)
+        words = LastWords(api.client(), SYSTEM, NAME)
+        api.fail(409, reason="Conflict", methods={"PATCH"}, path=NAME, times=2)
+        await words.write([pod()])
+        assert len(data(api)) == 1
+        api.fail(409, reason="Conflict", methods={"PATCH"}, path=NAME, times=3)
+        with pytest.raises(Conflict):
+            await words.write([pod(1)])
