@@ -49,6 +49,35 @@ def refusals(access: Access, job: Manifest) -> list[str]:
     return []
 
 
+def with_sizes(access: Access, job: Manifest) -> Manifest:
+    """The job with the cpu and memory that the cluster gives to one that names none, by its namespace or for all: what
+    the API server would keep of it, of which nothing but resources is taken over. As it is where no cluster answers, or
+    it does not take the job."""
+    body = {**job, "metadata": {**job["metadata"], "namespace": _namespace(access, job)}}
+    params = {"dryRun": "All", "fieldManager": "kubectl-sj"}
+    path = paths.jobs(_namespace(access, job))
+    answer = _asked(lambda: access.client.request("POST", path, body=body, params=params))
+    access.client.new_warnings()  # `lint` has words of its own
+    spec, made = dict(job["spec"]), msgspec.json.decode(answer)["spec"] if answer else {}
+    if "template" not in spec:
+        spec |= {"resources": made["resources"]} if "resources" in made else {}
+    elif "template" in made:
+        spec["template"] = _with_resources(spec["template"], made["template"])
+    return {**job, "spec": spec}
+
+
+def _with_resources(template: Manifest, made: Manifest) -> Manifest:
+    """A template with the resources of the containers of another one."""
+    pod = dict(template["spec"])
+    for kind in ("containers", "initContainers"):
+        sizes = {one.get("name"): one.get("resources") for one in made["spec"].get(kind) or ()}
+        if kind in pod:
+            pod[kind] = [
+                {**one, "resources": found} if (found := sizes.get(one.get("name"))) else one for one in pod[kind] or ()
+            ]
+    return {**template, "spec": pod}
+
+
 def warnings(access: Access, job: Manifest) -> Iterator[str]:
     """What the namespace and the nodes of a cluster would do to a job."""
     spec = job["spec"]

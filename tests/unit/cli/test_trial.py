@@ -139,3 +139,38 @@ def test_what_the_file_says_is_not_said_again(sj: Run, tmp_path: Path, words: tu
 def test_without_a_file_all_is_asked_for(sj: Run) -> None:
     code, _, err = sj("run", "mine", "--image", "sim:1")
     assert (code, "--cpu, --memory missing" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"image": "sim:1"},
+        {"template": template(resources={})},
+        {"template": template(resources={"limits": {"cpu": 1}})},
+    ],
+    ids=["flat", "template", "only memory is missing"],
+)
+def test_lint_knows_the_sizes_that_the_cluster_gives(
+    sj: Run, server: Server, tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    kept = {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": {"name": "sim"}}
+    filled = {"template": template()} if "template" in spec else {**spec, "resources": {"requests": SOME}}
+    server.on(CREATED, Answer(201, {**kept, "spec": filled}), method="POST")
+    code, out, err = sj("lint", written(tmp_path, spec))
+    assert (code, out.rstrip().endswith(": ok")) == (0, True), out + err
+    (trial,) = server.asked(CREATED, "POST")
+    assert trial.query["dryRun"] == "All"
+
+
+@pytest.mark.parametrize("answer", [Answer(422, status(422, "Invalid")), Answer(403, status(403, "Forbidden"))])
+def test_lint_tells_what_is_missing_where_the_cluster_gives_none(
+    sj: Run, server: Server, tmp_path: Path, answer: Answer
+) -> None:
+    server.on(CREATED, answer, method="POST")
+    code, out, _ = sj("lint", written(tmp_path, {"image": "sim:1"}))
+    assert (code, "spec.resources" in out) == (2, True), out
+
+
+def test_lint_asks_for_no_sizes_of_a_job_that_names_them(sj: Run, server: Server, tmp_path: Path) -> None:
+    assert sj("lint", written(tmp_path, {"image": "sim:1", "resources": {"requests": SOME}}))[0] == 0
+    assert not server.asked(CREATED, "POST")

@@ -23,9 +23,9 @@ def lint(
     """Check files, with a cluster or without.
 
     By the CRDs, their rules and the webhook's: what would be refused anywhere. Where a cluster answers, its API server
-    judges pod templates as well, and its namespace and nodes are looked at. Whether there are the queue and the
-    capacity, and what an administrator allows, submit --dry-run asks. Objects of other kinds in the files are passed
-    over. The exit code is 2 when anything is wrong.
+    judges pod templates as well, and fills in sizes that a job leaves out. Its namespace and nodes are looked at.
+    Whether there are the queue and the capacity, and what an administrator allows, submit --dry-run asks. Objects of
+    other kinds in the files are passed over. The exit code is 2 when anything is wrong.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def lint(
     """
     from scavenger_cli.lint.check import check
     from scavenger_cli.lint.habits import habit_warnings
-    from scavenger_cli.trial import refusals
+    from scavenger_cli.trial import refusals, with_sizes
     from scavenger_cli.trial import warnings as of_cluster
 
     level = level_of(pod_security)
@@ -42,6 +42,8 @@ def lint(
     for file in files:
         for manifest in filter(is_ours, read(file)):
             problems, warnings = check(manifest, level)
+            if any(one.field.endswith("resources") for one in problems):  # the cluster may have defaults for them
+                problems, warnings = check(with_sizes(access, manifest), level)
             found = [*map(str, problems)]
             if not found and manifest["kind"] == "ScavengerJob":
                 found = refusals(access, manifest)

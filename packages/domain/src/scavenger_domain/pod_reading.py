@@ -331,7 +331,8 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
     meta, status = pod.metadata, pod.status
     labels, notes, controller = meta.labels, meta.annotations, meta.controller
     asked, task = requests.computing_requests(pod), labels.get(names.LABEL_TASK, "")
-    written, sizes = notes.get(names.ANNOTATION_RUNNING_PRIORITY), sizes_of(notes, asked)
+    written, note = notes.get(names.ANNOTATION_RUNNING_PRIORITY), notes.get(names.ANNOTATION_REQUESTED_CPU)
+    sizes = () if note is None else sizes_of(note, asked)  # nearly always
     started = micros(at) if (at := started_at(pod)) is not None else None
     if started is None or status.phase != "Running" or len(status.container_statuses) != 1:
         measured = micros(at) if (at := measured_from(pod)) is not None else None
@@ -349,7 +350,7 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
         asked,
         weights.cost(asked),
         sizes,
-        costs_of(sizes, asked, weights),
+        costs_of(sizes, asked, weights) if sizes else (),
         pod.ended,
         pod.succeeded,
         over(pod),
@@ -364,15 +365,15 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
     )
 
 
-def sizes_of(notes: Mapping[str, str], asked: Mapping[str, int]) -> Sizes:
+def sizes_of(note: str, asked: Mapping[str, int]) -> Sizes:
     """The CPU that a pod has requested since when; empty where it was never resized. What its program does not request
     is as it is now.
 
     Args:
-        notes: annotations of the pod.
+        note: on the pod.
         asked: what it requests now.
     """
-    noted = parse_sizes(notes.get(names.ANNOTATION_REQUESTED_CPU))
+    noted = parse_sizes(note)
     beside = max(0, asked.get("cpu", 0) - noted[-1][1]) if noted else 0
     return tuple((since, cpu + beside) for since, cpu in noted)
 
