@@ -8,7 +8,6 @@ from copy import deepcopy
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.array import NOT_WITH_ARRAY
 from scavenger_api.indexes import MAX_COUNT
 from scavenger_api.rules.template import KEEPS_NO_NODE, OVERRIDDEN, REFUSED, keeps_its_node, overridden
 
@@ -72,7 +71,7 @@ def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
     if limit := _limit(job, tasks, where, lines):
         spec["backoffLimit"] = limit
     spec |= _policy(job, f"{where}.podFailurePolicy.rules", lines)
-    for name in NOT_WITH_ARRAY if tasks is not None else ():
+    for name in names.NOT_WITH_ARRAY if tasks is not None else ():
         if spec.pop(name, None) is not None:
             lines.append(f"{where}.{name}: left out: an array cannot have it")
     spec["template"] = _template(_spec(job, "template"), f"{where}.template." if where else "", lines)

@@ -798,9 +798,10 @@ def test_an_array_has_tasks_or_indexes_for_good(jobs: Kubectl) -> None:
     manifest = changed(MINIMAL_JOB, {"metadata.name": "numbered", "spec.array": {"indexes": "1-9:4,20"}})
     jobs.ok("create", "-f", "-", stdin=json.dumps(manifest))
     jobs.ok("patch", "sj", "numbered", *patch({"array": {"maxRunning": 3, "retry": 2}}))
-    for array in ({"indexes": "1-9:4,21"}, {"indexes": None, "tasks": 4}, {"tasks": 4}):
-        message = jobs.refused("patch", "sj", "numbered", *patch({"array": array}))
-        assert "spec.array: immutable" in message, array
+    changes: tuple[dict[str, Any], ...] = ({"indexes": "1-9:4,21"}, {"indexes": None, "tasks": 4}, {"tasks": 4})
+    for change in changes:
+        message = jobs.refused("patch", "sj", "numbered", *patch({"array": change}))
+        assert "spec.array: immutable" in message, change
 
 
 def test_all_fields_that_were_changed_are_named(jobs: Kubectl) -> None:

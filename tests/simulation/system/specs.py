@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from scavenger_api.array import NOT_WITH_ARRAY
 from scavenger_api.job import IN_TEMPLATE, ScavengerJobSpec
+from scavenger_api.names import NOT_WITH_ARRAY
 from scavenger_api.task_numbers import parse_numbers
 
 Object = dict[str, Any]

@@ -15,6 +15,7 @@ from scavenger_api.indexes import (
     parse_indexes,
 )
 from scavenger_api.model import Model, cel, validations
+from scavenger_api.names import NOT_WITH_ARRAY
 from scavenger_api.task_numbers import MAX_TEXT, NUMBERS_PATTERN, TaskNumbers, numbers_of
 
 MAX_COUNTED: Final = 500
@@ -131,12 +132,3 @@ def array_rules() -> list[dict[str, str]]:
             for field in NOT_WITH_ARRAY
         ),
     ]
-
-
-NOT_WITH_ARRAY: Final = (
-    "checkpointExitCode",
-    "progressDeadlineIntervals",
-    "podFailurePolicy",
-    "activeDeadlineSeconds",
-)
-"""Fields of a job that arrays do not have."""
