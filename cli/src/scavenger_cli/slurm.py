@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.job import MAX_GRACE_SECONDS
 from scavenger_api.task_numbers import numbers_of
 
 from scavenger_cli.exits import CliError, ExitCode
@@ -310,7 +309,7 @@ def _grace(options: Mapping[str, str], lines: list[str]) -> int | None:
         raise CliError(f"--signal: {options['signal']} is no signal", "write it as B:TERM@120", ExitCode.USAGE)
     if match[1].upper() not in ("TERM", "15"):
         lines.append(f"--signal: the program gets SIGTERM in the place of {match[1].upper()}, before an interruption")
-    return min(int(match[2] or 60), MAX_GRACE_SECONDS)
+    return min(int(match[2] or 60), names.MAX_GRACE_SECONDS)
 
 
 def _exported(options: Mapping[str, str], given: Submission, lines: list[str]) -> dict[str, str]:

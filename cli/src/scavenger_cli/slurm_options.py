@@ -213,14 +213,14 @@ def _next(option: str, rest: list[str]) -> str:
 _UNITS: Final = {"": 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 """KiB. Without a unit it is megabytes, and these are MiB."""
 _MEMORY: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE | re.ASCII)
-_TIME: Final = re.compile(r"(?:(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?|(\d+)(?::(\d+)(?::(\d+))?)?)", re.ASCII)
+_TIME: Final = re.compile(r"(?:(\d+)-(?:(\d+)(?::(\d+)(?::(\d+))?)?)?|(\d+)(?::(\d+)(?::(\d+))?)?)", re.ASCII)
 _NO_LIMIT: Final = ("-1", "INFINITE", "UNLIMITED")
 
 
 def minutes(name: str, text: str) -> int:
     """A time limit in whole minutes, which Slurm rounds up; 0 where there is none. Raises CliError.
 
-    `30`, `30:00`, `12:00:00`, `1-12`, `1-12:30`, `1-12:30:00`: minutes first, and hours after days.
+    `30`, `30:00`, `12:00:00`, `1-`, `1-12`, `1-12:30`, `1-12:30:00`: minutes first, and hours after days.
     """
     if text.upper() in _NO_LIMIT:
         return 0
@@ -276,14 +276,14 @@ def array(text: str, option: str = "--array") -> dict[str, Any]:
     except IndexesError as error:
         raise CliError(f"{option}: {error}", "write it as 0-99, 1-20%4, 0-99:3 or 1,5,9-12", ExitCode.USAGE) from error
     limit = limit.strip("[]")
-    if sign and not (limit.isascii() and limit.isdecimal() and int(limit)):
+    if sign and not (limit.isascii() and limit.isdecimal()):
         raise CliError(
             f"{option}: {text}: no number of tasks at a time follows %", "write it as 1-20%4", ExitCode.USAGE
         )
     found: dict[str, Any] = {"tasks": len(indexes)}
     if indexes != list(range(len(indexes))):
         found = {"indexes": _short(ranges, indexes)}
-    return found | ({"maxRunning": int(limit)} if sign else {})
+    return found | ({"maxRunning": int(limit)} if sign and int(limit) else {})
 
 
 def _short(text: str, indexes: Iterable[int]) -> str:

@@ -792,6 +792,24 @@ def test_how_many_tasks_run_may_change_and_retry_only_grows(jobs: Kubectl) -> No
     assert "it only grows" in message
 
 
+def test_an_array_has_tasks_or_indexes_for_good(jobs: Kubectl) -> None:
+    for array, words in (
+        ({}, "write tasks or indexes, one of both"),
+        ({"tasks": 3, "indexes": "1-3"}, "write tasks or indexes, one of both"),
+        ({"indexes": "1-3%2"}, "should match"),
+        ({"indexes": ""}, "at least 1 chars"),
+    ):
+        manifest = changed(MINIMAL_JOB, {"metadata.name": "odd", "spec.array": array})
+        assert words in jobs.refused("create", "-f", "-", stdin=json.dumps(manifest)), array
+    manifest = changed(MINIMAL_JOB, {"metadata.name": "numbered", "spec.array": {"indexes": "1-9:4,20"}})
+    jobs.ok("create", "-f", "-", stdin=json.dumps(manifest))
+    jobs.ok("patch", "sj", "numbered", *patch({"array": {"maxRunning": 3, "retry": 2}}))
+    changes: tuple[dict[str, Any], ...] = ({"indexes": "1-9:4,21"}, {"indexes": None, "tasks": 4}, {"tasks": 4})
+    for change in changes:
+        message = jobs.refused("patch", "sj", "numbered", *patch({"array": change}))
+        assert "spec.array: immutable" in message, change
+
+
 def test_all_fields_that_were_changed_are_named(jobs: Kubectl) -> None:
     message = jobs.refused("patch", "sj", "full", *patch({"image": "other", "args": None, "suspend": True}))
 

@@ -70,6 +70,7 @@ def test_nodes_are_pods_of_a_gang() -> None:
         ("30:15", 31),
         ("2:00:00", 120),
         ("1-0", 1440),
+        ("1-", 1440),
         ("1-2:03:04", 1564),
         ("0", 0),
         ("0:00", 0),
@@ -100,6 +101,7 @@ def test_memory(text: str, found: int) -> None:
         ("[1-3,7]", {"indexes": "1-3,7"}),
         ("7,3,1-4", {"indexes": "1-4,7"}),
         ("2,0,1", {"tasks": 3}),
+        ("1-9%0", {"indexes": "1-9"}),
     ],
 )
 def test_arrays(text: str, array: dict[str, Any]) -> None:
@@ -291,7 +293,7 @@ def test_every_option_is_honoured_or_told(name: str) -> None:
         ("--array=9-1", "ends before it begins"),
         ("--array=0-9 -N2", "one pod"),
         ("--array=0-100000", "at most 100,000"),
-        ("--array=1-9%0", "no number of tasks at a time"),
+        ("--array=1-9%x", "no number of tasks at a time"),
         ("-c x", "not a number"),
         ("-c \u0662", "not a number"),
         ("--mem=lots", "16G"),

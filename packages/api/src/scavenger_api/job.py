@@ -27,6 +27,7 @@ from scavenger_api.model import (
     list_map,
     validations,
 )
+from scavenger_api.names import MAX_GRACE_SECONDS
 from scavenger_api.pod_sums import template_requests
 from scavenger_api.podspec import (
     EnvFromSource,
@@ -57,7 +58,6 @@ from scavenger_api.template import (
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
-MAX_GRACE_SECONDS: Final = 3600
 
 MOUNTS: Final = ("persistentVolumeClaims", "configMaps", "secrets")
 _MERGED_BY_MOUNT_PATH: Final[dict[str, Any]] = list_map("mountPath")

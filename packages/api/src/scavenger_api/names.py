@@ -127,6 +127,8 @@ RESERVED_ENV: Final = (ENV_INDEX, ENV_PARALLELISM, ENV_PEERS, ENV_RESTARTS, ENV_
 REASON_RUNNING: Final = "Running"
 
 DEFAULT_QUEUE: Final = "default"
+MAX_GRACE_SECONDS: Final = 3600
+"""Between SIGTERM and SIGKILL, whatever a job asks for."""
 MAX_SPEC_BYTES: Final = 256 * 1024
 """Bytes of the spec of a ScavengerJob as JSON."""
 MAX_PODS_BYTES: Final = 256 * 1024 * 1024
