@@ -13,7 +13,7 @@ from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_domain.pod_ends import Exit, deleting, over, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import checkpointed, leftover_pods, managed
+from scavenger_admitter.core.lifecycle import architectures, checkpointed, leftover_pods, managed
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -43,7 +43,10 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     pod = next((pod for pod in draft.run.pods if pod.metadata.name == found.exit.pod), None) if draft.run else None
     matched = matching_rule(spec.pod_failure_policy, pod)
     limit, retries = spec.backoff_limit or 0, draft.status.retries or 0
-    if matched is not None and matched[1].action == "FailJob":
+    if pod is not None and (wrong := architectures.unfit(draft, pod, found.exit)):
+        draft.unfit_architecture = wrong
+        _try_again(draft, at, message, f"node {pod.spec.node_name} is {wrong}; queued to start on another architecture")
+    elif matched is not None and matched[1].action == "FailJob":
         said = f"{message}; rules[{matched[0]}] of podFailurePolicy makes it final"
         fail(draft, at, FailureReason.POD_FAILURE_POLICY, said)
     elif matched is not None and matched[1].action == "Ignore":

@@ -18,7 +18,7 @@ from scavenger_domain import interruptions
 from scavenger_domain.pod_ends import Exit, Removal, moment, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, start_failures
+from scavenger_admitter.core.lifecycle import accounting, architectures, finished, interrupted, start_failures
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -101,6 +101,8 @@ class Endings:
                 return Failed(problem.exit)
             if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
                 self.problem = self.problem or problem
+                if problem is not None and problem.refused_by is not None:
+                    self.draft.refused_by += (problem.refused_by,)
         return find_termination(run, seen.nodes, seen.now, self.draft.known.reboots)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
@@ -108,7 +110,10 @@ class Endings:
         self._book(pod, ended.at, kept=False)
         self._note_length(pod, ended.at)
         untouched = finished.snapshots_untouched(self.draft.seen.job.spec, ended)
-        if untouched:
+        wrong = architectures.unfit(self.draft, pod, ended)
+        if wrong:
+            self.draft.unfit_architecture, untouched = wrong, True
+        elif untouched:
             self.draft.unfit_node = pod.spec.node_name
         elif used < limit:
             self.tasks.retries[index] = used + 1
