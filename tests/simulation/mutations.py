@@ -678,6 +678,15 @@ BUGS: Final = (
         {"scavenger_prioritizer.core.plan.preemptible_count": rounded_down},
     ),
     Bug(
+        "nobody remembers which node refuses pods",
+        situations.RefusingNode,
+        "beside a node that refuses pods",
+        {
+            f"{VIEW}.node_trust.NodeTrust._judge": always(None),
+            f"{ADMITTER}.attempt.Attempt.hear_refusal": always(None),
+        },
+    ),
+    Bug(
         "a program with snapshots starts without its key",
         situations.SavedTask,
         "a key of nobody",

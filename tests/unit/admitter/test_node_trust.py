@@ -281,3 +281,10 @@ def test_no_history_of_one_namespace_closes_a_node_to_another(steps: list[tuple[
             nodes.start(f"a/{job}", node=what)
         assert not nodes.to("b")
         assert not nodes.to("b", GPU)
+
+
+def test_pods_without_devices_are_witnesses_for_those_with_some_and_not_the_other_way_round(nodes: Nodes) -> None:
+    nodes.refuse("a/x", "a/y", requests=GPU)
+    nodes.refuse("b/z")
+    assert nodes.to("c", GPU)
+    assert not nodes.to("c")

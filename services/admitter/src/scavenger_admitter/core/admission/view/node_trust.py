@@ -19,7 +19,8 @@ So a tenant closes nodes to their own jobs at the most: whatever a pod template 
 namespace, or the node itself, to close a node to others. That holds for the test of a node as well.
 
 What pods with devices met (any resource that not all nodes have) says nothing of pods without them: a node that has
-lost its GPU still runs jobs that need none. Such refusals close it to pods that ask for all of these devices.
+lost its GPU still runs jobs that need none. Such refusals close it to pods that ask for all of these devices. What pods
+without devices met holds for all.
 
 Times are microseconds since the epoch. A job is known by namespace/name.
 """
@@ -253,7 +254,7 @@ class NodeTrust:
         node.refusals = [one for one in node.refusals if now - one.at < WINDOW][1 - MOST_REFUSALS :]
         node.refusals.append(refusal)
         for scope, closing in list(node.closings.items()):
-            if closing.until <= now and set(refusal.devices) == set(scope.devices):
+            if closing.until <= now and set(refusal.devices) <= set(scope.devices):
                 self._fail_test(name, scope, closing, refusal)
         self._judge(name, now)
         if len(self._nodes) > MOST_NODES:
@@ -278,7 +279,7 @@ class NodeTrust:
         node = self._nodes.get(name)
         recent = [one for one in node.refusals if now - one.at < WINDOW] if node is not None else []
         for devices in {one.devices for one in recent}:
-            mine = [one for one in recent if one.devices == devices]
+            mine = [one for one in recent if set(one.devices) <= set(devices)]
             for scope, proofs in ((Scope(EVERYBODY, devices), _for_all(mine)), *_for_some(mine, devices)):
                 if len(proofs) >= ENOUGH and node is not None and scope not in node.closings:
                     self._close(name, scope, proofs[-1].said)
