@@ -23,6 +23,7 @@ from scavenger_admitter.core.admission.view.node_trust import (
     NodeTrust,
     Scope,
 )
+from scavenger_api.shunned_nodes import CLOSED, shunned_nodes
 
 CPU: Requests = (("cpu", 1000), ("memory", 1 << 30), ("pods", 1))
 GPU: Requests = (("cpu", 1000), ("memory", 1 << 30), ("nvidia.com/gpu", 1), ("pods", 1))
@@ -235,6 +236,14 @@ def test_what_is_closed_survives_a_restart(shut: Nodes) -> None:
     assert after.closed(shut.at) == EVERYONE
     assert after.dump(10_000) == kept
     assert after.closed(shut.at + FIRST).tested == {"bad"}
+
+
+def test_others_read_what_is_kept(shut: Nodes) -> None:
+    for job in ("a/p", "a/q", "a/r"):
+        shut.refuse(job, requests=GPU)
+        shut.start(job, requests=GPU)
+    assert shunned_nodes({CLOSED: shut.trust.dump(10_000)}).keys() == shut.trust.shunned().keys() == {"bad"}
+    assert [shunned_nodes({CLOSED: text}) for text in ("", "{}", "[1]", "null", '[{"node": ""}]')] == [{}] * 5
 
 
 @pytest.mark.parametrize("most", [2, 200, 1000])

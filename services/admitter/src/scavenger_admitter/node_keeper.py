@@ -6,6 +6,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.events import NODE_SHUNNED, NODE_TRUSTED
+from scavenger_api.shunned_nodes import CLOSED
 from scavenger_api.times import micros
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
@@ -20,8 +21,6 @@ from scavenger_runtime.logging import get_logger
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.view.node_trust import EVERYBODY, Change, NodeTrust
 
-KEY: Final = "closed"
-"""Of the ConfigMap: what is closed, as JSON (`NodeTrust.dump`)."""
 MOST_BYTES: Final = 500_000
 """A ConfigMap holds 1 MiB."""
 ROUND_SECONDS: Final = 5.0
@@ -66,7 +65,7 @@ class NodeKeeper:
         except ApiError as error:
             log.warning("what nodes have refused is not known", error=str(error))
             return
-        self._kept = found.data.get(KEY) if found is not None else None
+        self._kept = found.data.get(CLOSED) if found is not None else None
         self._trust.load(self._kept, micros(self._clock.now()))
 
     async def run(self) -> None:
@@ -84,7 +83,7 @@ class NodeKeeper:
             return
         try:
             await apply_configmap(
-                self._client, self._namespace, names.NODES_CONFIGMAP, {KEY: kept}, component=names.ADMITTER
+                self._client, self._namespace, names.NODES_CONFIGMAP, {CLOSED: kept}, component=names.ADMITTER
             )
         except ApiError as error:
             log.warning("what nodes have refused is not kept", error=str(error))
