@@ -19,7 +19,7 @@ from scavenger_cluster import Cluster, stack
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import NODES
 from scavenger_regulator.facts import node_facts
-from scavenger_regulator.writer import read_configmap
+from scavenger_runtime.configmaps import read_configmap
 from scavenger_runtime.informer import Informer
 from scavenger_testing.processes import cpu_seconds, peak_kb
 

@@ -25,8 +25,8 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import NODES, PODS, Resource, scavenger_jobs, scavenger_queues
 from scavenger_prioritizer.core.plan import preemptible_count
-from scavenger_regulator.writer import read_configmap
 from scavenger_runtime.cache import Change
+from scavenger_runtime.configmaps import read_configmap
 from scavenger_runtime.informer import Informer
 from scavenger_simulator.result import MomentKind
 

@@ -103,6 +103,12 @@ CASES = [
         "ScavengerWorkLost", {f'{LOST}{{queue="a"}}': "0+300x500", f'{USEFUL}{{queue="b"}}': "0+3000x500"}, quiet=(480,)
     ),
     Case(
+        "ScavengerNodesRefusePods",
+        {"scavenger_shunned_nodes": "0x20 2x40"},
+        quiet=(20, 35),
+        firing=(37,),
+    ),
+    Case(
         "ScavengerStartsFail",
         {
             'scavenger_failed_starts_total{queue="a",reason="QuotaExceeded"}': "0+1x120",

@@ -760,6 +760,15 @@ BUGS: Final = (
         {f"{ADMITTER}.success_evidence.SuccessEvidence._proves": always(None)},
     ),
     Bug(
+        "nobody remembers which node refuses pods",
+        situations.RefusingNode,
+        "beside a node that refuses pods",
+        {
+            f"{VIEW}.node_trust.NodeTrust._judge": always(None),
+            f"{ADMITTER}.attempt.Attempt.hear_refusal": always(None),
+        },
+    ),
+    Bug(
         "a program with snapshots starts without its key",
         situations.SavedTask,
         "a key of nobody",

@@ -41,6 +41,7 @@ BOUNDS: Final = {
     "outcome": "a fixed list in the code",
     "phase": "phases of a ScavengerJob",
     "queue": "ScavengerQueues; `(unknown)` for jobs whose queue does not exist",
+    "stage": "`admission` or `runtime`",
     "reason": "a fixed list in the code, or reasons of the API server",
     "receiver": "ScavengerQueues",
     "resource": "`cpu`, `memory`, and what else nodes offer; of the webhook the kinds it reviews",

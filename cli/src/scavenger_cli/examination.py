@@ -51,6 +51,7 @@ class Cluster:
         pods: all pods that have not ended.
         nodes: all nodes.
         levels: as published.
+        shunned: nodes on which no job starts as they have refused pods, and what each has said.
         autoscaler_status: whether Cluster Autoscaler has written its ConfigMap.
         keep_scale_down: the setting, of the services that have it, by name.
         kueue: the configuration of Kueue's manager.
@@ -72,6 +73,7 @@ class Cluster:
     pods: Sequence[Pod] | None = None
     nodes: Sequence[Node] | None = None
     levels: LevelsView | None = None
+    shunned: Mapping[str, str] = field(default_factory=dict)
     autoscaler_status: bool = False
     keep_scale_down: Mapping[str, str] = field(default_factory=dict)
     kueue: KueueConfiguration | None = None
@@ -92,6 +94,7 @@ def examine(cluster: Cluster) -> list[Ailment]:
         *_stale_budgets(cluster),
         *foreign_budgets(cluster.foreign_budgets),
         *_stale_finalizers(cluster),
+        *_shunned(cluster),
         *_autoscaler(cluster),
         *_keep_scale_down_off(cluster),
         *_incomplete(cluster),
@@ -139,6 +142,17 @@ def _stale_finalizers(cluster: Cluster) -> Iterator[Ailment]:
         if names.FINALIZER in pod.metadata.finalizers and pod.metadata.deletion_timestamp is not None and pod.ended
     ]
     return stale_finalizers(held, led=_led(cluster, names.ADMITTER))
+
+
+def _shunned(cluster: Cluster) -> Iterator[Ailment]:
+    there = {node.metadata.name for node in cluster.nodes or ()}
+    nodes = sorted(name for name in cluster.shunned if cluster.nodes is None or name in there)
+    if nodes:
+        yield Ailment(
+            "NodesRefusePods",
+            f"no job starts on {some(nodes)}, as pods did not start there: {cluster.shunned[nodes[0]]}",
+            "repair or cordon the node: docs/runbooks.md#scavengernodesrefusepods",
+        )
 
 
 def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:

@@ -45,6 +45,11 @@ def levels(system_namespace: str) -> str:
     return resources.CONFIGMAPS.path(quote(system_namespace), names.LEVELS_CONFIGMAP)
 
 
+def nodes(system_namespace: str) -> str:
+    """The ConfigMap with the nodes that have refused pods."""
+    return resources.CONFIGMAPS.path(quote(system_namespace), names.NODES_CONFIGMAP)
+
+
 def settings(system_namespace: str) -> str:
     """The ConfigMap with what all services read alike."""
     return resources.CONFIGMAPS.path(quote(system_namespace), names.SETTINGS_CONFIGMAP)

@@ -19,7 +19,17 @@ from scavenger_testing.clock import eventually
 from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.history import ALWAYS, BOOTS, COUNTED_WITHIN, OVER, History, Stop, _deleting, _leads
+from tests.simulation.system.history import (
+    ALWAYS,
+    BOOTS,
+    COUNTED_WITHIN,
+    OVER,
+    TENANTS,
+    History,
+    Stop,
+    _deleting,
+    _leads,
+)
 from tests.simulation.system.specs import BESIDE, CLAIM, FAILS_WITH, PROGRAM, SAVED, SETTINGS
 from tests.simulation.system.system import (
     BY_SCHEDULER,
@@ -43,6 +53,8 @@ RECOMMENDATION: Final = "aws-node-termination-handler/rebalance-recommendation"
 """Seconds that a pod takes to stop that takes long."""
 STAY: Final = 900.0
 """Seconds that ordinary pods stay."""
+SHUNNED: Final = 700.0
+"""Seconds in which a node that has been closed twice is tested."""
 
 
 class Situation(History):
@@ -999,3 +1011,45 @@ class SlowedDown(OneJob):
             status |= {"resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
 
         self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+
+
+class RefusingNode(WorldSituation):
+    """From a moment on the node that the scheduler takes first admits no pods; after a while it does again. Jobs of two
+    tenants are submitted all the time."""
+
+    waits = 120.0
+    """Seconds in which each job runs."""
+    refusing = False
+
+    def run(self, pod: Object) -> None:
+        mine = pod["metadata"]["namespace"] in TENANTS and not pod["status"].get("containerStatuses")
+        node = self.node_for(pod) if mine and self.refusing else None
+        if node == NODE_NAMES[0]:
+            reason = "UnexpectedAdmissionError"
+            status = {"reason": reason, "message": kubelet.REFUSALS[reason]}
+            self._refuse({**pod, "spec": {**pod["spec"], "nodeName": node}}, status)
+        else:
+            super().run(pod)
+
+    async def comes(self) -> None:
+        self.refusing = True
+        for number in range(6):
+            await self.one_more(f"c{number}", TENANTS[number % 2])
+        self.refusing = False
+        await self.pass_time(SHUNNED)
+        for number in range(3):
+            await self.one_more(f"d{number}", NS, end=False)
+        used = [pod["spec"].get("nodeName") for pod in self.api.stored(PODS) if not pod["status"].get("reason")]
+        assert NODE_NAMES[0] in used, "a node that works again is not used"
+
+    async def one_more(self, name: str, tenant: str, *, end: bool = True) -> None:
+        """A job runs before long, and then ends."""
+        self.submit_spec(name, scavengerjob_dict()["spec"], tenant)
+        began = self.clock.monotonic()
+        while self.phase(name) != "Running":
+            waited = self.clock.monotonic() - began
+            assert waited < self.waits, f"{name} waits for {waited:.0f} s beside a node that refuses pods"
+            await self.pass_time(1)
+        if end:
+            self.succeed(name)
+            await self.until(lambda: self.phase(name) == "Completed", limit=LATE)

@@ -61,6 +61,7 @@ NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "node
 POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
 NODE_NAMES: Final = ("n1", "n2", "n3")
 CORES: Final = 4
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 LONG: Final = 60.0
 """Seconds that a job runs in the peace at the end while others wait."""
 SCRAPED_EVERY: Final = 15.0
@@ -295,6 +296,7 @@ class System(History):
         if self.clock.monotonic() < self.busy_until:
             return None
         nodes = [node for node in self.api.stored(NODES) if _takes_pods(node) and _may_go_to(pod, node)]
+        nodes.sort(key=lambda node: not _wishes(pod, node))
         for node in nodes:
             if self._left(node["metadata"]["name"], pod) >= _cores(pod) and self._offers(node, pod):
                 return str(node["metadata"]["name"])
@@ -738,6 +740,13 @@ def _priority(pod: Object) -> int:
 def _takes_pods(node: Object) -> bool:
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
     return ready and not {key for key, value in node["spec"].items() if value} & {"unschedulable", "taints"}
+
+
+def _wishes(pod: Object, node: Object) -> bool:
+    """Whether a node is as the preferred terms of a pod that name nodes want it."""
+    wishes = pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(PREFERRED, [])
+    name, fields = node["metadata"]["name"], [f for one in wishes for f in one["preference"].get("matchFields", ())]
+    return all((name in f["values"]) == (f["operator"] == "In") for f in fields)
 
 
 def _may_go_to(pod: Object, node: Object) -> bool:

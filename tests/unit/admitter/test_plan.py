@@ -399,7 +399,7 @@ MESSAGES: dict[str, tuple[list[NodeView], Candidate, str]] = {
     "nodes away": (
         [node("a", schedulable=False)],
         job("j"),
-        "needs 1 cpu, 1Gi memory; every node it may run on is not ready, cordoned or at its own level",
+        "needs 1 cpu, 1Gi memory; every node it may run on is not ready, cordoned, at its own level or refuses pods",
     ),
     "too large": (
         [node("a", cpu=32, memory=64), node("b", cpu=8, memory=128)],

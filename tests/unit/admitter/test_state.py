@@ -231,7 +231,9 @@ def test_the_taint_of_a_cordon_is_not_to_be_tolerated_but_waited_for(change: dic
     state.apply_candidate(Candidate("ns/job", "uid", "default", Shape.of({"cpu": 1000}, {"zone": "a"})))
     (held,) = plan_admissions(snap(state)).held.values()
     assert held.reason is WaitReason.NO_PLACE
-    assert held.message == "needs 1 cpu; every node it may run on is not ready, cordoned or at its own level"
+    assert (
+        held.message == "needs 1 cpu; every node it may run on is not ready, cordoned, at its own level or refuses pods"
+    )
 
 
 # --- ordinary pods about to take room ---

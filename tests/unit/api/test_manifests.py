@@ -92,7 +92,7 @@ def test_no_role_has_wildcards_or_reads_secrets_of_others() -> None:
             assert "persistentvolumeclaims" not in rule["resources"] or rule["verbs"] == ["get"], role["metadata"][
                 "name"
             ]
-            own = {names.LEVELS_CONFIGMAP, names.SETTINGS_CONFIGMAP, "scavenger-regulator-state"}
+            own = {names.LEVELS_CONFIGMAP, names.NODES_CONFIGMAP, names.SETTINGS_CONFIGMAP, "scavenger-regulator-state"}
             own |= {"scavenger-regulator-profiles", "extension-apiserver-authentication"}
             if "configmaps" in rule["resources"]:
                 by_name = role["metadata"]["name"] == names.ADMITTER and rule["verbs"] == ["get"]

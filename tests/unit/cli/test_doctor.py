@@ -61,6 +61,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("no autoscaler", {"nodes": [builders.node("n1")], "keep_scale_down": NEVER}, []),
     ("by default", {"nodes": [KARPENTER], "keep_scale_down": {"scavenger-admitter": ""}}, []),
     ("a setting of another service", {"nodes": [KARPENTER], "keep_scale_down": {"webhook": "never"}}, []),
+    ("a node that refuses pods", {"nodes": [builders.node("n1")], "shunned": {"n1": "no device"}}, ["NodesRefusePods"]),
+    ("a node that is gone", {"nodes": [builders.node("n1")], "shunned": {"n2": "no device"}}, []),
     ("Kueue", {"kueue": KueueConfiguration(manages_all=True)}, ["KueueManagesJobs"]),
     ("Kueue leaves Jobs alone", {"kueue": KueueConfiguration()}, []),
     ("jobs that need a feature gate", {"incomplete": "the API server drops it"}, ["InstallationIncomplete"]),

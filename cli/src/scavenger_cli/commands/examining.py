@@ -11,6 +11,7 @@ import msgspec
 import typer
 from scavenger_api import names
 from scavenger_api.reasons import WaitReason
+from scavenger_api.shunned_nodes import shunned_nodes
 from scavenger_api.states import ConditionType
 from scavenger_kube import resources
 from scavenger_kube.errors import NotFound, Unavailable
@@ -228,6 +229,7 @@ def _read(access: Access, reader: Reader) -> Cluster:
         pods=reader.pods(),
         nodes=items("nodes", paths.NODES, Node),
         levels=reader.levels(now),
+        shunned=shunned_nodes(data_of("nodes that refuse pods", paths.nodes(access.system_namespace)) or {}),
         autoscaler_status=data_of("the status of Cluster Autoscaler", AUTOSCALER) is not None,
         keep_scale_down={one.metadata.name: one.variable("SCAVENGER_KEEP_SCALE_DOWN") for one in services},
         kueue=parse(configured) if configured is not None else None,

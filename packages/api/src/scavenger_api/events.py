@@ -32,6 +32,8 @@ class EventKind:
 _NORMAL, _WARNING = False, True
 SNAPSHOT_WARNING: Final = "SnapshotWarning"
 CHECKPOINT_UNREADABLE: Final = "CheckpointUnreadable"
+NODE_SHUNNED: Final = "NodeShunned"
+NODE_TRUSTED: Final = "NodeTrusted"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
@@ -60,6 +62,10 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     ),
     (names.ADMITTER, QUEUE): (
         ("Releasing", _NORMAL, "The queue is being deleted: its jobs go first, and then the queue."),
+    ),
+    (names.ADMITTER, NODE): (
+        (NODE_SHUNNED, _WARNING, "The node has refused pods: no job starts there for a while, and then one tests it."),
+        (NODE_TRUSTED, _NORMAL, "Pods start on the node again, or it is gone: jobs start there as before."),
     ),
     (names.REGULATOR, JOB): (
         (

@@ -77,6 +77,9 @@ FINALIZER: Final = f"{GROUP}/interruption-record"
 # On a ScavengerQueue: its jobs go first.
 QUEUE_FINALIZER: Final = f"{GROUP}/queue-release"
 
+# --- the ConfigMap of the admitter ---
+NODES_CONFIGMAP: Final = "scavenger-nodes"
+
 # --- the ConfigMap of the regulator ---
 LEVELS_CONFIGMAP: Final = "scavenger-levels"
 LEVELS_PREEMPTIBLE_PERCENTAGE: Final = "preemptiblePercentage"

@@ -13,6 +13,8 @@ Terms: TypeAlias = tuple[Term, ...]
 """One of the terms must hold."""
 
 NODE_NAME: Final = "metadata.name"
+LABEL_ARCHITECTURE: Final = "kubernetes.io/arch"
+"""The label of a node that says for which processors programs are made that run on it."""
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 

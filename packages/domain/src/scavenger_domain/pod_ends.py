@@ -117,7 +117,7 @@ class PodLike(ReadPodLike, Protocol):
 
 # What runc says when the job, not the node, is at fault: the command is not in the image or is no program.
 _USER_START_ERROR: Final = re.compile(
-    r"executable file not found|no such file or directory|permission denied|is a directory|exec format error"
+    r"executable file not found|no such file or directory|permission denied|is a directory|(?i:exec format error)"
 )
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.

@@ -158,16 +158,29 @@ class AdmissionFeed:
         """A status is written that says how a start has ended."""
         attempt = self._records[key].attempt
         attempt.lack = outcome.lack
-        if outcome.unfit_node:
-            attempt.avoid(outcome.unfit_node)
+        self._hear_of_nodes(job, outcome)
         # Tasks of one start may fail one after the other: the pause after it has begun by then.
         if outcome.start_failed and attempt.starts_from(self._clock.monotonic()) == 0:
             self._start_failed(key, job, outcome)
             attempt.pulls_on = outcome.pulls_on
         elif _came_off(attempt, outcome):
-            attempt.failures, attempt.pulls_on = 0, ""
+            attempt.failures, attempt.pulls_on, attempt.refused_by = 0, "", ()
             self._state.futile.came_off(key)
             self._state.refused.came_off(key)
+
+    def _hear_of_nodes(self, job: ScavengerJob, outcome: Outcome) -> None:
+        """Where the next start of a job does not go if it can, and what its pods say of their nodes."""
+        attempt = self._records[job.key].attempt
+        if outcome.unfit_node:
+            attempt.avoid(outcome.unfit_node)
+        if outcome.unfit_architecture:
+            attempt.avoid_architecture(outcome.unfit_architecture)
+        for by in outcome.refused_by:
+            attempt.hear_refusal(by.node)
+            asked, now = self._shape(job).requests, micros(self._clock.now())
+            self._state.trust.refused(by.node, job.key, asked, by.said, now, admission=by.admission)
+            metrics.NODE_REFUSALS.labels("admission" if by.admission else "runtime").inc()
+            log.info("a node did not start a pod", node=by.node, job=job.key, said=by.said)
 
     def update_running(self, job: ScavengerJob) -> None:
         """Tell the admission loop what room may be taken back, and what has been."""
@@ -368,13 +381,33 @@ class AdmissionFeed:
             chosen, waits = start.candidate, self._state.candidate(start.key)
             # Of an array, how many tasks wait changes all the time, and no more start than wait then.
             same = waits is not None and replace(waits, tasks=chosen.tasks) == chosen
-            if same and self._limiter.has_capacity(chosen.namespace):
-                self._grant(start)
+            if same and self._limiter.has_capacity(chosen.namespace) and (may := self._as_test(start, now)) is not None:
+                self._grant(may)
                 granted.add(start.key)
+            elif same:
+                self._wakeups.admit()
         for group in groups:
             self._exchange(group, granted)
         if CHECKS.on:
             self._assert_sound()
+
+    def _as_test(self, start: Start, now: int) -> Start | None:
+        """What of a start may be granted: of a node that is to be tested, one start is the test, and of an array one
+        task by itself. None where nothing is left; the next cycle finds other nodes."""
+        trust, chosen = self._state.trust, start.candidate
+        if not trust:
+            return start
+        closed = trust.closed(now)
+        shut = closed.everyone.union(closed.to(chosen.namespace, chosen.shape.requests))
+        if not shut.isdisjoint(start.nodes) and not chosen.tasks:
+            return None
+        nodes = tuple(node for node in start.nodes if node not in shut)
+        tests = closed.tested.intersection(nodes)
+        if tests and chosen.tasks:
+            others = tuple(node for node in nodes if node not in tests)
+            nodes, shut = (others, shut | tests) if others else (nodes[:1], shut)
+        trust.sent(nodes, now)
+        return replace(start, nodes=nodes, target=start.target.without(shut)) if nodes else None
 
     def _exchange(self, group: Sequence[Candidate], granted: Collection[str]) -> None:
         """Places change hands where jobs of a group start before others of it that came earlier. This process remembers

@@ -77,6 +77,11 @@ class Response:
         return self.awaited or (self.refusal is None and self.made == self.tasks)
 
 
+def _with(known: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """The last ones, this one among them."""
+    return (*(one for one in known if one != name), name)[-MOST_UNFIT_NODES:]
+
+
 @dataclass(slots=True)
 class Attempt:
     """Where the start of a job stands, and how often in a row it has failed."""
@@ -99,6 +104,10 @@ class Attempt:
     unfit_nodes: tuple[str, ...] = ()
     """Nodes on which the program could not be continued from its snapshot, the last ones: starts go to others if they
     can."""
+    refused_by: tuple[str, ...] = ()
+    """Nodes that have not started its pods since it ran last: the same."""
+    unfit_architectures: tuple[str, ...] = ()
+    """Architectures for which its image has no program: the same."""
     retry_at: float = 0.0
     """The next start is not before this, on the monotonic clock."""
     not_before: int = 0
@@ -213,8 +222,20 @@ class Attempt:
 
     def avoid(self, node: str) -> None:
         """The program could not be continued from its snapshot on this node."""
-        known = (*(one for one in self.unfit_nodes if one != node), node)
-        self.unfit_nodes = known[-MOST_UNFIT_NODES:]
+        self.unfit_nodes = _with(self.unfit_nodes, node)
+
+    def hear_refusal(self, node: str) -> None:
+        """The node did not start a pod."""
+        self.refused_by = _with(self.refused_by, node)
+
+    def avoid_architecture(self, name: str) -> None:
+        """The image has no program for this architecture."""
+        self.unfit_architectures = _with(self.unfit_architectures, name)
+
+    @property
+    def others_than(self) -> tuple[str, ...]:
+        """Nodes to which starts do not go where others have room."""
+        return tuple(dict.fromkeys((*self.unfit_nodes, *self.refused_by)))[-MOST_UNFIT_NODES:]
 
     def failed(self, clock: Clock, first: float, most: float, *, late: bool) -> None:
         """The start failed: the next one waits `first` seconds, doubled with each failure up to `most`, or

@@ -13,6 +13,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
+from scavenger_api.times import micros
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import Namespace
 from scavenger_runtime.cache import Change
@@ -29,6 +30,7 @@ from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter, namespace_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import (
+    failed_by_itself,
     job_key,
     job_progress,
     namespace_level,
@@ -46,6 +48,7 @@ from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.lookups import Lookups
+from scavenger_admitter.node_keeper import NodeKeeper
 from scavenger_admitter.observer import Observer
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
@@ -179,6 +182,9 @@ class Admitter:
             self._client, self._clock, context.events, self._informers, self._admission
         )
         self._resizes = Resizes(self._client, self._clock, self._budget, self._informers)
+        self._nodes = NodeKeeper(
+            self._client, self._clock, context.events, self._informers.nodes, self._state.trust, settings.namespace
+        )
         self._first_pass: set[str] = set()
         self.first_pass_done: Final = asyncio.Event()
         """Every job that was there when this process began to lead has been looked at once."""
@@ -203,6 +209,7 @@ class Admitter:
 
     async def lead(self) -> None:
         """Do the work, until cancelled. The informers are synced."""
+        await self._nodes.restore()
         for informer in (self._informers.jobs, self._informers.batch):
             await caught_up(self._client, informer, self._clock)
         # A pod that is not seen would not keep its job from a second life; those of others do no harm.
@@ -233,6 +240,7 @@ class Admitter:
             group.create_task(self._measure())
             group.create_task(self._evidence.run())
             group.create_task(self._resizes.run())
+            group.create_task(self._nodes.run())
 
     def _age(self, key: str) -> tuple[float, int, str]:
         """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""
@@ -268,7 +276,7 @@ class Admitter:
         """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
         while True:
             await self._clock.sleep(REMIND_SECONDS)
-            if self._admission.unserved or self._state.kept_room.keys() or self._state.refused:
+            if self._admission.unserved or self._state.kept_room.keys() or self._state.refused or self._state.trust:
                 self._wakeups.admit()
 
     async def _measure(self) -> None:
@@ -358,6 +366,8 @@ class Admitter:
         again = rebooted(change.old, change.new)
         if again:
             self._informers.reboots[change.key] = self._clock.now()
+        if (failure := failed_by_itself(change.old, change.new)) and self._informers.pods.by_index("node", change.key):
+            self._state.trust.failed_by_itself(change.key, failure, micros(self._clock.now()))
         if change.new is None:
             self._informers.reboots.pop(change.key, None)
             self._state.delete_node(change.key)

@@ -239,6 +239,16 @@ def rebooted(old: Node | None, new: Node | None) -> bool:
     return bool(before and after) and before != after
 
 
+def failed_by_itself(old: Node | None, new: Node | None) -> str:
+    """How a node that was ready has failed, in words; empty where it has not. It is silent before most reboots, and
+    that counts once."""
+    if old is None or new is None or not old.ready:
+        return ""
+    if rebooted(old, new):
+        return "the node has rebooted"
+    return "" if new.ready else "the node is not ready any more"
+
+
 def placing_facts(node: Node) -> tuple[bool, object, object, object]:
     """What a decision about the pods of a node, or about new ones, depends on."""
     return node.ready, node.spec, node.status.allocatable, node.metadata.labels

@@ -11,6 +11,7 @@ from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import format_time
+from scavenger_domain.node_affinity import LABEL_ARCHITECTURE, required_terms, selects_node
 from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
@@ -137,6 +138,16 @@ class Informers:
         """The user id that pods of scavenger jobs in the namespace get which name none."""
         found = self.namespaces.get(namespace)
         return default_user(found.metadata.annotations) if found is not None else None
+
+    def architectures(self, job: ScavengerJob) -> frozenset[str]:
+        """The architectures of the nodes that a job may run on."""
+        wanted, terms = job.spec.selected_nodes.items(), required_terms(job.spec.affinity)
+        labels = (
+            node.metadata.labels
+            for node in self.nodes.items()
+            if wanted <= node.metadata.labels.items() and selects_node(terms, node.metadata.name, node.metadata.labels)
+        )
+        return frozenset(found[LABEL_ARCHITECTURE] for found in labels if LABEL_ARCHITECTURE in found)
 
     def queue_label(self, job: ScavengerJob) -> str:
         """The label of its queue in metrics."""

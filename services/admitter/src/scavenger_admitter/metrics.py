@@ -27,6 +27,11 @@ WAIT_SECONDS: Final = histogram(
 )
 STARTS: Final = counter("starts", "Jobs started by the admission cycle.", ("queue",))
 FAILED_STARTS: Final = counter("failed_starts", "Starts that failed, by reason.", ("queue", "reason"))
+NODE_REFUSALS: Final = counter(
+    "node_refusals", "Pods that a node did not start, by whether its kubelet did not admit them or its runtime failed.",
+    ("stage",),
+)  # fmt: skip
+SHUNNED_NODES: Final = gauge("shunned_nodes", "Nodes on which no job starts, as they have refused pods.")
 FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("queue", "phase"))
 INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
 SHORT_RUNS: Final = counter(

@@ -134,6 +134,7 @@ class Observer:
             deleted=deleted,
             last_write=record.written_at,
             last_queue_position=self._records.last_queue_position,
+            architectures=partial(self._informers.architectures, job),
             wanted_by_own=partial(self._informers.waits.wanted, job.metadata.namespace, now=now),
             pod_bytes=record.pod_bytes,
             last_seen=record.pod_gone or self._renewed_before(),
@@ -155,6 +156,7 @@ class Observer:
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
             failures=attempt.failures,
             lack=attempt.lack,
+            unfit_architectures=frozenset(attempt.unfit_architectures),
         )
 
     def _granted(self, key: str, job: ScavengerJob, take: Mapping[str, InterruptDecision]) -> Granted:

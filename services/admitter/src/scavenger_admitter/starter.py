@@ -214,7 +214,12 @@ def _refusal(error: ApiError, *, of_pod: bool) -> Refusal:
 def _target(job: ScavengerJob, attempt: Attempt) -> Target:
     """Where the pods of the start that was granted may go."""
     target = ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
-    return replace(target, rather=attempt.pulls_on, rather_not=attempt.unfit_nodes)
+    return replace(
+        target,
+        rather=attempt.pulls_on,
+        rather_not=attempt.others_than,
+        rather_not_on=attempt.unfit_architectures,
+    )
 
 
 def _log_start(job: ScavengerJob, attempt: Attempt) -> None:

@@ -7,9 +7,11 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
+from scavenger_api import names
 from scavenger_api.levels import PublishedLevels
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
+from scavenger_runtime.configmaps import apply_configmap, read_configmap
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.threads import in_thread
 
@@ -34,7 +36,6 @@ from scavenger_regulator.core.state import (
     states_from_published,
 )
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.writer import apply_configmap, read_configmap
 
 STATE_CONFIGMAP: Final = "scavenger-regulator-state"
 PROFILES_CONFIGMAP: Final = "scavenger-regulator-profiles"
@@ -178,7 +179,8 @@ class Store:
 
     async def _apply(self, name: str, data: Mapping[str, str], what: str) -> None:
         try:
-            await apply_configmap(self._client, self._settings.namespace, name, {**data, KEY_SOURCE: self._source})
+            kept = {**data, KEY_SOURCE: self._source}
+            await apply_configmap(self._client, self._settings.namespace, name, kept, names.REGULATOR)
         except ApiError as error:
             log.warning(f"{what} not saved", error=str(error))
             raise

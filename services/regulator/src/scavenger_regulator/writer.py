@@ -12,7 +12,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import msgspec
 from scavenger_api import names
 from scavenger_api.evictions import EvictionNote, EvictionReason
 from scavenger_api.levels import LevelsState, PublishedLevels
@@ -23,6 +22,7 @@ from scavenger_kube.kinds import ConfigMap, Node
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
+from scavenger_runtime.configmaps import apply_configmap, read_configmap
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 
@@ -58,28 +58,6 @@ OVERRIDDEN: Final = (
 T = TypeVar("T")
 
 log = get_logger(__name__)
-
-_configmap = msgspec.json.Decoder(ConfigMap)
-
-
-async def read_configmap(client: ApiClient, namespace: str, name: str) -> ConfigMap | None:
-    """The ConfigMap, None where it does not exist. Raises ApiError."""
-    try:
-        return _configmap.decode(await client.get(CONFIGMAPS, namespace, name))
-    except NotFound:
-        return None
-
-
-async def apply_configmap(client: ApiClient, namespace: str, name: str, data: Mapping[str, str]) -> ConfigMap:
-    """Own exactly these keys by server-side apply; keys written before and not given now go. Raises ApiError."""
-    body = {
-        "apiVersion": CONFIGMAPS.api_version,
-        "kind": CONFIGMAPS.kind,
-        "metadata": {"namespace": namespace, "name": name, "labels": LABELS},
-        "data": data,
-    }
-    answer = await client.apply(CONFIGMAPS, namespace, name, body, field_manager=names.REGULATOR)
-    return _configmap.decode(answer)
 
 
 class ResizeOutcome(StrEnum):
@@ -192,7 +170,7 @@ class Writer:
             return True
         try:
             self._configmap = await apply_configmap(
-                self._client, settings.namespace, names.LEVELS_CONFIGMAP, new.to_data()
+                self._client, settings.namespace, names.LEVELS_CONFIGMAP, new.to_data(), names.REGULATOR
             )
         except ApiError as error:
             log.warning("levels not published", error=str(error))

@@ -15,7 +15,7 @@ from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.rules.template import OVERRIDDEN, keeps_its_node, restarts
 from scavenger_api.template import TemplateMetadata
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.node_affinity import REQUIRED
+from scavenger_domain.node_affinity import LABEL_ARCHITECTURE, REQUIRED
 from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import of_resources
@@ -193,6 +193,9 @@ def _affinity(target: Target) -> dict[str, Any]:
         [field("NotIn", node) for node in target.rather_not],
     )
     rather = [{"weight": 100, "preference": {"matchFields": fields}} for fields in wishes if fields]
+    if target.rather_not_on:
+        other = {"key": LABEL_ARCHITECTURE, "operator": "NotIn", "values": list(target.rather_not_on)}
+        rather.append({"weight": 100, "preference": {"matchExpressions": [other]}})
     affinity = _given(
         **{REQUIRED: {"nodeSelectorTerms": terms} if terms else {}, PREFERRED: rather},
     )

@@ -35,6 +35,7 @@ class Shape:
         requests: what it is placed by.
         affinity: required node affinity; empty where every node will do.
         volumes: what the volumes of its claims require of a node, one entry for each that not every node can use.
+        avoids: nodes on which it is not started for now, sorted.
         apart: the node label in which the nodes of its pods must differ; empty where they need not.
         counted: what it counts as in shares, quotas and load.
         reclaimed: whether it is placed on reclaimed capacity.
@@ -46,6 +47,7 @@ class Shape:
     affinity: Terms = ()
     apart: str = ""
     volumes: tuple[Terms, ...] = ()
+    avoids: tuple[str, ...] = ()
     counted: Requests = field(init=False, repr=False, compare=False)
     reclaimed: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
@@ -55,7 +57,7 @@ class Shape:
         object.__setattr__(self, "reclaimed", self.counted != self.requests)
         # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be most of it.
         placed = (self.requests, self.node_selector, self.tolerations, self.affinity, self.apart, self.volumes)
-        object.__setattr__(self, "_hash", hash(placed))
+        object.__setattr__(self, "_hash", hash((placed, self.avoids)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -84,7 +86,15 @@ class Shape:
         """The same pod with volumes that require this of a node."""
         if volumes == self.volumes:
             return self
-        return _interned(self.requests, self.node_selector, self.tolerations, self.affinity, self.apart, volumes)
+        placed = (self.requests, self.node_selector, self.tolerations, self.affinity, self.apart)
+        return _interned(*placed, volumes, self.avoids)
+
+    def avoiding(self, nodes: tuple[str, ...]) -> Shape:
+        """The same pod, which is not started on these nodes (sorted), and on all others."""
+        if nodes == self.avoids:
+            return self
+        placed = (self.requests, self.node_selector, self.tolerations, self.affinity, self.apart)
+        return _interned(*placed, self.volumes, nodes)
 
     def request(self, resource: str) -> int:
         """What one pod requests of a resource; 0 when it does not name it."""
@@ -116,8 +126,9 @@ def _interned(
     affinity: Terms,
     apart: str,
     volumes: tuple[Terms, ...],
+    avoids: tuple[str, ...] = (),
 ) -> Shape:
-    return Shape(requests, node_selector, tolerations, affinity, apart, volumes)
+    return Shape(requests, node_selector, tolerations, affinity, apart, volumes, avoids)
 
 
 def _plain(t: TolerationLike) -> Toleration:

@@ -214,6 +214,8 @@ class Snapshot:
         shown: what the load of these limits has of scavenger pods.
         counted_with_candidate: whether the load is counted with the job that asks.
         closed_nodes: nodes at or above a level of their own: no new job starts there.
+        shunned: nodes that start no pods for now (`node_trust.py`): no new job starts there either.
+        tested: nodes that take one start, which shows whether they start pods again.
         headroom: of nodes with a level of their own.
         packs: whether jobs start where ordinary pods request most, for an autoscaler removes the other nodes.
         shut: why nothing may start, if so.
@@ -243,6 +245,8 @@ class Snapshot:
     shown: Shown = BY_REQUESTS
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
+    shunned: frozenset[str] = frozenset()
+    tested: frozenset[str] = frozenset()
     headroom: Headroom = UNKNOWN
     packs: bool = False
     shut: Wait | None = None

@@ -155,7 +155,7 @@ class _Kind(NamedTuple):
         lacks: whether something is not shown that was there.
         final: whether it has a verdict that the pods shown do not prove. Each task ended as its own pod says.
         anew: whether a start may meet pods of an earlier Job that no watch shows. Two pods of one task have the same
-            name, so none can be created twice. But beside those of a Job that is gone more tasks would run than may, and
+            name, so none can be created twice. But beside those of a Job that is gone too many tasks would run, and
             those of an array that was replaced have other names. So what the first start of a Job has found is asked
             for again until watches show it (`Heard`).
     """

@@ -16,7 +16,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Granted, Known, LifecycleSettings, Observation, Seen
-from scavenger_admitter.core.lifecycle.start_failures import Lack
+from scavenger_admitter.core.lifecycle.start_failures import Lack, NodeRefusal
 from scavenger_admitter.core.lifecycle.success import Success
 from scavenger_admitter.core.lifecycle.termination import Run
 
@@ -46,7 +46,11 @@ class Draft:
     pulls_on: str = ""
     """The node that was pulling the image when the start was taken back."""
     unfit_node: str = ""
-    """The node on which the program could not be continued from its snapshot."""
+    """The node on which the program could not be started, or not be continued from its snapshot."""
+    unfit_architecture: str = ""
+    """The architecture for which the image has no program, or none that runs there."""
+    refused_by: tuple[NodeRefusal, ...] = ()
+    """Nodes that did not start pods, and may be at fault: one entry for each pod."""
     lack: Lack | None = None
     """What the last starts have shown to be missing."""
     cause: InterruptionReason | None = None

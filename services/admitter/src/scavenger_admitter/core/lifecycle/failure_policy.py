@@ -21,6 +21,8 @@ class Follows(enum.Enum):
     """The job has failed, an array with all its tasks."""
     FAIL = "FailIndex"
     """The job, or the task, has failed."""
+    OTHER_ARCHITECTURE = "OtherArchitecture"
+    """It starts again, on a node with other processors, and nothing is counted."""
     ELSEWHERE = "Elsewhere"
     """It starts again, on another node if it can, and nothing is counted."""
     FREE = "Ignore"
@@ -50,15 +52,18 @@ class Judged(NamedTuple):
         return f"rules[{self.rule}] of podFailurePolicy"
 
 
-def judge(spec: ScavengerJobSpec, pod: kinds.Pod | None, used: int, *, untouched: bool) -> Judged:
+def judge(spec: ScavengerJobSpec, pod: kinds.Pod | None, used: int, *, unfit: str, untouched: bool) -> Judged:
     """What follows from the failure of a pod.
 
     Args:
         spec: of its job.
         pod: that failed; None where it is gone.
         used: retries of the job, or of the task, that are used up.
+        unfit: the architecture of the node, where the program is not made for it and another one is there; else empty.
         untouched: whether `snap` says that this node or volume is at fault.
     """
+    if unfit:
+        return Judged(Follows.OTHER_ARCHITECTURE)
     matched = matching_rule(spec.pod_failure_policy, pod)
     if matched is not None and matched[1].action != "Count":
         return Judged(Follows(matched[1].action), matched[0])

@@ -13,7 +13,7 @@ from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_domain.pod_ends import Exit, deleting, over, restarted, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import checkpointed, failure_policy, leftover_pods, managed
+from scavenger_admitter.core.lifecycle import architectures, checkpointed, failure_policy, leftover_pods, managed
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -43,15 +43,20 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     pod = next((pod for pod in draft.run.pods if pod.metadata.name == found.exit.pod), None) if draft.run else None
     limit, retries = spec.backoff_limit or 0, draft.status.retries or 0
     untouched = pod is not None and snapshots_untouched(spec, found.exit)
-    judged = failure_policy.judge(spec, pod, retries, untouched=untouched)
+    unfit = architectures.unfit(draft, pod, found.exit) if pod is not None else ""
+    judged = failure_policy.judge(spec, pod, retries, unfit=unfit, untouched=untouched)
+    node = pod.spec.node_name if pod is not None else ""
     match judged.follows:
+        case Follows.OTHER_ARCHITECTURE:
+            draft.unfit_architecture = unfit
+            _try_again(draft, at, message, f"node {node} is {unfit}; queued to start on another architecture")
         case Follows.FAIL_JOB | Follows.FAIL if judged.rule is not None:
             fail(draft, at, FailureReason.POD_FAILURE_POLICY, f"{message}; {judged.said} makes it final")
         case Follows.FREE:
             draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
             _try_again(draft, at, message, f"{judged.said} does not count it; queued to continue")
         case Follows.ELSEWHERE:
-            draft.unfit_node = pod.spec.node_name if pod is not None else ""
+            draft.unfit_node = node
             _try_again(draft, at, message, f"its snapshots are as they were; queued to continue, {ELSEWHERE}")
         case Follows.RETRY:
             draft.set(retries=retries + 1)

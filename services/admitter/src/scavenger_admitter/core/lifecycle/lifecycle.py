@@ -286,6 +286,8 @@ def outcome_of(
         retry_late=draft.retry_late,
         pulls_on=draft.pulls_on,
         unfit_node=draft.unfit_node,
+        unfit_architecture=draft.unfit_architecture,
+        refused_by=draft.refused_by,
         lack=None if draft.phase.finished or draft.phase is Phase.SUSPENDED else draft.lack,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         unsettled=draft.unsettled,

@@ -17,7 +17,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
-from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, Refusal, StartLimits
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, NodeRefusal, Refusal, StartLimits
 from scavenger_admitter.core.lifecycle.success import BELIEVED, Evidence, Success
 from scavenger_admitter.core.waits import Wait
 
@@ -146,6 +146,8 @@ class StartKnown:
     """Starts in a row that failed."""
     lack: Lack | None = None
     """What the last of them have shown to be missing."""
+    unfit_architectures: frozenset[str] = frozenset()
+    """Those for which the image had no program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ class Known:
     """When this process wrote the status last; None when it has not."""
     last_queue_position: datetime | None = None
     """The last place in line that is known to have been given."""
+    architectures: Callable[[], frozenset[str]] = frozenset
+    """Those of the nodes that the job may run on."""
     wanted_by_own: Callable[[str], bool] = _by_nobody
     """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
     pod_bytes: int = 0
@@ -244,7 +248,11 @@ class Outcome:
     pulls_on: str = ""
     """The node that was pulling the image when the start was taken back."""
     unfit_node: str = ""
-    """The node on which the program could not be continued from its snapshot."""
+    """The node on which the program could not be started, or not be continued from its snapshot."""
+    unfit_architecture: str = ""
+    """The architecture for which the image has no program, or none that runs there."""
+    refused_by: tuple[NodeRefusal, ...] = ()
+    """Nodes that did not start pods, and may be at fault: one entry for each pod."""
     lack: Lack | None = None
     """What the last starts have shown to be missing."""
     requeue_after: float | None = None

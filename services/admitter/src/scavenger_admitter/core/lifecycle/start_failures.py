@@ -20,6 +20,7 @@ from scavenger_domain.pod_ends import (
     last_report,
     moment,
     over,
+    own_exit,
     start_error,
     started_at,
 )
@@ -83,6 +84,21 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRefusal:
+    """A node that did not start a pod, and may be at fault (`admission.view.node_trust`).
+
+    Attributes:
+        node: its name.
+        said: by its kubelet.
+        admission: the kubelet did not admit the pod; else its runtime failed, which a template can bring about.
+    """
+
+    node: str
+    said: str
+    admission: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Why a start cannot come off."""
 
@@ -101,6 +117,10 @@ class Problem:
     """A container of the job's own failed: backoffLimit and podFailurePolicy say whether that is final."""
     lack: Lack | None = None
     """What is missing, where only the kubelet of a pod knows."""
+    refused_by: NodeRefusal | None = None
+    """The node that may be at fault."""
+    architecture: str = ""
+    """The architecture for which the image has no program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +406,7 @@ def _pod_problems(
         yield from _misconfigured(pod, spec)
         yield from _failed_init(pod, spec)
         yield from _unscheduled(pod, spec, now, limits)
-        yield from _refused(pod)
+        yield from _refused(pod, now)
 
 
 _NOT_AN_IMAGE: Final = "InvalidImageName"
@@ -466,16 +486,25 @@ def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: 
         yield Problem(f"pod {pod.metadata.name} cannot be placed: {scheduled.message}", False, WaitReason.UNSCHEDULABLE)
 
 
-def _refused(pod: kinds.Pod) -> Iterator[Problem]:
+_NOT_ADMITTED: Final = re.compile(r"OutOf\S+|TopologyAffinityError|UnexpectedAdmissionError")
+"""Reasons of a pod whose node may be at fault: lifecycle/predicate.go (insufficient resources), cm/topologymanager, and
+cm/admission for device plugins. Others, such as NodeAffinity, say that the node has changed."""
+
+
+def _refused(pod: kinds.Pod, now: datetime) -> Iterator[Problem]:
     """The kubelet did not admit the pod (lifecycle/predicate.go, cm/admission), or could not start its container."""
     if not over(pod) or pod.status.phase == "Succeeded" or deleting(pod) or started_at(pod) is not None:
         return  # pod GC makes a deleted pod that was never placed Failed, too (gc_controller.go)
-    words = start_error(pod)
+    words, node = start_error(pod), pod.spec.node_name
     if words is not None:
-        yield Problem(f"pod {pod.metadata.name} could not start: {words}", False, WaitReason.START_ERROR)
+        said = f"pod {pod.metadata.name} could not start: {words}"
+        by = NodeRefusal(node, words, admission=False) if node and own_exit(pod) is None else None
+        yield Problem(said, False, WaitReason.START_ERROR, refused_by=by)
     else:
         text = pod.status.message or pod.status.reason or "no reason given"
-        yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, WaitReason.REFUSED)
+        by = NodeRefusal(node, text, admission=True) if node and _NOT_ADMITTED.fullmatch(pod.status.reason) else None
+        said = f"pod {pod.metadata.name} was refused by its node: {text}"
+        yield Problem(said, False, WaitReason.REFUSED, refused_by=by)
 
 
 def _unmounted_problems(
@@ -660,7 +689,18 @@ def _timeout(
     node = "" if said else pulls_on(run)
     said = said or (f"still pulling its image on node {node}; it goes on there" if node else "no reason given")
     what = f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}"
-    yield Problem(what, False, WaitReason.START_TIMEOUT, pulls_on=node)
+    by = NodeRefusal(late, said, admission=False) if not node and (late := _late_node(run, spec)) else None
+    yield Problem(what, False, WaitReason.START_TIMEOUT, pulls_on=node, refused_by=by)
+
+
+def _late_node(run: Run, spec: ScavengerJobSpec) -> str:
+    """A node that has made no sandbox for a pod that waits for no object, or could not pull its image."""
+    waits = any(spec.references(kind) for kind in ("persistentvolumeclaim", "configmap", "secret"))
+    for pod in run.pods:
+        unpulled = any(waiting.reason in UNPULLED for waiting in _waiting(pod))
+        if not deleting(pod) and started_at(pod) is None and (unpulled or not (waits or _is_up(pod))):
+            return pod.spec.node_name
+    return ""
 
 
 def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:

@@ -9,7 +9,7 @@ from scavenger_api.reasons import StateReason, WaitReason
 from scavenger_domain.plain_text import plain
 from scavenger_domain.pod_ends import started_at
 
-from scavenger_admitter.core.lifecycle import finished, managed, start_failures
+from scavenger_admitter.core.lifecycle import architectures, finished, managed, start_failures
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.interrupted import phrase
 from scavenger_admitter.core.lifecycle.start_failures import Problem
@@ -47,6 +47,7 @@ def go_on(draft: Draft, run: Run) -> None:
     """The start goes on, has come to its end already, or does not come off."""
     seen = draft.seen
     problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, draft.rules, draft.lack)
+    problem = problem or architectures.unpulled(draft, run)
     found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
     draft.wait_for_proof(unproven(run, draft.known.evidence))
     if isinstance(found, Checkpointed):
@@ -119,5 +120,8 @@ def fail_start(draft: Draft, problem: Problem) -> None:
 def record_failure(draft: Draft, problem: Problem, youngest: str = "") -> None:
     """A start failed: say so in an Event, and how long the next one waits. youngest: as in `start_failures.noted`."""
     draft.start_failed, draft.retry_late = True, problem.lasting
+    if problem.refused_by is not None and problem.refused_by not in draft.refused_by:
+        draft.refused_by += (problem.refused_by,)
+    draft.unfit_architecture = problem.architecture or draft.unfit_architecture
     draft.lack = start_failures.noted(draft.lack, problem.lack, youngest)
     draft.note("StartFailed", problem.message, warning=True)

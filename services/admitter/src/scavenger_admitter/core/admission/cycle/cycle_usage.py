@@ -172,7 +172,7 @@ class CycleUsage:
 
 def _rooms(snapshot: Snapshot, index: NodeIndex) -> tuple[Room, ...]:
     """What is free now, and, where pods are terminating, once these have left."""
-    closed, headroom = snapshot.closed_nodes, snapshot.headroom
+    closed, headroom = snapshot.closed_nodes | snapshot.shunned, snapshot.headroom
     ranks = [-node.ordinary_share for node in index.nodes] if snapshot.packs else None
     terminating: dict[str, dict[str, int]] = {}
     for pod in snapshot.terminating:

@@ -396,8 +396,19 @@ class _Cycle:
 
     def _as_start(self, start: _Start) -> Start:
         seen, candidate, nodes = self._snapshot, start.candidate, tuple(start.nodes)
-        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=seen.packs)
+        target = seen.headroom.target(
+            candidate.shape,
+            nodes,
+            seen.closed_nodes,
+            pinned=seen.packs or bool(seen.tested and not seen.tested.isdisjoint(nodes)),
+            shunned=self._not_for(candidate, nodes) if seen.tested or candidate.shape.avoids else seen.shunned,
+        )
         return Start(candidate, nodes, start.load_ppm, target)
+
+    def _not_for(self, candidate: Candidate, nodes: tuple[str, ...]) -> frozenset[str]:
+        """The nodes that start no pods of a job for now, or are to be tested by another start."""
+        seen = self._snapshot
+        return seen.shunned.union(seen.tested.difference(nodes), candidate.shape.avoids)
 
     def _count(self, candidate: Candidate) -> None:
         """One more task of an array has been served."""

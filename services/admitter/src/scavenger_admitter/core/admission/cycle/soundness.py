@@ -85,6 +85,9 @@ def _assert_nodes(starts: Iterable[Start], snapshot: Snapshot) -> None:
             node = snapshot.nodes.get(name)
             assert node is not None and node.schedulable, f"nodes: {name} takes no pods, and {start.key} goes there"  # noqa: PT018
             assert name not in snapshot.closed_nodes, f"nodes: {name} is closed, and {start.key} goes there"
+            assert name not in snapshot.shunned, f"nodes: {name} refuses pods, and {start.key} goes there"
+            avoided = name in start.candidate.shape.avoids
+            assert not avoided, f"nodes: {name} refuses pods of its namespace, and {start.key} goes there"
             add(placed.setdefault(name, {}), start.candidate.shape.requests)
     for name, requests in placed.items():
         _assert_fits(snapshot.nodes[name], requests)

@@ -75,7 +75,15 @@ class Headroom:
                     )
         return columns
 
-    def target(self, shape: Shape, nodes: Sequence[str], closed: frozenset[str], *, pinned: bool = False) -> Target:
+    def target(
+        self,
+        shape: Shape,
+        nodes: Sequence[str],
+        closed: frozenset[str],
+        *,
+        pinned: bool = False,
+        shunned: frozenset[str] = frozenset(),
+    ) -> Target:
         """Where the pods of a start may go that was granted these nodes.
 
         Args:
@@ -83,14 +91,17 @@ class Headroom:
             nodes: that were granted.
             closed: nodes at or above their level.
             pinned: whether other nodes were left empty on purpose.
+            shunned: nodes that start no pods for now. The scheduler sees room there, and knows no other reason than
+                room: the other nodes are as good as ever, so they are not narrowed down unless there are too many.
         """
         full = closed | self.crowded if shape.reclaimed else closed
-        if not full and not self.left and not pinned:
+        if not full and not self.left and not pinned and not shunned:
             return ANYWHERE
-        only = tuple(sorted(set(nodes)))
+        bound = bool(full or self.left or pinned or len(shunned) > MOST_NAMED)
+        only, never = tuple(sorted(set(nodes))) if bound else (), full | shunned
         return Target(
             only=only if len(only) <= MOST_NAMED else (),
-            never=tuple(sorted(full)) if len(full) <= MOST_NAMED else (),
+            never=tuple(sorted(never)) if len(never) <= MOST_NAMED else (),
         )
 
 
@@ -103,16 +114,24 @@ class Target:
         never: nodes that have no room, whatever they show; empty where they are too many to name.
         rather: a node to be taken before others; empty where none is.
         rather_not: nodes to be taken after all others.
+        rather_not_on: architectures whose nodes are taken after all others.
     """
 
     only: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     rather: str = ""
     rather_not: tuple[str, ...] = ()
+    rather_not_on: tuple[str, ...] = ()
 
     def unpinned(self) -> Target:
         """The same for a start that may have to go elsewhere than was granted."""
         return replace(self, only=())
+
+    def without(self, nodes: frozenset[str]) -> Target:
+        """The same for a start that may not go to these nodes."""
+        never = tuple(sorted({*self.never, *nodes}))
+        only = tuple(node for node in self.only if node not in nodes)
+        return replace(self, only=only, never=never if len(never) <= MOST_NAMED else self.never)
 
 
 ANYWHERE: Final = Target()

@@ -17,9 +17,10 @@ Where an autoscaler removes nodes, jobs leave it those that ordinary pods hardly
 other, from that of which ordinary pods request the largest share, and a start is bound to the nodes that it was
 granted, as the scheduler would take the emptiest.
 
-Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job, and the others no more
-than their headroom (`headroom.py`). Ordinary pods and starts under way may still land there, so they reserve room there
-as well, and what they reserve comes off the headroom. The score stays that of the scheduler.
+Closed nodes (at or above a level of their own, says the regulator, or they have refused pods) take no new scavenger
+job, and the others no more than their headroom (`headroom.py`). A shape may avoid further nodes (`Shape.avoids`).
+Ordinary pods and starts under way may still land there, so they reserve room there as well, and what they reserve comes
+off the headroom. The score stays that of the scheduler.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class Room:
         self.looks = MOST_LOOKS
         self._taken: list[int] = []
         self._usable: dict[tuple[NodeSet, Among], NodeSet] = {}
+        self._without: dict[tuple[NodeSet, tuple[str, ...]], NodeSet] = {}
         self._searches: dict[tuple[NodeSet, Among], PlaceSearch] = {}
         self._among: dict[NodeSet, frozenset[int]] = {}
         found: dict[Shape, Places] = {}  # open places, for jobs
@@ -260,7 +262,10 @@ class Room:
     def places(self, shape: Shape, *, closed: bool = False) -> list[int]:
         """Positions of the nodes that would let a new job of this shape in, if they had the room. closed: with those
         at or above a level of their own."""
-        return self._usable_nodes(self._index.matching(shape), Among.ALL if closed else Among.OPEN)
+        if closed:
+            return self._usable_nodes(self._index.matching(shape), Among.ALL)
+        usable = self._usable_nodes(self._index.matching(shape), Among.OPEN)
+        return self._not_avoided(usable, shape) if shape.avoids else usable
 
     def domain(self, shape: Shape, i: int) -> str | None:
         """The value that no two pods of a shape may share, of a node; None where they may."""
@@ -287,7 +292,18 @@ class Room:
             found = self._usable[key] = matching if every else NodeSet(i for i in matching if usable[i])
         return found
 
+    def _not_avoided(self, usable: NodeSet, shape: Shape) -> NodeSet:
+        """These nodes without those that a shape avoids."""
+        key = (usable, shape.avoids)
+        found = self._without.get(key)
+        if found is None:
+            avoided = {self._index.position.get(name) for name in shape.avoids}
+            found = self._without[key] = NodeSet(i for i in usable if i not in avoided)
+        return found
+
     def _places_of(self, shape: Shape, among: Among = Among.OPEN) -> Places:
+        if shape.avoids and among is Among.ALL:
+            shape = shape.avoiding(())
         known = self._found[among]
         places = known.get(shape)
         if places is None:
@@ -309,11 +325,15 @@ class Room:
     def _seek(self, shape: Shape, among: Among) -> Places:
         ask = self._ask(shape, among)
         nodes = self._usable_nodes(self._index.matching(shape), among)
+        if shape.avoids:
+            nodes = self._not_avoided(nodes, shape)
         if len(nodes) <= FEW:
             return Places(ask, nodes)
         selected = self._index.chosen(shape)
         everywhere = self._index.selected(())
         only: Collection[int] | None = None
+        if shape.avoids:
+            only = self._among.setdefault(nodes, frozenset(nodes))
         if (selected, among) not in self._searches and len(self._searches) >= MOST_SEARCHES:
             only = self._among.setdefault(nodes, frozenset(nodes))
             selected = everywhere
@@ -365,7 +385,7 @@ class Room:
         needs = _needs(shape, count)
         places = self.places(shape)
         if not places:
-            return f"{needs}; every node it may run on is not ready, cordoned or at its own level"
+            return f"{needs}; every node it may run on is not ready, cordoned, at its own level or refuses pods"
         apart = bool(shape.apart) and count > 1
         room = len(self._apart(shape, count)) if apart else self._places_of(shape).room(count)[0]
         if room:

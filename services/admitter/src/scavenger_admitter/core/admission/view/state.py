@@ -46,7 +46,8 @@ from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
 from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.view.load_overlap import overlap
 from scavenger_admitter.core.admission.view.node_sums import NodeSums
-from scavenger_admitter.core.admission.view.object_facts import PodFacts, pod_facts
+from scavenger_admitter.core.admission.view.node_trust import OPEN, NodeTrust
+from scavenger_admitter.core.admission.view.object_facts import NOT_STARTED, PodFacts, pod_facts
 from scavenger_admitter.core.admission.view.refused import RefusedStarts
 from scavenger_admitter.core.admission.view.soundness import assert_sound
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
@@ -91,6 +92,8 @@ class ClusterState:
         self.assumed_starts: Final = self.held.starts
         self.kept_room: Final = self.held.kept
         self.futile: Final = FutileStarts()
+        self.trust: Final = NodeTrust()
+        self._closed = OPEN
         self.refused: Final = RefusedStarts(
             first=round(start_backoff[0] * SECOND), most=round(start_backoff[1] * SECOND)
         )
@@ -113,6 +116,7 @@ class ClusterState:
     def delete_node(self, name: str) -> None:
         """A node is gone. Pods still bound to it stay known, and count again if it comes back."""
         self._nodes.delete(name)
+        self.trust.deleted(name)
 
     # --- pods ---
 
@@ -136,6 +140,8 @@ class ClusterState:
             self.running.touched(facts, there=True)
             if facts.settled and not (old is not None and old.settled and old.same_run(facts)):
                 self.assumed_starts.release(facts)
+            if old is not None and old.uid == facts.uid and old.started == NOT_STARTED != facts.started:
+                self.trust.started(facts.node, facts.job, facts.requests)
 
     def may_be_placed(self, key: str) -> bool:
         """Whether the ordinary pod `namespace/name` waits for a node that would take it if no pod ran there, as far as
@@ -222,7 +228,12 @@ class ClusterState:
 
     def apply_candidate(self, candidate: Candidate) -> None:
         """A job waits, or what it waits with has changed."""
-        self._waiting.apply(self.as_created(candidate))
+        self._waiting.apply(self._with_trust(self.as_created(candidate)))
+
+    def _with_trust(self, candidate: Candidate) -> Candidate:
+        """The job, avoiding the nodes that are closed to it."""
+        shape = candidate.shape.avoiding(self._closed.to(candidate.namespace, candidate.shape.requests))
+        return candidate if shape is candidate.shape else replace(candidate, shape=shape)
 
     def as_created(self, candidate: Candidate) -> Candidate:
         """The job, asking for what pods of its kind were seen to ask for (`as_created.py`)."""
@@ -235,7 +246,7 @@ class ClusterState:
         for line in self._waiting.lines().values():
             for one in line:
                 if (one.namespace, one.kind) == (written.namespace, written.kind):
-                    self._waiting.apply(self.as_created(replace(one, shape=written.shape)))
+                    self._waiting.apply(self._with_trust(self.as_created(replace(one, shape=written.shape))))
 
     def delete_candidate(self, key: str) -> None:
         """A job waits no longer."""
@@ -254,6 +265,7 @@ class ClusterState:
         until it is forgotten."""
         self.kept_room.release(key)
         self.futile.forget(key)
+        self.trust.forget_job(key)
         self.refused.ended(key)
         self.delete_candidate(key)
         self.running.delete(key)
@@ -268,6 +280,10 @@ class ClusterState:
         """What a cycle at `now` (microseconds since the epoch) sees, under this load rule. closed: namespaces of which
         nobody starts, and since how many seconds creates of Jobs hang there."""
         self.kept_room.expire(now)
+        closed_nodes = self.trust.closed(now)
+        if closed_nodes.some != self._closed.some:
+            self._closed = closed_nodes
+            self._waiting.change(self._with_trust)
         waiting = self._waiting.keys()
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
         returning = [one for key in self.kept_room.keys() & waiting if (one := self._waiting.get(key)) is not None]
@@ -295,6 +311,8 @@ class ClusterState:
             shown=Shown.under(rule),
             counted_with_candidate=rule.counted_with_candidate,
             closed_nodes=rule.closed_nodes,
+            shunned=closed_nodes.everyone,
+            tested=closed_nodes.tested,
             headroom=self._headroom(rule),
             packs=bool(self._keep_scale_down),
             shut=rule.shut,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
 from scavenger_domain.gang import Place, Rank, by_priority
@@ -33,6 +33,15 @@ class WaitingJobs:
         insort(self._lines.setdefault(candidate.queue, []), candidate, key=_order)
         self._prioritized[candidate.queue] += candidate.priority != 0
         self._views.pop(candidate.queue, None)
+
+    def change(self, change: Callable[[Candidate], Candidate]) -> None:
+        """Change what jobs wait with, for all that is not their place. Thousands may at once, so no line is sorted."""
+        for queue, line in self._lines.items():
+            changed = [change(one) for one in line]
+            if any(new is not old for new, old in zip(changed, line, strict=True)):
+                self._lines[queue] = changed
+                self._waiting.update((one.key, one) for one in changed)
+                self._views.pop(queue, None)
 
     def delete(self, key: str) -> None:
         """A job waits no longer."""

@@ -18,7 +18,15 @@ from scavenger_domain import interruptions
 from scavenger_domain.pod_ends import Exit, Removal, first_started_at, moment
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting, failure_policy, finished, interrupted, limits, start_failures
+from scavenger_admitter.core.lifecycle import (
+    accounting,
+    architectures,
+    failure_policy,
+    finished,
+    interrupted,
+    limits,
+    start_failures,
+)
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -107,6 +115,8 @@ class Endings:
                 return Failed(problem.exit)
             if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
                 self.problem = self.problem or problem
+                if problem is not None and problem.refused_by is not None:
+                    self.draft.refused_by += (problem.refused_by,)
         known = self.draft.known
         return find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
 
@@ -115,12 +125,16 @@ class Endings:
         spec = draft.seen.job.spec
         self._book(pod, ended.at, kept=False)
         self._note_length(pod, ended.at)
-        judged = failure_policy.judge(spec, pod, used, untouched=finished.snapshots_untouched(spec, ended))
+        unfit = architectures.unfit(draft, pod, ended)
+        untouched = finished.snapshots_untouched(spec, ended)
+        judged = failure_policy.judge(spec, pod, used, unfit=unfit, untouched=untouched)
         match judged.follows:
             case Follows.FAIL_JOB:
                 self.final = self.final or f"{finished.words_of(ended)}; {judged.said} makes it final"
             case Follows.FREE:
                 draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
+            case Follows.OTHER_ARCHITECTURE:
+                draft.unfit_architecture = unfit
             case Follows.ELSEWHERE:
                 draft.unfit_node = pod.spec.node_name
             case Follows.RETRY:

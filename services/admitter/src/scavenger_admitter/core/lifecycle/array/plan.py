@@ -28,6 +28,7 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
+    architectures,
     finished,
     leftover_pods,
     lifecycle,
@@ -349,6 +350,7 @@ class _Plan:
             if started_at(pod) is None and self.may_write:
                 spec, said = seen.job.spec, seen.diagnosis
                 problem = start_failures.problem(run, spec, said, seen.now, draft.rules, draft.lack)
+                problem = problem or architectures.unpulled(draft, run)
                 self.problem = self.problem or problem
                 if problem is None:
                     wait = start_failures.next_check(run, spec, said, seen.now, draft.rules)

@@ -1,0 +1,24 @@
+"""The ConfigMap in which the admitter keeps which nodes have refused pods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+CLOSED: Final = "closed"
+"""Its key: a JSON list of objects with `node`, `namespace` (whose jobs do not start there; empty: all) and `said`."""
+
+
+def shunned_nodes(data: Mapping[str, str]) -> dict[str, str]:
+    """The nodes on which no job starts, and what each has said. What cannot be read is left out.
+
+    Args:
+        data: of the ConfigMap.
+    """
+    try:
+        rows = json.loads(data.get(CLOSED, "[]"))
+    except (ValueError, RecursionError):
+        return {}
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row["node"]): str(row.get("said", "")) for row in found if row.get("node") and not row.get("namespace")}

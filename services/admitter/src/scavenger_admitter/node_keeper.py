@@ -1,0 +1,105 @@
+"""What is known of nodes beyond this process: kept in a ConfigMap, and told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.events import NODE_SHUNNED, NODE_TRUSTED
+from scavenger_api.shunned_nodes import CLOSED
+from scavenger_api.times import micros
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.kinds import Node
+from scavenger_kube.resources import NODES
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.configmaps import apply_configmap, read_configmap
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.informer import Informer
+from scavenger_runtime.logging import get_logger
+
+from scavenger_admitter import metrics
+from scavenger_admitter.core.admission.view.node_trust import EVERYBODY, Change, NodeTrust
+
+MOST_BYTES: Final = 500_000
+"""A ConfigMap holds 1 MiB."""
+ROUND_SECONDS: Final = 5.0
+"""So much is lost at most when the process is killed."""
+
+log = get_logger(__name__)
+
+
+class NodeKeeper:
+    """Tells of nodes that are closed, and keeps them for the next process.
+
+    Args:
+        client: of the service.
+        clock: for `now`.
+        events: about nodes.
+        nodes: as they are shown.
+        trust: what is known of them.
+        namespace: of the ConfigMap.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        events: EventRecorder,
+        nodes: Informer[Node],
+        trust: NodeTrust,
+        namespace: str,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._events = events
+        self._nodes = nodes
+        self._trust = trust
+        self._namespace = namespace
+        self._kept: str | None = None
+
+    async def restore(self) -> None:
+        """Take up what a predecessor left. Without it, refusals are learnt again: three for each node."""
+        try:
+            found = await read_configmap(self._client, self._namespace, names.NODES_CONFIGMAP)
+        except ApiError as error:
+            log.warning("what nodes have refused is not known", error=str(error))
+            return
+        self._kept = found.data.get(CLOSED) if found is not None else None
+        self._trust.load(self._kept, micros(self._clock.now()))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._round()
+            await self._clock.sleep(ROUND_SECONDS)
+
+    async def _round(self) -> None:
+        for change in self._trust.changes():
+            self._tell(change)
+        metrics.SHUNNED_NODES.set(len(self._trust.shunned()))
+        kept = self._trust.dump(MOST_BYTES)
+        if kept == self._kept or (self._kept is None and not self._trust):
+            return
+        try:
+            await apply_configmap(
+                self._client, self._namespace, names.NODES_CONFIGMAP, {CLOSED: kept}, component=names.ADMITTER
+            )
+        except ApiError as error:
+            log.warning("what nodes have refused is not kept", error=str(error))
+        else:
+            self._kept = kept
+
+    def _tell(self, change: Change) -> None:
+        node = self._nodes.get(change.node)
+        log.info("node closed" if change.until else "node opened", node=change.node, namespace=change.namespace,
+                 why=change.said)  # fmt: skip
+        if node is None:
+            return
+        whose = "no job" if change.namespace == EVERYBODY else f"no job of namespace {change.namespace}"
+        if change.until:
+            minutes = max(1, round((change.until - micros(self._clock.now())) / 60_000_000))
+            said = f"{whose} starts here for {minutes} min, then one tests the node. It said last: {change.said}"
+            self._events.warning(NODES, node, NODE_SHUNNED, said)
+        else:
+            self._events.normal(NODES, node, NODE_TRUSTED, f"jobs start here again: {change.said}")

@@ -1,0 +1,224 @@
+"""Nodes that do not start pods: jobs run elsewhere, and the node is tried again. The admitter as a whole; the scheduler
+here knows affinities, and takes the node with most room: the broken one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, PODS
+from scavenger_runtime.metrics import REGISTRY
+from scavenger_testing import scavengerjob_dict
+from scavenger_testing.builders import waiting
+
+from .harness import Harness, Object, empty_harness, runs
+
+AFFINITY = "nodeAffinity"
+REQUIRED, PREFERRED = (f"{when}DuringSchedulingIgnoredDuringExecution" for when in ("required", "preferred"))
+NOT_ADMITTED = {
+    "phase": "Failed",
+    "reason": "UnexpectedAdmissionError",
+    "message": "Pod was rejected: Allocate failed due to no healthy devices present",
+}
+
+
+class Cluster(Harness):
+    """Two nodes; `bad` is the larger one.
+
+    refusal: what becomes of pods on `bad`; None where it starts them. refused: names of such pods. nodes: their labels.
+    """
+
+    refusal: Object | None
+    refused: list[str]
+    nodes: dict[str, dict[str, str]]
+
+    def run(self, pod: Object) -> None:
+        node = self._choose(pod)
+        self.binds_to = node
+        if node == "bad" and self.refusal is not None:
+            self.refused.append(pod["metadata"]["name"])
+
+            def edit(obj: Object) -> None:
+                obj["spec"]["nodeName"] = "bad"
+                obj["status"] = {"startTime": self.stamp(), **(self.refusal or {})}
+
+            self.api.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
+        else:
+            super().run(pod)
+
+    def _choose(self, pod: Object) -> str:
+        nodes = [(name, labels) for name, labels in self.nodes.items() if self._may(pod, name)]
+        return max(nodes, key=lambda one: (self._wishes(pod, *one), -list(self.nodes).index(one[0])))[0]
+
+    def _may(self, pod: Object, name: str) -> bool:
+        found = pod["spec"].get("affinity", {}).get(AFFINITY, {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
+        return not found or any(all(_holds(one, name) for one in term["matchFields"]) for term in found)
+
+    def _wishes(self, pod: Object, name: str, labels: Object) -> int:
+        wishes = pod["spec"].get("affinity", {}).get(AFFINITY, {}).get(PREFERRED, [])
+        return sum(_met(wish["preference"], name, labels) for wish in wishes)
+
+    def submit_to(self, namespace: str, name: str, **spec: Any) -> None:
+        self.api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=namespace, created=self.stamp(), **spec))
+
+    def running_on(self) -> dict[str, str]:
+        """By pod of a job that runs, its node."""
+        pods = (pod for pod in self.api.stored(PODS) if pod["status"].get("phase") == "Running")
+        return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
+
+    def told(self, reason: str) -> list[str]:
+        return [event["message"] for event in self.api.list(EVENTS) if event["reason"] == reason]
+
+
+def _holds(field: Object, name: str) -> bool:
+    return bool((name in field["values"]) == (field["operator"] == "In"))
+
+
+def _met(preference: Object, name: str, labels: Object) -> bool:
+    fields = all(_holds(one, name) for one in preference.get("matchFields", ()))
+    return fields and all(_holds(one, labels[one["key"]]) for one in preference.get("matchExpressions", ()))
+
+
+@asynccontextmanager
+async def cluster(refusal: Object | None = None, *, good: str = "amd64", bad: str = "amd64") -> AsyncIterator[Cluster]:
+    async with empty_harness() as plain:
+        c = Cluster(plain.api, plain.clock)
+        c.refusal, c.refused = refusal, []
+        c.nodes = {"bad": {"kubernetes.io/arch": bad}, "good": {"kubernetes.io/arch": good}}
+        for name, cpu in (("bad", "100"), ("good", "50")):
+            c.node(name, cpu=cpu, labels={"kubernetes.io/hostname": name, **c.nodes[name]})
+        try:
+            c.admitter()
+            yield c
+        finally:
+            await c.close()
+
+
+def jobs(*namespaces: str) -> Iterator[tuple[str, str]]:
+    yield from ((namespace, f"{namespace}-{number}") for namespace in namespaces for number in range(5))
+
+
+async def test_a_job_that_a_node_has_refused_starts_on_another_one() -> None:
+    async with cluster(NOT_ADMITTED) as c:
+        c.submit("a")
+        await runs(c, "a", limit=60)
+        assert len(c.refused) == 1
+        assert [*c.running_on().values()] == ["good"]
+
+
+@pytest.mark.parametrize("array", [False, True])
+async def test_ten_jobs_of_two_namespaces_need_few_starts_to_know_the_node(array: bool) -> None:
+    async with cluster(NOT_ADMITTED) as c:
+        spec = {"array": {"tasks": 5}} if array else {}
+        for namespace, name in list(jobs("lab", "shop"))[:: 5 if array else 1]:
+            c.submit_to(namespace, name, **spec)
+            await c.pass_time(2)
+        await c.until(lambda: len(c.running_on()) == 10, limit=120)
+        assert {*c.running_on().values()} == {"good"}
+        assert len(c.refused) <= 10
+        said = "no job starts here for 5 min, then one tests the node. It said last: Pod was rejected"
+        assert [one for one in c.told("NodeShunned") if one.startswith(said)]
+        await c.pass_time(6)
+        assert REGISTRY.get_sample_value("scavenger_shunned_nodes") == 1
+        before = len(c.refused)
+        c.submit("late")
+        await runs(c, "late", limit=5)
+        assert len(c.refused) == before
+
+
+async def test_one_start_tests_the_node_and_the_others_follow_when_it_works() -> None:
+    async with cluster(NOT_ADMITTED) as c:
+        for namespace, name in jobs("lab", "shop"):
+            c.submit_to(namespace, name)
+        await c.until(lambda: len(c.running_on()) == 10, limit=120)
+        before = len(c.refused)
+        await c.pass_time(290, step=5)
+        for number in range(4):
+            c.submit(f"next-{number}")
+        await c.until(lambda: len(c.running_on()) == 14, limit=60)
+        await c.pass_time(40, step=5)
+        for number in range(4):
+            c.submit(f"test-{number}")
+        await c.until(lambda: len(c.running_on()) == 18, limit=60)
+        assert len(c.refused) == before + 1
+        c.refusal = None
+        await c.pass_time(600, step=5)  # a cycle that lasts as long as a step is followed by a long pause
+        await c.pass_time(30)
+        for number in range(4):
+            c.submit(f"again-{number}")
+        await c.until(lambda: len(c.running_on()) == 22, limit=20)
+        assert len(c.refused) == before + 1
+        await c.until(lambda: c.told("NodeTrusted"), limit=20)
+        c.submit("last")
+        await runs(c, "last")
+        assert [*c.running_on().values()].count("bad") >= 1
+
+
+async def test_a_new_process_knows_the_node_that_is_closed() -> None:
+    async with cluster(NOT_ADMITTED) as c:
+        for namespace, name in jobs("lab", "shop"):
+            c.submit_to(namespace, name)
+        await c.until(lambda: len(c.running_on()) == 10, limit=120)
+        await c.pass_time(10)
+        kept = c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP)
+        assert kept is not None
+        assert {row["node"] for row in json.loads(kept["data"]["closed"])} == {"bad"}
+        before = len(c.refused)
+        await c.close()
+        c.admitter()
+        for number in range(4):
+            c.submit(f"next-{number}")
+        await c.until(lambda: len(c.running_on()) == 14, limit=60)
+        assert len(c.refused) == before
+
+
+async def test_nothing_is_written_where_no_node_refuses() -> None:
+    async with cluster() as c:
+        c.submit("a")
+        await runs(c, "a")
+        await c.pass_time(60)
+        assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None
+        assert c.pods("a")[0]["spec"].get("affinity", {}).get(AFFINITY) is None
+
+
+# --- architectures ---
+
+
+def ended_at_once(message: str, reason: str = "StartError", code: int = 128) -> Object:
+    epoch = "1970-01-01T00:00:00Z"
+    state = {"exitCode": code, "reason": reason, "message": message, "startedAt": epoch, "finishedAt": epoch}
+    return {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": state}}]}
+
+
+RUNC = ended_at_once('exec: "/app": exec format error: unknown')
+CRUN = ended_at_once("exec container process `/app`: Exec format error")
+NO_PLATFORM = {
+    "phase": "Pending",
+    "containerStatuses": [
+        waiting("ErrImagePull", "no match for platform in manifest sha256:1f: not found"),
+    ],
+    "conditions": [{"type": "PodReadyToStartContainers", "status": "True"}],
+}
+
+
+@pytest.mark.parametrize("refusal", [RUNC, CRUN, NO_PLATFORM], ids=["runc", "crun", "no match for platform"])
+async def test_an_image_for_other_processors_starts_where_these_are(refusal: Object) -> None:
+    async with cluster(refusal, bad="arm64") as c:
+        c.submit("a")
+        await runs(c, "a", limit=120)
+        assert len(set(c.refused)) == 1
+        assert [*c.running_on().values()] == ["good"]
+        assert c.status("a").get("retries") is None
+
+
+@pytest.mark.parametrize("refusal", [RUNC, CRUN], ids=["runc", "crun"])
+async def test_where_there_are_no_others_the_job_fails(refusal: Object) -> None:
+    async with cluster(refusal) as c:
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Failed", limit=60)
+        assert len(c.refused) == 1
