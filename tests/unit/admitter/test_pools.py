@@ -255,3 +255,13 @@ def test_sums_of_pools_go_with_their_nodes() -> None:
     state.delete_node("g")
     found = state.snapshot(now=micros(AT), rule=rule(levels(50)))
     assert [one.allocatable for one in found.limits if one.resource == "cpu"] == [20_000]
+
+
+@pytest.mark.parametrize("state", [LevelsState.EVICTING, LevelsState.BLIND])
+def test_what_is_said_of_single_nodes_holds_while_the_default_pool_is_shut(state: LevelsState) -> None:
+    default = levels(90, admit=False, state=state, closed_nodes=frozenset({"other"}), headroom={"g": (100, 100)})
+    found = a_state().snapshot(now=micros(AT), rule=rule(replace(default, pools={POOL: levels(20)})))
+    assert set(found.closed_nodes) == {"n", "other"}
+    assert found.headroom.left == {"g": (100, 100)}
+    plan = plan_admissions(replace(found, candidates={"default": (on_gpus("lab/a", cpu=2), on_gpus("lab/b"))}))
+    assert [(start.key, start.nodes) for start in plan.starts] == [("lab/b", ("g",))], "a tenth of its CPU is left"

@@ -239,3 +239,10 @@ def test_a_gang_over_two_pools_is_throttled_by_one() -> None:
     assert resized
     assert len(resized) == len(set(resized))
     assert not decision.scopes[CLUSTER].throttle.resizes, "its first pod is on a GPU node"
+
+
+def test_a_node_of_a_pool_that_is_shut_has_no_headroom() -> None:
+    taken = two_pools(cpu=1.0, gpu=9.0, gangs=(gang("a", on="gpu-0"),))
+    published = regulate(taken, {}, replace(RULES, per_node=True)).published
+    assert published.headroom.keys() == {f"cpu-{i}" for i in range(4)}
+    assert published.closed_nodes == {f"gpu-{i}" for i in range(4)}

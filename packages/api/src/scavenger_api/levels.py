@@ -334,17 +334,22 @@ class LevelsView:
     @property
     def closed_nodes(self) -> frozenset[str]:
         """Nodes at or above a level of their own; start nothing new there."""
-        return self.levels.closed_nodes if self.visibility is Visibility.FRESH and self.levels else frozenset()
+        return self.levels.closed_nodes if self._names_nodes and self.levels else frozenset()
 
     @property
     def crowded_nodes(self) -> Mapping[str, int]:
         """Millicores of reclaimed CPU that nodes really have to offer where more than that is placed, by node."""
-        return self.levels.crowded_nodes if self.visibility is Visibility.FRESH and self.levels else {}
+        return self.levels.crowded_nodes if self._names_nodes and self.levels else {}
 
     @property
     def headroom(self) -> Mapping[str, tuple[int, int]]:
         """Thousandths of CPU and memory left up to the levels that nodes have of their own, by node."""
-        return self.levels.headroom if self.visibility is Visibility.FRESH and self.levels else {}
+        return self.levels.headroom if self._names_nodes and self.levels else {}
+
+    @property
+    def _names_nodes(self) -> bool:
+        """Whether what is said of single nodes holds: in any pool, as jobs may start there."""
+        return any(view.visibility is Visibility.FRESH for view in (self, *self.pools.values()))
 
     def load(self, resource: str) -> float | None:
         """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
@@ -435,7 +440,14 @@ def _read_time(data: Mapping[str, str]) -> datetime:
 def _parse(data: Mapping[str, str]) -> PublishedLevels:
     state = _read_state(data)
     if state is LevelsState.BLIND:  # the regulator saying so itself: nothing else has to be there
-        return PublishedLevels(state, message=data.get(MESSAGE, ""), observed_at=_optional_time(data))
+        return PublishedLevels(
+            state,
+            message=data.get(MESSAGE, ""),
+            observed_at=_optional_time(data),
+            closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
+            crowded_nodes=MappingProxyType(read_crowded(data)),
+            headroom=read_headroom(data.get(NODE_HEADROOM, "")),
+        )
     resources = {
         resource: levels
         for resource in names.LEVELS_RESOURCES

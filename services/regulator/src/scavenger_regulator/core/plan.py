@@ -26,7 +26,7 @@ from scavenger_regulator.core.eviction.risk import at_risk
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.load import Fresh
-from scavenger_regulator.core.publication import published_levels, with_nodes
+from scavenger_regulator.core.publication import published_levels, with_pools
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, plan_node_memory
 from scavenger_regulator.core.reclaimed.offer import Offer, plan_offers, to_write
 from scavenger_regulator.core.reclaimed.state import ReclaimedState
@@ -137,10 +137,11 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     shut = {scope for scope in pools if scope != CLUSTER and not scopes[scope].admit}
     closed = {scope for scope, decided in scopes.items() if not of_pool(scope) and decided.closed}
     closed |= {node for node, scope in pool_of.items() if scope in shut}
-    headroom = {s: left for s, one in scopes.items() if not of_pool(s) and (left := one.headroom) is not None}
-    published = with_nodes(pools.pop(CLUSTER), frozenset(closed), headroom)
-    if pools:
-        published = replace(published, pools={scope.removeprefix(POOL): one for scope, one in sorted(pools.items())})
+    nodes = {scope: one for scope, one in scopes.items() if not of_pool(scope) and scope not in closed}
+    headroom = {node: left for node, one in nodes.items() if (left := one.headroom) is not None}
+    default_levels = pools.pop(CLUSTER)
+    by_name = {scope.removeprefix(POOL): one for scope, one in sorted(pools.items())}
+    published = with_pools(default_levels, by_name, frozenset(closed), headroom)
     return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes, pool_of=pool_of, moved=moved)
 
 

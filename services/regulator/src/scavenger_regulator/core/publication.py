@@ -78,20 +78,23 @@ def published_levels(
     )
 
 
-def with_nodes(
-    default: PublishedLevels, closed: frozenset[str], headroom: Mapping[str, tuple[int, int]]
+def with_pools(
+    default: PublishedLevels,
+    pools: Mapping[str, PublishedLevels],
+    closed: frozenset[str],
+    headroom: Mapping[str, tuple[int, int]],
 ) -> PublishedLevels:
-    """The levels of the default pool, with what is said of single nodes. An older admitter reads no pools, so nodes of
-    pools that are shut are closed, also while the default pool is Blind.
+    """All that is published. An older admitter reads no pools, so nodes of pools that are shut are closed.
 
     Args:
-        default: its levels.
+        default: the levels of the default pool.
+        pools: those of others, by name. Jobs may start there while the default pool is Blind.
         closed: nodes at or above a level of their own, or of a pool that is shut.
         headroom: of the others, thousandths of CPU and memory by node.
     """
-    if default.state is LevelsState.BLIND:
+    if default.state is LevelsState.BLIND and not pools:
         return default
-    return replace(default, closed_nodes=closed, headroom=within_bounds(headroom))
+    return replace(default, pools=dict(pools), closed_nodes=closed, headroom=within_bounds(headroom))
 
 
 def within_bounds(

@@ -206,7 +206,14 @@ class LoadRule:
             name: cls._of_pool(pool, now, counted_with_candidate=counted_with_candidate)
             for name, pool in view.pools.items()
         }
-        return replace(rule, pools=pools)
+        return replace(
+            rule,
+            pools=pools,
+            # Of single nodes they are true whatever the default pool is at, and nodes of others are among them.
+            closed_nodes=view.closed_nodes,
+            crowded_nodes=view.crowded_nodes,
+            headroom=view.headroom,
+        )
 
     @classmethod
     def _of_pool(cls, view: LevelsView, now: int, *, counted_with_candidate: bool) -> LoadRule:

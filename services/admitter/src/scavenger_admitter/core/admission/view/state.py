@@ -352,7 +352,8 @@ class ClusterState:
         }
 
     def _headroom(self, rule: LoadRule) -> Headroom:
-        unseen = self._nodes.recent.by_node(rule.observed_at) if rule.headroom and rule.observed_at is not None else {}
+        observed_at = rule.open.observed_at
+        unseen = self._nodes.recent.by_node(observed_at) if rule.headroom and observed_at is not None else {}
         return Headroom(rule.headroom, unseen, frozenset(rule.crowded_nodes))
 
     def _limits(self, rule: LoadRule, reservations: list[Reservation]) -> tuple[LoadLimit, ...]:
