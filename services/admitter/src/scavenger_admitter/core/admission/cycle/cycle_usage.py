@@ -108,26 +108,46 @@ class CycleUsage:
         return wait
 
     def _find(self, candidate: Candidate, count: int) -> tuple[str, ...] | Wait:
-        """Take room that is free now for `count` pods of a job, in pools whose load leaves room for all of it; or why
-        that cannot be, and nothing is taken."""
-        pools = self.room.pools(candidate.shape)
-        refusals = {pool: self.limits.refusal(candidate, pool) for pool in pools or ("",)}
-        wait = next((one for one in refusals.values() if one is not None), None)
-        spread = len(pools) > 1 and count > 1
-        if not pools and self._snapshot.pools and (shut := self._shut(candidate)) is not None:
-            return shut
-        if wait is not None and not spread and None not in refusals.values():
+        """Take room that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
+        wait = self.limits.refusal(candidate) if not self._snapshot.pools else self._barred(candidate)
+        if wait is None and candidate.parallelism > 1 and not self.gangs.take():
+            wait = NOT_JUDGED
+        if wait is not None:
             return wait
-        if candidate.parallelism > 1 and not self.gangs.take():
-            return NOT_JUDGED
-        open_pools = [pool for pool, refusal in refusals.items() if refusal is None]
-        nodes = self._place(self.room, candidate, count, open_pools)
-        if nodes is None and spread:
-            nodes = self._place_over(self.room, candidate, count, {p: self.limits.most(candidate, p) for p in pools})
+        if self._snapshot.pools:
+            nodes = self._place_by_pool(candidate, count)
+        else:
+            nodes = self.room.place(candidate.shape, count)
         if nodes is None:
-            return self.room.no_place(candidate.shape, count) if open_pools or wait is None else wait
+            return self._refusals(candidate) or self.room.no_place(candidate.shape, count)
         for room in self._rooms[1:]:
             room.take(candidate.shape, nodes)
+        return nodes
+
+    def _refusals(self, candidate: Candidate) -> Wait | None:
+        """Why the load keeps all of a job out of each pool that it may run in, if so: the first of the reasons."""
+        pools = self.room.pools(candidate.shape) if self._snapshot.pools else ()
+        found = [self.limits.refusal(candidate, pool) for pool in pools]
+        return found[0] if found and None not in found else None
+
+    def _barred(self, candidate: Candidate) -> Wait | None:
+        """Why the load of every pool that a job may run in keeps it from starting. One pod of a gang may start where
+        not all of it may."""
+        pools = self.room.pools(candidate.shape)
+        if not pools:
+            return self._shut(candidate)
+        if candidate.parallelism > 1 and any(self.limits.most(candidate, pool) for pool in pools):
+            return None
+        return self._refusals(candidate)
+
+    def _place_by_pool(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
+        """Take room in one pool whose load leaves room for the whole job, else over several."""
+        pools = self.room.pools(candidate.shape)
+        fitting = [pool for pool in pools if self.limits.refusal(candidate, pool) is None]
+        nodes = self._place(self.room, candidate, count, fitting)
+        if nodes is None and len(pools) > 1 and count > 1:
+            most = {pool: self.limits.most(candidate, pool) for pool in pools}
+            nodes = self._place_over(self.room, candidate, count, most)
         return nodes
 
     def _shut(self, candidate: Candidate) -> Wait | None:

@@ -116,7 +116,7 @@ def _assert_load(starts: Iterable[Start], snapshot: Snapshot) -> None:
     given: dict[tuple[str, str], int] = {}
     largest: dict[tuple[str, str], int] = {}
     for start in starts:
-        pods = Counter(snapshot.pool(node) for node in start.nodes)
+        pods = Counter(snapshot.pool(node) for node in start.nodes) if snapshot.pools else {"": len(start.nodes)}
         for pool, count in pods.items():
             for resource, value in start.candidate.shape.counted:
                 of = (pool, resource)
