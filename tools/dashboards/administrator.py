@@ -11,16 +11,18 @@ LOST: Final = "sum(increase(scavenger_lost_cpu_seconds_total[$__range]))"
 
 
 def _utilisation(resource: str, name: str) -> Panel:
-    where = f'{{scope="cluster",resource="{resource}"}}'
+    where = f'{{scope="cluster",resource="{resource}",pool=~"default|"}}'
+    others = f'{{scope="cluster",resource="{resource}",pool!~"default|"}}'
     return Panel(
         f"{name}: utilisation and levels",
-        "What is really used of what the nodes can allocate. The space between the two loads is what scavenging "
-        "adds. New jobs start while the load is under the admission threshold; at the eviction threshold jobs are "
-        "evicted down to the low watermark.",
+        "What is really used of what the nodes of the default pool can allocate. The space between the two loads is "
+        "what scavenging adds. New jobs start while the load is under the admission threshold; at the eviction "
+        "threshold jobs are evicted down to the low watermark.",
         (
             Query(f"max(scavenger_regulator_load_ratio{where})", "with scavenging"),
             Query(f"max(scavenger_regulator_ordinary_load_ratio{where})", "regular workloads alone"),
             Query(f"max by (level) (scavenger_regulator_level_ratio{where})", "level: {{level}}"),
+            Query(f"max by (pool) (scavenger_regulator_load_ratio{others})", "pool {{pool}}, with scavenging"),
         ),
         unit="percentunit",
     )
@@ -73,9 +75,9 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "Regulator",
-                    "Filling: new jobs start. Speculative: jobs become preemptible. Evicting: the load has to come "
-                    "down. Blind: it is not known, and nothing is started or evicted.",
-                    (Query("max by (state) (scavenger_regulator_state) == 1", "{{state}}"),),
+                    "The default pool. Filling: new jobs start. Speculative: jobs become preemptible. Evicting: the "
+                    "load has to come down. Blind: it is not known, and nothing is started or evicted.",
+                    (Query('max by (state) (scavenger_regulator_state{pool=~"default|"}) == 1', "{{state}}"),),
                     kind="stat",
                     unit=NAME,
                     width=4,
@@ -83,8 +85,8 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "Preemptible",
-                    "Which share of the running jobs may be displaced at all; the ones with the least to lose.",
-                    (Query("max(scavenger_regulator_preemptible_ratio)"),),
+                    "Which share of the running jobs of a pool may be displaced at all: those with the least to lose.",
+                    (Query("max by (pool) (scavenger_regulator_preemptible_ratio)", "{{pool}}"),),
                     kind="stat",
                     unit="percentunit",
                     width=4,

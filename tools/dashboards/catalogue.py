@@ -46,6 +46,7 @@ BOUNDS: Final = {
     "receiver": "ScavengerQueues",
     "resource": "`cpu`, `memory`, and what else nodes offer; of the webhook the kinds it reviews",
     "result": "a fixed list in the code",
+    "pool": "`default`, and at most 16 names of other pools of nodes; empty for a node",
     "scope": "`cluster`; with `--per-node` also the names of nodes, as long as they exist",
     "source": "where figures come from: a fixed list in the code",
     "state": "states of the regulator",

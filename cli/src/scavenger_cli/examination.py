@@ -102,7 +102,7 @@ def examine(cluster: Cluster) -> list[Ailment]:
         *_mesh(cluster),
         *_classes(cluster),
         *_schedulers(cluster),
-        *(no_measurement(cluster.levels.unmeasured) if cluster.levels is not None else ()),
+        *(no_measurement(cluster.levels.unmeasured_pools) if cluster.levels is not None else ()),
         *versions_differ(cluster.images),
     ]
 

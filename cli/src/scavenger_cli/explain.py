@@ -145,14 +145,18 @@ def interruption(reason: str) -> str:
 
 def _levels(facts: Facts) -> list[Finding]:
     closed = facts.levels.closed if facts.levels is not None else ""
-    findings = [Finding("new jobs", f"none start: {closed}")] if closed else []
+    where = f" of pool {facts.pool}" if facts.pool else ""
+    findings = [Finding("new jobs", f"none start on nodes{where}: {closed}" if where else f"none start: {closed}")]
+    findings = findings if closed else []
     admitted = facts.job.condition(ConditionType.ADMITTED)
     for name, load in loads(facts).items():
         what = "requests" if load.by_requests else "load"
         # The admitter has counted the job in already, with all that it knows: a second figure would be another one.
-        told = admitted is not None and admitted.status == "False" and f"{name} load would be" in admitted.message
+        told = (
+            admitted is not None and admitted.status == "False" and f"{name} load{where} would be" in admitted.message
+        )
         text = f"{percent(load.now)} now{'' if told else f', {percent(load.with_job)} with this job'}; "
-        findings.append(Finding(f"{name} {what}", f"{text}new jobs start below {percent(load.admission)}"))
+        findings.append(Finding(f"{name} {what}{where}", f"{text}new jobs start below {percent(load.admission)}"))
     return findings
 
 

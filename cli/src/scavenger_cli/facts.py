@@ -45,7 +45,8 @@ class Cause(StrEnum):
 class Facts:
     """What is known. None: the user may not read it, which is said and not guessed around.
 
-    levels: the regulator's. queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
+    levels: the regulator's, of the pool of nodes that the job may run in. pool: its name; empty for the default pool.
+    queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
     their number. room: what the nodes have for it. pods: the job's own. pull_secrets: names of the
     Secrets that these pull images with, those of their service account included. shared: what all components read.
     admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
@@ -57,6 +58,7 @@ class Facts:
     job: Job
     now: datetime
     levels: LevelsView | None = None
+    pool: str = ""
     queues: Sequence[Queue] | None = None
     line: tuple[int, int] | None = None
     room: Room | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from scavenger_cli.access import Access
 from scavenger_cli.details import last_told
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, JobPod, decode, decode_items, place_in_line
-from scavenger_cli.room import Room, room_for
+from scavenger_cli.room import Room, of_pool, pool_for, room_for
 
 T = TypeVar("T")
 
@@ -198,18 +199,21 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
     levels = reader.levels(now)
     pods = reader.job_pods(job)
     seen, known = reader.admitter_seen()
-    if job.phase not in ("", *objects.QUEUED):
+    waits = job.phase in ("", *objects.QUEUED)
+    judged = _judge(reader, job, levels) if waits or job.spec.array is not None else _Judged(levels)
+    if not waits:
         return Facts(
             job,
             now,
             admitter_seen=seen,
             admitter_known=known,
-            levels=levels,
+            levels=judged.levels,
+            pool=judged.pool,
             pods=pods,
             pull_secrets=sorted({one.name for pod in pods for one in pod.spec.image_pull_secrets}),
             shared=access.shared,
             queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
-            room=_room(reader, job, levels) if job.spec.array is not None else None,  # its other tasks may wait
+            room=judged.room,  # of an array, other tasks may wait
             snapshot_warning=warning,
             pod_use=reader.pod_use(job) if job.phase == Phase.RUNNING and job.spec.suffers else {},
             unreadable=tuple(reader.unreadable),
@@ -220,10 +224,11 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
     return Facts(
         job,
         now,
-        levels=levels,
+        levels=judged.levels,
+        pool=judged.pool,
         queues=queues,
         line=line if jobs is not None else None,
-        room=_room(reader, job, levels),
+        room=judged.room,
         pods=pods,
         admitter_seen=seen,
         admitter_known=known,
@@ -232,11 +237,25 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
     )
 
 
-def _room(reader: Reader, job: Job, levels: LevelsView | None) -> Room | None:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """By which levels a job starts, and what the nodes have for it. pool: whose levels they are; empty for the default
+    pool."""
+
+    levels: LevelsView | None = None
+    room: Room | None = None
+    pool: str = ""
+
+
+def _judge(reader: Reader, job: Job, levels: LevelsView | None) -> _Judged:
     nodes = reader.nodes()
     pods = reader.pods() if nodes is not None else None
     if nodes is None or pods is None:
-        return None
+        return _Judged(levels)
     if levels is None:
-        return room_for(job.spec, nodes, pods)
-    return room_for(job.spec, nodes, pods, levels.closed_nodes, levels.unseen_since, levels.headroom)
+        return _Judged(levels, room_for(job.spec, nodes, pods))
+    pool = pool_for(job.spec, nodes, levels)
+    own = levels.of_pool(pool)
+    counted = of_pool(nodes, pool, levels) if levels.pools else None
+    room = room_for(job.spec, nodes, pods, levels.closed_nodes, own.unseen_since, levels.headroom, counted)
+    return _Judged(own, room, pool)

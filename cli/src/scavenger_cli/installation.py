@@ -14,9 +14,9 @@ from scavenger_api.levels import Visibility
 from scavenger_api.rules.image import tag_of
 from scavenger_api.shared_settings import FIELDS, Reading, SharedSettings, flag_field, key_of
 from scavenger_domain.ailments import Ailment, some
-from scavenger_domain.nodes import available, counts
+from scavenger_domain.nodes import available, counts, keeping_out
 from scavenger_domain.pulls import NO_IMAGE
-from scavenger_domain.taints import PRESSURE, blocking
+from scavenger_domain.taints import blocking
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct
 
 from scavenger_cli.examination import Cluster, examine
@@ -377,17 +377,19 @@ def _nodes(seen: Installation) -> Found:
         text += f": {some(node.metadata.name for node in found)}" + (
             f", with {', '.join(sorted(devices))}" if devices else ""
         )
-        where = "settings.toleratedTaints of scavenger-regulator and settings.allowedTolerations of scavenger-webhook"
+        where = (
+            "settings.toleratedTaints of scavenger-regulator and scavenger-admitter, "
+            "and settings.allowedTolerations of scavenger-admitter and scavenger-webhook"
+        )
         yield State.NOTE, text, f"where scavenger jobs may run on them: {where}"
     yield State.OK, f"{len(nodes) - len(out)} of {len(nodes)} nodes are in the load", ""
 
 
 def _keeping(node: Node, tolerated: Collection[str]) -> list[str]:
     """Keys of the taints that take a node out of the load; none where it belongs to the control plane."""
-    keys = [taint.key for taint in blocking(node.spec.taints)]
-    if any(key in CONTROL_PLANE for key in keys):
+    if any(taint.key in CONTROL_PLANE for taint in blocking(node.spec.taints)):
         return []
-    return [key for key in keys if key not in tolerated and key not in PRESSURE]
+    return list(keeping_out(node, tolerated))
 
 
 def _devices(nodes: Iterable[Node]) -> set[str]:

@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.levels import LevelsView
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import counted_as, taken_of_headroom
-from scavenger_domain.nodes import counts, schedulable
+from scavenger_domain.nodes import counts, devices, pool_of, schedulable
 from scavenger_domain.pod_reading import measured_from
 from scavenger_domain.requests import counted_requests, pod_requests
 from scavenger_domain.taints import TolerationLike, blocking, of_resources, tolerates
@@ -75,13 +76,14 @@ def room_for(
     closed: frozenset[str] = frozenset(),
     unseen_since: datetime | None = None,
     headroom: Mapping[str, tuple[int, int]] | None = None,
+    counted: Sequence[Node] | None = None,
 ) -> Room:
     """What there is for a job now.
 
     closed: nodes on which nothing new may start, as the regulator publishes them. unseen_since: when the load was
     measured; None where nobody does. headroom: thousandths of CPU and memory that nodes have left up to levels of their
-    own; jobs on reclaimed capacity are not bounded by it. Raises QuantityError for what is not a quantity, which the
-    API server lets nobody write.
+    own; jobs on reclaimed capacity are not bounded by it. counted: the nodes by whose levels the job starts; None for
+    all. Raises QuantityError for what is not a quantity, which the API server lets nobody write.
     """
     asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)
@@ -99,9 +101,36 @@ def room_for(
         places=places,
         largest_free=_as_counted(largest_free) if largest_free is not None else None,
         nearest=largest_free if left and by_requests and not places else None,
-        load=load_by_requests(nodes, pods),
-        unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
+        load=load_by_requests(nodes if counted is None else counted, pods),
+        unseen=_unseen(_on(counted, pods), unseen_since) if unseen_since is not None else {},
     )
+
+
+def _on(nodes: Sequence[Node] | None, pods: Sequence[Pod]) -> Iterable[Pod]:
+    """The pods on these nodes, and those without one; all of them where no nodes are given."""
+    if nodes is None:
+        return pods
+    there = {node.metadata.name for node in nodes}
+    return [pod for pod in pods if not pod.spec.node_name or pod.spec.node_name in there]
+
+
+def pool_for(spec: JobSpec, nodes: Iterable[Node], levels: LevelsView) -> str:
+    """The pool of nodes by whose levels a job starts; empty for the default pool. Of several it is the first that lets
+    new jobs start, the default pool first, as the admitter looks at them."""
+    if not levels.pools:
+        return ""
+    fit = [node for node in nodes if _lets_in(node, spec) and _has_devices(node, spec)]
+    found = sorted({pool if (pool := pool_of(node)) in levels.pools else "" for node in fit})
+    return next((pool for pool in found if levels.of_pool(pool).admit), found[0] if found else "")
+
+
+def of_pool(nodes: Iterable[Node], pool: str, levels: LevelsView) -> list[Node]:
+    """The nodes of a pool; those of no pool with levels of its own are the default pool's."""
+    return [node for node in nodes if (pool_of(node) if pool_of(node) in levels.pools else "") == pool]
+
+
+def _has_devices(node: Node, spec: JobSpec) -> bool:
+    return all(name in node.status.allocatable for name in devices(spec.requests))
 
 
 def _lets_in(node: Node, spec: JobSpec) -> bool:

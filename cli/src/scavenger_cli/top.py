@@ -71,17 +71,17 @@ def cluster_section(view: View, width: int) -> list[RenderableType]:
         line = _resource_line(name, view.levels, use.get(name), cells)
         if line is not None:
             lines.append(line)
-    return lines
+    return [*lines, *(_headline(pool, view.now, f"Pool {name}") for name, pool in view.levels.pools.items())]
 
 
-def _headline(view: LevelsView, now: datetime) -> Text:
+def _headline(view: LevelsView, now: datetime, title: str = "Cluster") -> Text:
     levels = view.levels
     if view.visibility is Visibility.ABSENT or levels is None:
         return Text("Cluster  no regulator: jobs start on requests, under fixed levels", style="bold")
     if view.visibility is not Visibility.FRESH:
-        return Text(f"Cluster  {view.visibility.value}: {view.reason}", style="bold red")
+        return Text(f"{title}  {view.visibility.value}: {view.reason}", style="bold red")
     admits = "new jobs may start" if levels.admit else "no new jobs"
-    return Text(f"Cluster  {levels.state}, {admits}, measured {age(levels.observed_at, now)} ago", style="bold")
+    return Text(f"{title}  {levels.state}, {admits}, measured {age(levels.observed_at, now)} ago", style="bold")
 
 
 def _resource_line(name: str, view: LevelsView, use: Use | None, cells: int) -> Text | None:
@@ -292,8 +292,13 @@ def jobs_screen(
 
 def levels_screen(view: LevelsView, now: datetime, width: int) -> Group:
     """`levels`: the state in words, and a scale per resource."""
+    screens = [Group(Text(""), _of_levels(pool, now, width, f"Pool {name}")) for name, pool in view.pools.items()]
+    return Group(_of_levels(view, now, width), *screens)
+
+
+def _of_levels(view: LevelsView, now: datetime, width: int, title: str = "Cluster") -> Group:
     levels = view.levels
-    parts: list[RenderableType] = [_headline(view, now)]
+    parts: list[RenderableType] = [_headline(view, now, title)]
     if levels is None or view.visibility is not Visibility.FRESH:
         if view.visibility is Visibility.ABSENT:
             text = (

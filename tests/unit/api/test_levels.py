@@ -16,6 +16,7 @@ from scavenger_api.evictions import (
     read_eviction_note,
 )
 from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, ResourceLevels, Visibility
+from scavenger_api.levels_text import MOST_POOLS
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CPU = ResourceLevels(load=72.25, lower=70, admission=80, upper=85, mean=40.5, stdev=8.25)
@@ -270,3 +271,40 @@ def test_eviction_note() -> None:
     assert eviction_reason({}, EVICTED_BY_API, NOW) is None
     assert read_eviction_note({ANNOTATION_EVICTION_REASON: "Boredom 2026-01-02T03:04:05Z"}) is None
     assert read_eviction_note({ANNOTATION_EVICTION_REASON: "YieldAtCheckpoint"}) is None
+
+
+# --- pools ---
+
+
+def test_pools_are_written_and_read_beside_the_default_pool() -> None:
+    published = replace(LEVELS, pools={"gpu-1": replace(LEVELS, admit=not LEVELS.admit, message="other")})
+    data = published.to_data()
+    assert PublishedLevels.parse(data) == published
+    flat = {key: text for key, text in data.items() if not key.startswith("pool.")}
+    assert flat == LEVELS.to_data(), "an older reader sees what it always saw"
+    view = LevelsView.of(data, NOW)
+    assert view.of_pool("gpu-1").admit != view.admit
+    assert view.of_pool("other") is view
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"pool.a.state": "Filling"}, "no resource has levels"), ({"pool.a": "x"}, "state is None"), ({"pool.": ""}, "")],
+)
+def test_a_pool_that_says_nothing_sensible_is_blind_alone(wrong: dict[str, str], said: str) -> None:
+    view = LevelsView.of({**LEVELS.to_data(), **wrong}, NOW)
+    (pool,) = view.pools.values()
+    assert pool.visibility is Visibility.BLIND
+    assert said in pool.reason
+    assert view.visibility is Visibility.FRESH
+    assert len(view.unmeasured_pools) == 1
+
+
+def test_no_pool_is_believed_of_a_configmap_that_says_nothing_sensible() -> None:
+    data = replace(LEVELS, pools={"a": LEVELS}).to_data()
+    assert not PublishedLevels.parse({**data, "state": "Mad"}).pools
+
+
+def test_no_more_pools_are_read_than_are_written() -> None:
+    data = LEVELS.to_data() | {f"pool.p{i:03}.state": "Blind" for i in range(100)}
+    assert len(PublishedLevels.parse(data).pools) == MOST_POOLS

@@ -244,6 +244,16 @@ def test_an_array_and_its_tasks() -> None:
     assert shown(jobs=[waiting]).jobs[0].safe_until is None
 
 
+def test_each_pool_of_nodes_has_its_sentence() -> None:
+    full, idle = published(90.0, admit=False, state=LevelsState.EVICTING), published(5.0)
+    picture = shown(levels={**full, **{f"pool.gpu-1.{key}": text for key, text in idle.items()}}, leases=ALIVE)
+    assert picture.admission.admits
+    assert "Pool default: No: " in picture.admission.says
+    assert "Pool gpu-1: Yes: below the admission level" in picture.admission.says
+    assert "Pool gpu-1: Below the eviction threshold" in picture.levels.says
+    assert picture.levels.above == ["cpu"], "of the default pool"
+
+
 # --- how old it is ---
 
 

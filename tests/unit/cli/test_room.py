@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, ResourceLevels
 from scavenger_cli.objects import JobSpec
-from scavenger_cli.room import room_for
+from scavenger_cli.room import of_pool, pool_for, room_for
+from scavenger_domain.nodes import pool_of
 from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 
@@ -154,3 +157,34 @@ def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:
     if taken:
         assert room.largest_free is not None
         assert room.largest_free.amounts["cpu"] == 1000 * (8 - min(taken))
+
+
+# --- pools ---
+
+
+def test_a_job_is_judged_by_the_pool_that_it_may_run_in() -> None:
+    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    gpu = builders.node("g", taints=taints, allocatable={"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "4"})
+    plain = builders.node("n", allocatable={"cpu": "8", "memory": "32Gi"})
+    name = pool_of(gpu)
+    one = PublishedLevels(
+        LevelsState.FILLING,
+        33.0,
+        True,
+        observed_at=NOW,
+        period_seconds=30,
+        resources={"cpu": ResourceLevels(50, 70, 80, 85)},
+    )
+    view = LevelsView.of(replace(one, admit=False, pools={name: one}).to_data(), NOW)
+    on_gpus = msgspec.convert(
+        {"resources": {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}}}, JobSpec
+    )
+    anywhere = spec(tolerations=[{"operator": "Exists"}])
+    assert pool_for(spec(), [gpu, plain], view) == ""
+    assert pool_for(on_gpus, [gpu, plain], view) == name
+    assert pool_for(anywhere, [gpu, plain], view) == name, "the first that admits"
+    assert pool_for(on_gpus, [plain], view) == "", "where no node has the device"
+    assert [node.metadata.name for node in of_pool([gpu, plain], name, view)] == ["g"]
+    assert [node.metadata.name for node in of_pool([gpu, plain], "", view)] == ["n"]
+    room = room_for(on_gpus, [gpu, plain], [], counted=of_pool([gpu, plain], name, view))
+    assert room.load["cpu"].allocatable == 8000

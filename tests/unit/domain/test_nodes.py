@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
-from scavenger_domain.nodes import available, cordoned, counts, schedulable
+from scavenger_domain.nodes import PLAIN_POOL, available, cordoned, counts, keeping_out, pool_of, schedulable
+from scavenger_kube.kinds import Node
 from scavenger_testing import builders
 
 DELETED = "2026-01-02T12:00:00Z"
@@ -46,3 +49,69 @@ def test_a_node_being_deleted_is_as_good_as_cordoned() -> None:
     assert cordoned(builders.node(deleted=DELETED))
     assert not cordoned(builders.node(ready=False)), "that passes by itself"
     assert not available(builders.node(ready=False))
+
+
+# --- pools ---
+
+
+def of_gpus(*taints: dict[str, str], devices: tuple[str, ...] = ("nvidia.com/gpu",)) -> Node:
+    allocatable = {"cpu": "8", "hugepages-2Mi": "0", "scavenger.dev/reclaimed-cpu": "1"} | dict.fromkeys(devices, "0")
+    return msgspec.convert(
+        {"metadata": {"name": "n"}, "spec": {"taints": list(taints)}, "status": {"allocatable": allocatable}}, Node
+    )
+
+
+def tainted(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect}
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        tainted("node.kubernetes.io/not-ready", effect="NoExecute"),
+        tainted("node.kubernetes.io/unschedulable"),
+        tainted("ToBeDeletedByClusterAutoscaler", "1700000000"),
+        tainted("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),
+        tainted("karpenter.sh/unregistered", effect="NoExecute"),
+        tainted("aws-node-termination-handler/spot-itn"),
+        tainted("team", "a", "PreferNoSchedule"),
+    ],
+)
+def test_taints_that_come_and_go_make_no_pool(taint: dict[str, str]) -> None:
+    assert pool_of(of_gpus(taint, devices=())) == PLAIN_POOL
+    assert pool_of(of_gpus(taint)) == pool_of(of_gpus())
+
+
+def test_pools_differ_by_lasting_taints_and_devices() -> None:
+    pools = {
+        pool_of(of_gpus()),
+        pool_of(of_gpus(devices=())),
+        pool_of(of_gpus(devices=("amd.com/gpu",))),
+        pool_of(of_gpus(tainted("nvidia.com/gpu", "present"))),
+        pool_of(of_gpus(tainted("team", "a"))),
+        pool_of(of_gpus(tainted("team", "b"))),
+        pool_of(of_gpus(tainted("team", "b", "NoExecute"))),
+    }
+    assert len(pools) == 7
+    assert all(re.fullmatch(r"[a-z0-9-]{1,41}", pool) for pool in pools), "a part of a key of a ConfigMap"
+    assert pool_of(of_gpus(tainted("team", "a"), tainted("os", "x"))) == pool_of(
+        of_gpus(tainted("os", "x"), tainted("team", "a"))
+    )
+    assert pool_of(of_gpus(tainted("team", "a")), ("team", "nvidia.com/gpu")) == PLAIN_POOL
+    assert pool_of(of_gpus(devices=("x.dev/" + "Ünï.cöde_" * 20,))).startswith("n-c-de")
+
+
+@pytest.mark.parametrize(
+    ("taints", "kept"),
+    [
+        ([tainted("nvidia.com/gpu", "present")], ()),
+        ([tainted("nvidia.com/gpu", "present", "NoExecute")], ("nvidia.com/gpu",)),
+        ([tainted("amd.com/gpu", "present")], ("amd.com/gpu",)),
+        ([tainted("nvidia.com/gpu"), tainted("team")], ("team",)),
+    ],
+)
+def test_a_taint_named_like_a_device_of_the_node_keeps_it_in_the_load(
+    taints: list[dict[str, str]], kept: tuple[str, ...]
+) -> None:
+    assert keeping_out(of_gpus(*taints)) == kept
+    assert not keeping_out(of_gpus(*taints), kept)

@@ -205,8 +205,8 @@ async def test_publishes_what_it_measures() -> None:
         assert ("scavenger-levels", "Filling") in c.reasons()
 
 
-@pytest.mark.parametrize(("there", "load"), [(False, 10), (True, 50)])
-async def test_a_tainted_node_counts_while_a_scavenger_pod_is_on_it(there: bool, load: float) -> None:
+@pytest.mark.parametrize(("there", "loads"), [(False, []), (True, [90])])
+async def test_a_tainted_node_counts_while_a_scavenger_pod_is_on_it(there: bool, loads: list[float]) -> None:
     async with cluster() as c:
         idle = node_dict("n2", cpu="10", memory="100Gi")
         idle["status"]["conditions"] = [condition("Ready")]
@@ -217,7 +217,8 @@ async def test_a_tainted_node_counts_while_a_scavenger_pod_is_on_it(there: bool,
             c.add_job("a")
         c.measure(9)
         await c.period(0)
-        assert c.levels().load("cpu") == load
+        assert c.levels().load("cpu") == 10
+        assert [pool.load("cpu") for pool in c.levels().pools.values()] == loads, "it is a pool of its own"
 
 
 async def test_writes_only_when_something_changed_or_the_heartbeat_is_due() -> None:
@@ -765,15 +766,17 @@ async def test_loads_and_levels_are_shown_as_ratios_and_use_by_queue() -> None:
             c.add_job(f"job-{number}")
         c.measure(6.5, each=0.5)
         decision = await c.period()
-    of_cpu = {"scope": "cluster", "resource": "cpu"}
+    of_cpu = {"scope": "cluster", "resource": "cpu", "pool": "default"}
     scope = decision.scopes[""]
     assert scope.percentage is not None
     assert decision.published.observed_at is not None
     assert shown("load_ratio", **of_cpu) == pytest.approx(0.65)
     assert shown("ordinary_load_ratio", **of_cpu) == pytest.approx(0.55)
     assert shown("level_ratio", **of_cpu, level="upper") == pytest.approx(scope.levels["cpu"].upper / 100)
-    assert shown("preemptible_ratio") == pytest.approx(scope.percentage / 100)
-    assert shown("observation_timestamp_seconds") == pytest.approx(decision.published.observed_at.timestamp())
+    assert shown("preemptible_ratio", pool="default") == pytest.approx(scope.percentage / 100)
+    assert shown("observation_timestamp_seconds", pool="default") == pytest.approx(
+        decision.published.observed_at.timestamp()
+    )
     assert shown("queue_used", queue="default", resource="cpu", unit="core") == pytest.approx(1)
     assert shown("queue_requested", queue="default", resource="cpu", unit="core") == pytest.approx(2)
 

@@ -82,7 +82,7 @@ PROTECTED = gang("a", pod_preemptible=False)
         (SEEN, first_victim(pods=PROTECTED.pods), "victims: lab/.* is not preemptible"),
         (SEEN, first_victim(uid="stranger"), "victims: lab/.* is not there"),
         (SEEN, lambda decision: replace(decision, victims=decision.victims[:1] * 2), "victims: a job twice"),
-        (SEEN, published(state=LevelsState.FILLING), "published: Filling of a cluster that is Evicting"),
+        (SEEN, published(state=LevelsState.FILLING), "published: Filling of a pool that is Evicting"),
         (SEEN, published(preemptible_percentage=3.0), "published: another percentage"),
         (SEEN, published(admit=True), "published: admit"),
         (SEEN, lambda decision: replace(decision, offers={"n": Offer("n", {"cpu": -1}, None)}), "offers: node n"),

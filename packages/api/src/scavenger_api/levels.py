@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -25,9 +25,12 @@ from scavenger_api.levels_text import (
     AVERAGED_SINCE,
     CLOSED_NODES,
     CROWDED_NODES,
+    DEFAULT_POOL,
     GIVES_WAY,
     MESSAGE,
+    MOST_POOLS,
     NODE_HEADROOM,
+    POOL,
     RAMPING,
     REQUESTS_SOURCE,
     SOURCE,
@@ -89,7 +92,8 @@ class PublishedLevels:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
     moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
     NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where nobody says.
-    until: see UNTIL. stale_after_seconds: see STALE_AFTER; 0 where three periods are meant.
+    until: see UNTIL. stale_after_seconds: see STALE_AFTER; 0 where three periods are meant. pools: the same of pools
+    with levels of their own, by name; the rest is of the default pool, see POOL.
     """
 
     state: LevelsState
@@ -107,14 +111,20 @@ class PublishedLevels:
     source: str = ""
     until: datetime | None = None
     stale_after_seconds: float = 0.0
+    pools: Mapping[str, PublishedLevels] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
-        """What the ConfigMap says; Blind with a message when it says nothing sensible. Never raises."""
+        """What the ConfigMap says; Blind with a message when it says nothing sensible. Never raises.
+
+        Each pool is judged by itself. Where nothing sensible is said of the default pool, no pool is believed.
+        """
         try:
-            return _parse(data)
+            found = _parse(data)
         except GarbageError as garbage:
             return cls(LevelsState.BLIND, message=f"{names.LEVELS_CONFIGMAP} is unreadable: {garbage}")
+        pools = _read_pools(data)
+        return replace(found, pools=MappingProxyType(pools)) if pools else found
 
     def to_data(self) -> dict[str, str]:
         """The `data` of the ConfigMap: percentages to two decimals, times to the second (rounded down)."""
@@ -149,7 +159,10 @@ class PublishedLevels:
             MESSAGE: self.message,
             SOURCE: self.source,
         }
-        return data | {key: text for key, text in lists.items() if text}
+        data |= {key: text for key, text in lists.items() if text}
+        for name, pool in self.pools.items():
+            data |= {f"{POOL}{name}.{key}": text for key, text in pool.to_data().items()}
+        return data
 
     def stale(self, now: datetime) -> bool:
         """Whether `observedAt` is further from `now` than `stale_after`; true where there is none.
@@ -217,12 +230,13 @@ class Visibility(StrEnum):
 class LevelsView:
     """The levels at one moment, as the admitter and the prioritizer obey them.
 
-    reason: in words, why `visibility` is not Fresh.
+    reason: in words, why `visibility` is not Fresh. pools: the same of the pools with levels of their own, by name.
     """
 
     visibility: Visibility
     levels: PublishedLevels | None = None
     reason: str = ""
+    pools: Mapping[str, LevelsView] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, data: Mapping[str, str] | None, now: datetime) -> LevelsView:
@@ -230,6 +244,11 @@ class LevelsView:
         if data is None:
             return cls(Visibility.ABSENT, reason=f"there is no {names.LEVELS_CONFIGMAP}: fixed levels")
         levels = PublishedLevels.parse(data)
+        view = cls._at(levels, now)
+        return replace(view, pools={n: cls._at(one, now) for n, one in levels.pools.items()}) if levels.pools else view
+
+    @classmethod
+    def _at(cls, levels: PublishedLevels, now: datetime) -> LevelsView:
         if levels.state is LevelsState.BLIND:
             return cls(Visibility.BLIND, levels, levels.message or "the regulator has no fresh measurement")
         if levels.stale(now):
@@ -241,6 +260,10 @@ class LevelsView:
             )
         return cls(Visibility.FRESH, levels)
 
+    def of_pool(self, name: str) -> LevelsView:
+        """The levels of a pool (`scavenger_domain.nodes.pool_of`): its own, else those of the default pool."""
+        return self.pools.get(name, self)
+
     @property
     def unmeasured(self) -> str:
         """Why nothing new starts for want of a fresh measurement, without its age; "" where that is not so."""
@@ -250,6 +273,12 @@ class LevelsView:
             return ""
         seen = format_time(self.levels.observed_at) if self.levels.observed_at is not None else "no moment"
         return f"the levels were observed at {seen}, and no newer ones were published"
+
+    @property
+    def unmeasured_pools(self) -> dict[str, str]:
+        """The same of the pools of which it is so, by name; the default pool has none where it is the only one."""
+        of_each = {DEFAULT_POOL if self.pools else "": self, **self.pools}
+        return {name: reason for name, view in of_each.items() if (reason := view.unmeasured)}
 
     @property
     def admit(self) -> bool:
@@ -305,17 +334,22 @@ class LevelsView:
     @property
     def closed_nodes(self) -> frozenset[str]:
         """Nodes at or above a level of their own; start nothing new there."""
-        return self.levels.closed_nodes if self.visibility is Visibility.FRESH and self.levels else frozenset()
+        return self.levels.closed_nodes if self._names_nodes and self.levels else frozenset()
 
     @property
     def crowded_nodes(self) -> Mapping[str, int]:
         """Millicores of reclaimed CPU that nodes really have to offer where more than that is placed, by node."""
-        return self.levels.crowded_nodes if self.visibility is Visibility.FRESH and self.levels else {}
+        return self.levels.crowded_nodes if self._names_nodes and self.levels else {}
 
     @property
     def headroom(self) -> Mapping[str, tuple[int, int]]:
         """Thousandths of CPU and memory left up to the levels that nodes have of their own, by node."""
-        return self.levels.headroom if self.visibility is Visibility.FRESH and self.levels else {}
+        return self.levels.headroom if self._names_nodes and self.levels else {}
+
+    @property
+    def _names_nodes(self) -> bool:
+        """Whether what is said of single nodes holds: in any pool, as jobs may start there."""
+        return any(view.visibility is Visibility.FRESH for view in (self, *self.pools.values()))
 
     def load(self, resource: str) -> float | None:
         """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
@@ -406,7 +440,14 @@ def _read_time(data: Mapping[str, str]) -> datetime:
 def _parse(data: Mapping[str, str]) -> PublishedLevels:
     state = _read_state(data)
     if state is LevelsState.BLIND:  # the regulator saying so itself: nothing else has to be there
-        return PublishedLevels(state, message=data.get(MESSAGE, ""), observed_at=_optional_time(data))
+        return PublishedLevels(
+            state,
+            message=data.get(MESSAGE, ""),
+            observed_at=_optional_time(data),
+            closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
+            crowded_nodes=MappingProxyType(read_crowded(data)),
+            headroom=read_headroom(data.get(NODE_HEADROOM, "")),
+        )
     resources = {
         resource: levels
         for resource in names.LEVELS_RESOURCES
@@ -435,6 +476,25 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         source=data.get(SOURCE, ""),
         until=parse_time(data.get(UNTIL)),
     )
+
+
+def _read_pools(data: Mapping[str, str]) -> dict[str, PublishedLevels]:
+    """The pools with levels of their own, MOST_POOLS at most; one that says nothing sensible is Blind."""
+    found: dict[str, dict[str, str]] = {}
+    for key, text in data.items():
+        if key.startswith(POOL):
+            name, _, rest = key.removeprefix(POOL).partition(".")
+            found.setdefault(name, {})[rest] = text
+    return {name: _read_pool(name, found[name]) for name in sorted(found)[:MOST_POOLS]}
+
+
+def _read_pool(name: str, data: Mapping[str, str]) -> PublishedLevels:
+    try:
+        return _parse(data)
+    except GarbageError as garbage:
+        return PublishedLevels(
+            LevelsState.BLIND, message=f"{POOL}{name} in {names.LEVELS_CONFIGMAP} is unreadable: {garbage}"
+        )
 
 
 def _optional_time(data: Mapping[str, str]) -> datetime | None:

@@ -64,6 +64,16 @@ USED_OF_REQUESTS: Final = "usedOfRequests"
 minutes have asked for that they use, CPU on reclaimed capacity aside. When such a pod goes, the load falls by so much
 of its requests. Written where there is any."""
 
+POOL: Final = "pool."
+"""Beyond the contract's keys: before the keys of a pool of nodes with levels of its own (`pool.NAME.state`), which are
+those of the cluster once more. The keys without it are those of the default pool, and of all nodes of no such pool."""
+
+DEFAULT_POOL: Final = "default"
+"""What the default pool is called in metrics and messages, where a name is needed."""
+
+MOST_POOLS: Final = 16
+"""Pools with levels of their own, the default pool aside."""
+
 MOST_DIGITS: Final = 12
 """Of the millicores of a node; Python makes no number of more than a few thousand."""
 

@@ -76,16 +76,17 @@ def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
         yield Ailment("StaleFinalizers", text, RUNBOOK)
 
 
-def no_measurement(reason: str) -> Iterator[Ailment]:
+def no_measurement(reasons: Mapping[str, str]) -> Iterator[Ailment]:
     """Levels that let nothing start, because nobody measures or the measurement is too old.
 
     Args:
-        reason: `LevelsView.unmeasured`, empty where there is a measurement.
+        reasons: `LevelsView.unmeasured_pools`: by pool, empty where there is a measurement.
     """
-    if reason:
+    for pool, reason in reasons.items():
+        where = f" on nodes of pool {pool}" if pool else ""
         yield Ailment(
             "NoMeasurement",
-            f"nothing new starts: {reason}",
+            f"nothing new starts{where}: {reason}",
             "docs/runbooks.md#scavengerblind; kubectl top nodes shows whether metrics are served",
         )
 

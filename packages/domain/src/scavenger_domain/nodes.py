@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from scavenger_domain.taints import PASSING, PRESSURE, TaintLike, blocking
+from scavenger_api.names import GROUP
+from scavenger_api.quantity import resources_with_taints
+
+from scavenger_domain.taints import PASSING, PRESSURE, TaintLike, blocking, of_resources, spell_taint, tolerates
 
 ENDS: Final = (
     "karpenter.sh/disrupted",
@@ -45,6 +50,25 @@ AUTOSCALER_TAINTS: Final = (
 _DIGITS: Final = 10
 """Of a second since the epoch, for the next 250 years."""
 
+COMING_AND_GOING: Final = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "node.cilium.io/",
+    "karpenter.sh/",
+    "aws-node-termination-handler/",
+    "DeletionCandidateOfClusterAutoscaler",
+    *LEAVING,
+)
+"""How keys of taints begin that say how a node fares, and not what it is for: they make no pool of it."""
+
+PLAIN_POOL: Final = "plain"
+"""The pool of nodes without lasting taints and devices."""
+
+MOST_SLUG: Final = 32
+"""Characters of the readable part of the name of a pool."""
+
 KARPENTER_NODEPOOL: Final = "karpenter.sh/nodepool"
 """A label of every node that Karpenter has made (pkg/apis/v1 labels.go)."""
 
@@ -63,6 +87,11 @@ class _NodeSpec(Protocol):
     def taints(self) -> Sequence[TaintLike]: ...
 
 
+class _NodeStatus(Protocol):
+    @property
+    def allocatable(self) -> Mapping[str, str | int | float]: ...
+
+
 class NodeLike(Protocol):
     """A node, as far as it is looked at here: any projection of core/v1 Node."""
 
@@ -74,6 +103,11 @@ class NodeLike(Protocol):
     @property
     def spec(self) -> _NodeSpec:
         """Its cordon and its taints."""
+        ...
+
+    @property
+    def status(self) -> _NodeStatus:
+        """What it can allocate."""
         ...
 
     @property
@@ -165,6 +199,66 @@ def counts(node: NodeLike, tolerated_taints: Collection[str] = (), *, holds: boo
         tolerated_taints: keys of blocking taints that do not take a node out of the load.
         holds: whether a scavenger pod is on it, whatever that pod tolerates.
     """
-    if not available(node):
-        return False
-    return holds or all(taint.key in tolerated_taints or taint.key in PRESSURE for taint in blocking(node.spec.taints))
+    return available(node) and (holds or not keeping_out(node, tolerated_taints))
+
+
+def keeping_out(node: NodeLike, tolerated_taints: Collection[str] = ()) -> tuple[str, ...]:
+    """Keys of the taints that keep a node out of the load. One that is named like a device of the node is none: pods
+    that ask for the device tolerate it (`taints.of_resources`).
+
+    Args:
+        node: to judge.
+        tolerated_taints: as in `counts`.
+    """
+    found = [one for one in blocking(node.spec.taints) if one.key not in tolerated_taints and one.key not in PRESSURE]
+    if not found:
+        return ()
+    own = of_resources(devices(node.status.allocatable))
+    return tuple(taint.key for taint in found if not tolerates(own, taint))
+
+
+def devices(allocatable: Iterable[str]) -> frozenset[str]:
+    """The names of the devices of a node among its resources, whether it has any of them left or not: a device plugin
+    that restarts takes them away for a moment. Reclaimed capacity is none."""
+    return frozenset(name for name in resources_with_taints(allocatable) if not name.startswith(f"{GROUP}/"))
+
+
+def pool_of(node: NodeLike, ignored: Collection[str] = ()) -> str:
+    """The name of the pool of a node: nodes are one pool that are alike in lasting taints and in devices.
+
+    Everybody who reads the levels finds the pool of a node by itself, so the name follows from these alone. It is at
+    most 41 characters of what a key of a ConfigMap may have, and no dot.
+
+    Args:
+        node: to judge.
+        ignored: keys of taints and names of devices that tell no pools apart.
+    """
+    spec, status = node.spec, node.status
+    if not spec.taints and not any("/" in name for name in status.allocatable):
+        return PLAIN_POOL
+    taints = [
+        one for one in blocking(spec.taints) if one.key not in ignored and not one.key.startswith(COMING_AND_GOING)
+    ]
+    return _pool_name(
+        tuple(sorted({(spell_taint(one), one.key) for one in taints})),
+        tuple(sorted(devices(status.allocatable).difference(ignored))),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _pool_name(taints: tuple[tuple[str, str], ...], of_devices: tuple[str, ...]) -> str:
+    """The last words of what sets the pool apart, and a hash of all of it."""
+    if not taints and not of_devices:
+        return PLAIN_POOL
+    known = dict.fromkeys([*of_devices, *(spelt.partition(":")[0] for spelt, key in taints if key not in of_devices)])
+    words = "-".join(re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower()).strip("-") for name in known)
+    exact = "\n".join([*of_devices, "", *(spelt for spelt, _ in taints)])
+    return f"{words[:MOST_SLUG].strip('-') or 'nodes'}-{_hash(exact):08x}"
+
+
+def _hash(text: str) -> int:
+    """FNV-1a of 32 bits: it only has to be the same everywhere, and pools are a handful."""
+    found = 0x811C9DC5
+    for byte in text.encode():
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return found

@@ -117,6 +117,11 @@ ALLOWED_TOLERATIONS: Any = option(
     f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {EVERY_TAINT} is every taint; "
     "admitter and webhook each have this setting",
 )
+POOL_IGNORES: Any = option(
+    (),
+    "keys of taints and names of devices that tell no pools of nodes apart; regulator, admitter and prioritizer each "
+    "have this setting",
+)
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)
 PRESSED_WRITE_RATE: Any = option(

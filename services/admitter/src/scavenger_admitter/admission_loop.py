@@ -15,6 +15,7 @@ from typing import Final
 
 from scavenger_api.job import Phase
 from scavenger_api.levels import LevelsView
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.times import micros
 from scavenger_runtime.clock import Clock
@@ -22,7 +23,7 @@ from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
-from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Measurement, plan_admissions
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Measurement, Start, plan_admissions
 from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, StarvationPlan, StarvationRules
 from scavenger_admitter.core.admission.load import PPM, LoadRule
 from scavenger_admitter.core.admission.shares import QueueShare
@@ -174,9 +175,21 @@ class AdmissionLoop:
         _show(snapshot, plan, self._clock.monotonic() - started)
         if plan.starvation is not None and measurement is not None:
             self._follow_starved(plan.starvation, measurement)
-        if plan.starts and load_rule(self._informers.levels_view(), self._settings, micros(self._clock.now())).shut:
-            return replace(plan, starts=())
-        return plan
+        return self._still_open(plan, snapshot) if plan.starts else plan
+
+    def _still_open(self, plan: AdmissionPlan, snapshot: Snapshot) -> AdmissionPlan:
+        """The plan without starts in pools of nodes that the regulator has shut meanwhile."""
+        rule = load_rule(self._informers.levels_view(), self._settings, micros(self._clock.now()))
+        shut = rule.shut_pools
+        if not shut:
+            return plan
+        pools = rule.pools.keys()
+
+        def stays(start: Start) -> bool:
+            views = [view for node in start.nodes if (view := snapshot.nodes.get(node)) is not None]
+            return not any((view.pool if view.pool in pools else "") in shut for view in views)
+
+        return replace(plan, starts=tuple(start for start in plan.starts if stays(start)))
 
     def _follow_starved(self, starvation: StarvationPlan, measurement: Measurement) -> None:
         if self._measured_jobs is measurement.jobs:  # else there are newer figures, which the next cycle looks at
@@ -207,9 +220,12 @@ class AdmissionLoop:
 def _show(snapshot: Snapshot, plan: AdmissionPlan, seconds: float) -> None:
     """The figures of a cycle on /metrics."""
     metrics.CYCLE_SECONDS.observe(seconds)
+    for gauge in (metrics.LOAD, metrics.LEVEL) if snapshot.limits else ():
+        gauge.clear()  # pools come and go
     for limit in snapshot.limits:
-        metrics.LOAD.labels(limit.resource).set(limit.ppm() / PPM)
-        metrics.LEVEL.labels(limit.resource).set(limit.admission_ppm / PPM)
+        pool = limit.pool or DEFAULT_POOL
+        metrics.LOAD.labels(limit.resource, pool).set(limit.ppm() / PPM)
+        metrics.LEVEL.labels(limit.resource, pool).set(limit.admission_ppm / PPM)
     metrics.LINE.clear()
     for queue, line in snapshot.candidates.items():
         metrics.LINE.labels(metrics.queue_label(queue, snapshot.queues)).inc(len(line))

@@ -82,6 +82,7 @@ class Admitter:
         self._clock = context.clock
         self._state = ClusterState(
             tolerated_taints=settings.tolerated_taints,
+            pool_ignores=settings.pool_ignores,
             start_backoff=(settings.start_backoff, settings.start_backoff_max),
             keep_scale_down={"auto": None, "always": True, "never": False}[settings.keep_scale_down],
         )

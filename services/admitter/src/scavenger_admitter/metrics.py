@@ -67,8 +67,8 @@ ORDINARY_WAIT_SECONDS: Final = histogram(
     buckets=(0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0),
 )
 HELD: Final = gauge("held_jobs", "Jobs that wait, by the reason the last admission cycle gave.", ("reason",))
-LOAD: Final = gauge("admission_load_ratio", "Load that the admission cycle counted.", ("resource",))
-LEVEL: Final = gauge("admission_level_ratio", "Level that the load must stay under.", ("resource",))
+LOAD: Final = gauge("admission_load_ratio", "Load that the admission cycle counted.", ("resource", "pool"))
+LEVEL: Final = gauge("admission_level_ratio", "Level that the load must stay under.", ("resource", "pool"))
 
 
 def queue_label(queue: str, known: Container[str]) -> str:

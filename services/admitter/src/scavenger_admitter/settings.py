@@ -11,6 +11,7 @@ from scavenger_runtime.settings import (
     ALLOWED_TOLERATIONS,
     MAX_INTERRUPTION_AFTER,
     MINIMUM_RUN,
+    POOL_IGNORES,
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
     STARTUP_COST,
@@ -48,6 +49,7 @@ class AdmitterSettings(ServiceSettings):
     )
     count_candidate: bool = option(True, "count the load with the job that asks to start, not without it")
     tolerated_taints: Names = TOLERATED_TAINTS
+    pool_ignores: Names = POOL_IGNORES
     keep_scale_down: Literal["auto", "always", "never"] = option(
         "auto",
         "start jobs on nodes that regular pods hold anyway, and on nearly empty ones last; auto: where a node of"

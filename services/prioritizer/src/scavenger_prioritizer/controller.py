@@ -16,6 +16,7 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
 from scavenger_api.weights import Weights
 from scavenger_domain.gang import MICROSECONDS
+from scavenger_domain.nodes import pool_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Node, Pod
@@ -224,6 +225,8 @@ class Prioritizer:
         return Snapshot(
             now=micros(now),
             share=Share.of(view, self._settings.fallback_preemptible_percent),
+            shares={name: Share.of(pool) for name, pool in view.pools.items()},
+            pool_of=self._pools(view),
             gangs=found,
             cordoned=frozenset(n.metadata.name for n in self.nodes.items() if self._cordoned(n)),
             budgets={b.metadata.namespace: budget_is_right(b) for b in self.budgets.items()},
@@ -234,6 +237,13 @@ class Prioritizer:
             idle_budgets=self.writer.idle_budgets,
             lone=self._lone(found, micros(now)),
         )
+
+    def _pools(self, view: LevelsView) -> dict[str, str]:
+        """The nodes of pools with levels of their own."""
+        if not view.pools:
+            return {}
+        of_each = ((node.metadata.name, pool_of(node, self._settings.pool_ignores)) for node in self.nodes.items())
+        return {name: pool for name, pool in of_each if pool in view.pools}
 
     def _lone(self, found: Sequence[Gang], now: int) -> frozenset[str] | None:
         known = {pod.node for gang in found for pod in gang.pods if pod.exempt and pod.live}

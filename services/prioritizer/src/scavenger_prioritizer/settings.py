@@ -9,6 +9,7 @@ from scavenger_api.shared_settings import SharedSettings
 from scavenger_domain.gang import MICROSECONDS
 from scavenger_domain.nodes import LEAVING
 from scavenger_runtime.settings import (
+    POOL_IGNORES,
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
     START_OVER_WINDOW,
@@ -62,6 +63,7 @@ class PrioritizerSettings(ServiceSettings):
         unit="seconds",
         gt=0,
     )
+    pool_ignores: Names = POOL_IGNORES
     drain_taints: Names = option(LEAVING, "keys of taints that announce a drain: such nodes count as cordoned")
     budgets: bool = option(
         True,

@@ -6,7 +6,7 @@ away while it is being made; and where publishing fails, nobody is evicted, as t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -96,7 +96,7 @@ class Regulator:
 
         self._started = self._looked_at = clock.now()
         self._set_aside = SetAside(settings.refused_for)
-        self._last: ScopeDecision | None = None
+        self._last: Mapping[str, ScopeDecision] = {}
         self._seen = SeenPods()
 
     @property
@@ -163,7 +163,7 @@ class Regulator:
         now = self._clock.now()
         if await self.writer.publish(decision.published):
             await self._act(decision)
-        await in_thread(self.store.learn, decision, self._node_names())
+        await in_thread(self.store.learn, decision, self._node_names(), now)
         await self.store.save_if_due(now)
         return decision
 
@@ -191,7 +191,7 @@ class Regulator:
         if self.store.reclaimed is not None:
             metrics.show_offers(decision.offers.values(), self.store.reclaimed.uses.values())
         log_decision(decision, self._last)
-        self._last = decision.scopes[CLUSTER]
+        self._last = decision.pools
         return snapshot, decision
 
     def _look(self, measurement: Measurement) -> _Seen:
@@ -220,7 +220,7 @@ class Regulator:
         now = seen.now
         found = gangs(seen.jobs, seen.pods, self._seen)
         tolerated, held = self._settings.tolerated_taints, {pod.node for gang in found for pod in gang.pods}
-        policies = self._settings.policies
+        policies, ignored = self._settings.policies, self._settings.pool_ignores
         self._set_aside.keep({gang.uid for gang in found})
         history = self.store.history()
         if self.measurements.history is not None:
@@ -229,7 +229,9 @@ class Regulator:
             now=now,
             started=self._started,
             nodes={
-                (name := node.metadata.name): node_facts(node, tolerated, holds=name in held, policies=policies)
+                (name := node.metadata.name): node_facts(
+                    node, tolerated, holds=name in held, policies=policies, pool_ignores=ignored
+                )
                 for node in seen.nodes
             },
             gangs=found,

@@ -13,7 +13,7 @@ from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.times import parse_time, seen_time
 from scavenger_domain.gang import MICROSECONDS, job_of, moment
-from scavenger_domain.nodes import counts, pressed
+from scavenger_domain.nodes import available, counts, keeping_out, pool_of, pressed
 from scavenger_domain.pod_reading import PodReading, read
 from scavenger_domain.requests import counted_requests, on_reclaimed_capacity
 from scavenger_domain.unit import Unit, unit_of, units
@@ -62,15 +62,31 @@ def pod_requests(pod: Pod) -> dict[str, float]:
 
 
 def node_facts(
-    node: Node, tolerated_taints: Collection[str], *, holds: bool = False, policies: Iterable[NodeLevels] = ()
+    node: Node,
+    tolerated_taints: Collection[str],
+    *,
+    holds: bool = False,
+    policies: Iterable[NodeLevels] = (),
+    pool_ignores: Collection[str] = (),
 ) -> NodeFacts:
-    """A node. tolerated_taints, holds: as in `scavenger_domain.nodes.counts`. policies: of which some may select it."""
+    """A node.
+
+    Args:
+        node: of the API.
+        tolerated_taints: as in `scavenger_domain.nodes.counts`.
+        holds: as there.
+        policies: of which some may select it.
+        pool_ignores: as in `scavenger_domain.nodes.pool_of`.
+    """
     published = _offered(node.status.capacity)
+    counted = counts(node, tolerated_taints, holds=holds)
     return NodeFacts(
         name=node.metadata.name,
         allocatable={r: quantity(node.status.allocatable.get(r)) for r in RESOURCES},
         capacity={r: quantity(node.status.capacity.get(r)) for r in RESOURCES},
-        counts=counts(node, tolerated_taints, holds=holds),
+        counts=counted,
+        pool=pool_of(node, pool_ignores),
+        kept_out=keeping_out(node, tolerated_taints) if not counted and available(node) else (),
         pressed=pressed(node),
         created=parse_time(node.metadata.creation_timestamp),
         offered=published,

@@ -5,33 +5,39 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_runtime.metrics import counter, gauge, histogram, unit_of
 
 from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.offer import Offer, Use
 from scavenger_regulator.core.scope import ScopeDecision
-from scavenger_regulator.core.snapshot import CLUSTER, RECLAIMED_UNIT, Snapshot
+from scavenger_regulator.core.snapshot import POOL, RECLAIMED_UNIT, Snapshot, of_pool
 from scavenger_regulator.evictions import EvictionOutcome
 
-LOAD: Final = gauge("regulator_load_ratio", "Use divided by allocatable.", ("scope", "resource"))
+LOAD: Final = gauge("regulator_load_ratio", "Use divided by allocatable.", ("scope", "resource", "pool"))
 ORDINARY: Final = gauge(
     "regulator_ordinary_load_ratio",
     "The same without scavenger pods; NaN where it is not known.",
-    ("scope", "resource"),
+    ("scope", "resource", "pool"),
 )
-LEVEL: Final = gauge("regulator_level_ratio", "The levels.", ("scope", "resource", "level"))
-STATE: Final = gauge("regulator_state", "1 for the state the regulator is in.", ("state",))
-PERCENTAGE: Final = gauge("regulator_preemptible_ratio", "Share of the running jobs, as published; NaN while Blind.")
-ADMIT: Final = gauge("regulator_admit", "1 while anything new may start.")
+LEVEL: Final = gauge("regulator_level_ratio", "The levels.", ("scope", "resource", "level", "pool"))
+STATE: Final = gauge("regulator_state", "1 for the state that a pool is in.", ("state", "pool"))
+PERCENTAGE: Final = gauge(
+    "regulator_preemptible_ratio", "Share of the running jobs, as published; NaN while Blind.", ("pool",)
+)
+ADMIT: Final = gauge("regulator_admit", "1 while anything new may start.", ("pool",))
 OBSERVED: Final = gauge(
-    "regulator_observation_timestamp_seconds", "Unix time of the oldest sample used; NaN while Blind."
+    "regulator_observation_timestamp_seconds", "Unix time of the oldest sample used; NaN while Blind.", ("pool",)
 )
-SHORT: Final = gauge("regulator_short_ratio", "Load that stays too high, as no job is left to evict.", ("resource",))
+SHORT: Final = gauge(
+    "regulator_short_ratio", "Load that stays too high, as no job is left to evict.", ("resource", "pool")
+)
 EVICTIONS: Final = counter("regulator_evictions", "Jobs by reason and what became of it.", ("reason", "outcome"))
 OFFERED: Final = gauge("regulator_reclaimed_offered", "Offered by all nodes, in cores and bytes.", ("resource", "unit"))
 IDLE: Final = gauge(
@@ -70,29 +76,42 @@ def begin() -> None:
 
 def show(decision: Decision) -> None:
     """Bring the gauges to what was decided."""
-    cluster = decision.scopes[CLUSTER]
     for decided in decision.scopes.values():
         _show_scope(decided)
+    for decided in decision.pools.values():
+        _show_pool(decided)
+
+
+def _labels(scope: str) -> tuple[str, str]:
+    """The labels `scope` and `pool`: of the default pool, of another one, and of a node, which is in some pool."""
+    if of_pool(scope):
+        return "cluster", scope.removeprefix(POOL) or DEFAULT_POOL
+    return scope, ""
+
+
+def _show_pool(decided: ScopeDecision) -> None:
+    _, pool = _labels(decided.scope)
     for state in LevelsState:
-        STATE.labels(state.value).set(state is cluster.state)
-    PERCENTAGE.set(math.nan if cluster.percentage is None else cluster.percentage / PERCENT)
-    ADMIT.set(cluster.admit)
-    OBSERVED.set(cluster.reading.observed_at.timestamp() if cluster.reading else math.nan)
-    for resource in cluster.levels or RESOURCES:
-        SHORT.labels(resource).set(cluster.plan.short.get(resource, 0.0) / PERCENT if cluster.plan else 0.0)
+        STATE.labels(state.value, pool).set(state is decided.state)
+    PERCENTAGE.labels(pool).set(math.nan if decided.percentage is None else decided.percentage / PERCENT)
+    ADMIT.labels(pool).set(decided.admit)
+    OBSERVED.labels(pool).set(decided.reading.observed_at.timestamp() if decided.reading else math.nan)
+    for resource in decided.levels or RESOURCES:
+        short = decided.plan.short.get(resource, 0.0) if decided.plan else 0.0
+        SHORT.labels(resource, pool).set(short / PERCENT)
 
 
 def _show_scope(decided: ScopeDecision) -> None:
-    scope = decided.scope or "cluster"
+    scope, pool = _labels(decided.scope)
     reading = decided.reading
     for resource in decided.levels or RESOURCES:
-        LOAD.labels(scope, resource).set(reading.load.get(resource, math.nan) / PERCENT if reading else math.nan)
+        LOAD.labels(scope, resource, pool).set(reading.load.get(resource, math.nan) / PERCENT if reading else math.nan)
         ordinary = reading.ordinary if reading else None
         known = ordinary.get(resource) if ordinary else None
-        ORDINARY.labels(scope, resource).set(math.nan if known is None else known / PERCENT)
+        ORDINARY.labels(scope, resource, pool).set(math.nan if known is None else known / PERCENT)
         levels = decided.levels.get(resource)
         for level in LEVELS:
-            LEVEL.labels(scope, resource, level).set(getattr(levels, level) / PERCENT if levels else math.nan)
+            LEVEL.labels(scope, resource, level, pool).set(getattr(levels, level) / PERCENT if levels else math.nan)
 
 
 def show_offers(offers: Iterable[Offer], uses: Iterable[Use]) -> None:
@@ -126,10 +145,16 @@ def show_use(snapshot: Snapshot, queue_of: Callable[[str], str | None]) -> None:
 
 
 def forget_scope(scope: str, levels: Iterable[str]) -> None:
-    """A node that is gone is shown no more. levels: metrics that it had levels of."""
+    """A node or a pool that is gone is shown no more. levels: metrics that it had levels of."""
+    where, pool = _labels(scope)
+    gone: list[tuple[Any, tuple[str, ...]]] = []
     for resource in {*RESOURCES, *levels}:
-        for metric, labels in ((LOAD, ()), (ORDINARY, ()), *((LEVEL, (level,)) for level in LEVELS)):
-            try:
-                metric.remove(scope, resource, *labels)
-            except KeyError:
-                continue
+        gone += [(LOAD, (where, resource, pool)), (ORDINARY, (where, resource, pool))]
+        gone += [(LEVEL, (where, resource, level, pool)) for level in LEVELS]
+        gone += [(SHORT, (resource, pool))] if pool else []
+    if pool:
+        gone += [(STATE, (state.value, pool)) for state in LevelsState]
+        gone += [(metric, (pool,)) for metric in (PERCENTAGE, ADMIT, OBSERVED)]
+    for metric, labels in gone:
+        with suppress(KeyError):
+            metric.remove(*labels)

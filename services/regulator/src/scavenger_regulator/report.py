@@ -3,7 +3,7 @@ led to it; the rest at debug."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from scavenger_runtime.logging import get_logger
@@ -11,20 +11,26 @@ from scavenger_runtime.logging import get_logger
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan
 from scavenger_regulator.core.scope import ScopeDecision
-from scavenger_regulator.core.snapshot import CLUSTER
+from scavenger_regulator.core.snapshot import POOL
 
 log = get_logger(__name__)
 
 
-def log_decision(decision: Decision, last: ScopeDecision | None) -> None:
-    """last: what was decided of the cluster in the period before."""
-    cluster = decision.scopes[CLUSTER]
+def log_decision(decision: Decision, last: Mapping[str, ScopeDecision]) -> None:
+    """A line for each pool. last: what was decided of pools in the period before, by scope."""
+    for scope, pool in decision.pools.items():
+        _log_pool(decision, pool, last.get(scope))
+
+
+def _log_pool(decision: Decision, cluster: ScopeDecision, last: ScopeDecision | None) -> None:
     said = (cluster.state, cluster.admit, cluster.unmeasured)
     changed = last is None or (last.state, last.admit, last.unmeasured) != said
+    victims = sum(victim.scope == cluster.scope for victim in decision.victims)
     write: Callable[..., Any] = log.info if changed or decision.victims else log.debug
     reading, plan = cluster.reading, cluster.plan
     write(
         "decided",
+        pool=cluster.scope.removeprefix(POOL) or None,
         state=cluster.state.value,
         admit=cluster.admit,
         reason=cluster.reason or None,
@@ -39,7 +45,7 @@ def log_decision(decision: Decision, last: ScopeDecision | None) -> None:
         pending_release={r: round(v, 2) for r, v in plan.pending_release.items()} if plan else None,
         short={r: round(v, 2) for r, v in plan.short.items()} if plan else None,
         held=len(plan.held) if plan else 0,
-        victims=len(decision.victims),
+        victims=victims if decision.pool_of else len(decision.victims),
     )
 
 

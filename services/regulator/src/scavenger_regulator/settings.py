@@ -9,6 +9,7 @@ from scavenger_api.names import STALE_AFTER_PERIODS
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_runtime.settings import (
     MINIMUM_RUN,
+    POOL_IGNORES,
     RESOURCE_WEIGHTS,
     STARTUP_COST,
     TOLERATED_TAINTS,
@@ -54,6 +55,7 @@ class RegulatorSettings(ServiceSettings):
         _RULES.per_node, "levels and evictions for each node as well, so that big and small nodes balance"
     )
     tolerated_taints: Names = TOLERATED_TAINTS
+    pool_ignores: Names = POOL_IGNORES
 
     source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "where the load comes from")
     source_timeout: Seconds = option(10.0, "for a measurement to arrive", unit="seconds", gt=0)

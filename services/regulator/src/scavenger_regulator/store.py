@@ -9,6 +9,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.levels import PublishedLevels
+from scavenger_api.levels_text import MOST_POOLS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_runtime.configmaps import apply_configmap, read_configmap
@@ -24,10 +25,10 @@ from scavenger_regulator.core.history import (
     load_histories,
 )
 from scavenger_regulator.core.learning import learn, learned
-from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.plan import Decision, renamed
 from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.reclaimed.state import ReclaimedState, observe
-from scavenger_regulator.core.snapshot import CLUSTER, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, Snapshot, of_pool
 from scavenger_regulator.core.state import (
     ScopeState,
     dump_states,
@@ -54,6 +55,13 @@ SAVE_NODES_EVERY: Final = timedelta(minutes=2)
 them are one object. A node that is forgotten to be evicting begins again from its upper level."""
 
 log = get_logger(__name__)
+
+
+class _Pools:
+    """Contains the scopes of pools."""
+
+    def __contains__(self, scope: object) -> bool:
+        return isinstance(scope, str) and of_pool(scope)
 
 
 class Store:
@@ -83,12 +91,20 @@ class Store:
         if self.reclaimed is not None:
             self.reclaimed = observe(self.reclaimed, snapshot, self._trust)
 
-    def learn(self, decision: Decision, nodes: Collection[str]) -> None:
-        """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept."""
+    def learn(self, decision: Decision, nodes: Collection[str], now: datetime) -> None:
+        """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept. What is known
+        of a pool is kept as long as it is within the window: an autoscaler takes all its nodes away at night."""
+        self._histories = renamed(self._histories, decision.moved)
         learn(self._histories, decision.scopes, self._settings.history_window)
-        for scope in self._histories.keys() - decision.scopes.keys():
-            if scope not in nodes:
+        gone = self._histories.keys() - decision.scopes.keys() - set(nodes)
+        for scope in gone:
+            for history in self._histories[scope].values() if of_pool(scope) else ():
+                history.forget(now)
+            if not of_pool(scope) or not any(history.samples for history in self._histories[scope].values()):
                 del self._histories[scope]
+        absent = sorted(scope for scope in gone & self._histories.keys())
+        for scope in absent[MOST_POOLS:]:
+            del self._histories[scope]
 
     def history(self) -> dict[str, Mapping[str, Figures]]:
         """Scope → resource → mean and deviation of the ordinary load."""
@@ -116,10 +132,10 @@ class Store:
 
     def _load_histories(self, text: str | None, nodes: list[str], now: datetime) -> dict[str, dict[str, History]]:
         window = self._settings.history_window
-        cluster = load_histories(text, [CLUSTER], window, DEFAULT_BUCKETS, now)
+        pools = load_histories(text, _Pools(), window, DEFAULT_BUCKETS, now)
         if not self._settings.per_node:
-            return cluster
-        return {**load_histories(text, nodes, window, NODE_BUCKETS, now), **cluster}
+            return pools
+        return {**load_histories(text, nodes, window, NODE_BUCKETS, now), **pools}
 
     async def _restore_profiles(self, nodes: list[str], now: datetime) -> None:
         found = await read_configmap(self._client, self._settings.namespace, PROFILES_CONFIGMAP)
@@ -157,7 +173,8 @@ class Store:
             return True
         before, at = self._state_saved
         goes_on, passed = essence(self.states), now - at
-        if goes_on.get(CLUSTER) != before.get(CLUSTER) or passed >= SAVE_EVERY:
+        pools = {scope for scope in goes_on.keys() | before.keys() if of_pool(scope)}
+        if any(goes_on.get(scope) != before.get(scope) for scope in pools) or passed >= SAVE_EVERY:
             return True
         return goes_on != before and passed >= SAVE_NODES_EVERY
 

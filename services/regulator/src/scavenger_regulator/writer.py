@@ -176,12 +176,18 @@ class Writer:
             log.warning("levels not published", error=str(error))
             return False
         old, self._published = self._published, new
-        if old is None or (old.state, old.message) != (new.state, new.message):
-            text = f"{_loads(new)}; state {new.state.value}" + (f": {new.message}" if new.message else "")
-            worrying = new.state is LevelsState.BLIND or new.message in WARNING_MESSAGES
-            kind = "Warning" if worrying else "Normal"
-            self._events.record(CONFIGMAPS, self._configmap, kind, new.state.value, text)
+        self._record_state("", old, new)
+        for name, pool in new.pools.items():
+            self._record_state(f"pool {name}: ", old.pools.get(name) if old is not None else None, pool)
         return True
+
+    def _record_state(self, pool: str, old: PublishedLevels | None, new: PublishedLevels) -> None:
+        """An Event where the state of a pool, or what is said of it, is another one."""
+        if self._configmap is None or (old is not None and (old.state, old.message) == (new.state, new.message)):
+            return
+        text = f"{pool}{_loads(new)}; state {new.state.value}" + (f": {new.message}" if new.message else "")
+        worrying = new.state is LevelsState.BLIND or new.message in WARNING_MESSAGES
+        self._events.record(CONFIGMAPS, self._configmap, "Warning" if worrying else "Normal", new.state.value, text)
 
     async def _stands(self) -> bool:
         """Whether the ConfigMap holds what was last written; also where the API server does not say."""

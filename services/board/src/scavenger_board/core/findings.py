@@ -29,7 +29,7 @@ def _ailments(snapshot: Snapshot, view: LevelsView, services: Sequence[ServiceRo
     yield from stale_budgets(snapshot.budgets, led=names.PRIORITIZER in led)
     yield from foreign_budgets(snapshot.foreign_budgets)
     yield from stale_finalizers(snapshot.held, led=names.ADMITTER in led)
-    yield from no_measurement(view.unmeasured)
+    yield from no_measurement(view.unmeasured_pools)
     images: dict[str, set[str]] = {}
     for pod in snapshot.pods:
         if pod.image:

@@ -7,6 +7,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import format_time
 
@@ -49,8 +50,20 @@ def levels_row(view: LevelsView, scavenger: Mapping[str, float]) -> LevelsRow:
         message=levels.message,
         resources=resources,
         above=above,
-        says=_against_upper(resources, above) if above is not None else _unseen(view),
+        says=_says(view) if not view.pools else _by_pool({DEFAULT_POOL: _says(view), **_says_of(view.pools)}),
     )
+
+
+def _says(view: LevelsView) -> str:
+    above = None
+    resources = resource_rows(view.levels, {}) if view.levels is not None else {}
+    if view.visibility is Visibility.FRESH:
+        above = above_upper(resources)
+    return _against_upper(resources, above) if above is not None else _unseen(view)
+
+
+def _says_of(pools: Mapping[str, LevelsView]) -> dict[str, str]:
+    return {name: _says(pool) for name, pool in pools.items()}
 
 
 def _unseen(view: LevelsView) -> str:
@@ -96,6 +109,18 @@ def admission_row(view: LevelsView, services: list[ServiceRow]) -> AdmissionRow:
     admitter = next((one for one in services if one.name == names.ADMITTER), None)
     if admitter is not None and not admitter.answers:
         return AdmissionRow(False, f"No: nothing starts without an admitter: {admitter.says}.")
+    if not view.pools:
+        return _of_pool(view)
+    rows = {DEFAULT_POOL: _of_pool(view), **{name: _of_pool(pool) for name, pool in view.pools.items()}}
+    return AdmissionRow(any(row.admits for row in rows.values()), _by_pool({n: row.says for n, row in rows.items()}))
+
+
+def _by_pool(says: Mapping[str, str]) -> str:
+    """A sentence for each pool of nodes."""
+    return " ".join(f"Pool {name}: {text}" for name, text in says.items())
+
+
+def _of_pool(view: LevelsView) -> AdmissionRow:
     if view.visibility is Visibility.ABSENT:
         limit = names.FALLBACK_ADMISSION_PERCENT
         return AdmissionRow(

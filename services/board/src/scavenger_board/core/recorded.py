@@ -14,18 +14,18 @@ from scavenger_board.core.history import LINES, LoadRow, Point
 from scavenger_board.core.past import Recorded
 from scavenger_board.core.picture import ResourceRow
 
-LOAD: Final = 'max by (resource) (scavenger_regulator_load_ratio{scope="cluster"})'
-REGULAR: Final = 'max by (resource) (scavenger_regulator_ordinary_load_ratio{scope="cluster"})'
-STATE: Final = "max by (state) (scavenger_regulator_state) == 1"
-LEVELS: Final = 'max by (resource, level) (scavenger_regulator_level_ratio{scope="cluster"})'
+LOAD: Final = 'max by (resource) (scavenger_regulator_load_ratio{scope="cluster",pool=~"default|"})'
+REGULAR: Final = 'max by (resource) (scavenger_regulator_ordinary_load_ratio{scope="cluster",pool=~"default|"})'
+STATE: Final = 'max by (state) (scavenger_regulator_state{pool=~"default|"}) == 1'
+LEVELS: Final = 'max by (resource, level) (scavenger_regulator_level_ratio{scope="cluster",pool=~"default|"})'
 SPAN: Final = (LOAD, REGULAR, LEVELS, STATE)
-"""Queries over a span of time."""
+"""Queries over a span of time, of the default pool. Figures of older versions have no label `pool`."""
 
 MOMENT: Final[Mapping[str, str]] = {
     "load": LOAD,
     "levels": LEVELS,
     "state": STATE,
-    "admit": "max(scavenger_regulator_admit)",
+    "admit": 'max(scavenger_regulator_admit{pool=~"default|"})',
     "nodes": 'max by (scope, resource) (scavenger_regulator_load_ratio{scope!="cluster"})',
     "allocated": "max by (queue, resource) (scavenger_queue_allocated)",
     "deserved": "max by (queue, resource) (scavenger_queue_deserved)",

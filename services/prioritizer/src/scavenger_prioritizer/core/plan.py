@@ -8,6 +8,7 @@ goes on where the last one was.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -238,17 +239,31 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     to nothing, however many cores it has. And who has lost its protection a moment ago does not have it back yet: a
     load that jumps up and down would have half of all jobs change their class twice a minute.
     """
-    percentage, count = snapshot.share.percentage, None
-    if percentage is not None:
-        within = snapshot.rules.returning
-        returning = sum(returns(gang, snapshot.now, within) and not takes_part(gang) for gang in snapshot.gangs)
-        count = max(0, preemptible_count(len(ranked) + returning, percentage) - returning)
-    for position, r in enumerate(ranked):
-        current = current_class(r.gang)
+    pools = [snapshot.pool(r.gang) for r in ranked]
+    counts, positions = _counts(pools, snapshot), Counter[str]()
+    for r, pool in zip(ranked, pools, strict=True):
+        position, count, current = positions[pool], counts[pool], current_class(r.gang)
+        positions[pool] += 1
         class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE
         if count is not None and position >= count and _exposed(r, current, snapshot):
             class_ = PREEMPTIBLE
         yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, current)
+
+
+def _counts(pools: Sequence[str], snapshot: Snapshot) -> dict[str, int | None]:
+    """How many of the jobs of each pool are preemptible by its share; None where that is not known. pools: of the jobs
+    that take part."""
+    running = Counter(pools)
+    returning = Counter(
+        snapshot.pool(gang)
+        for gang in snapshot.gangs
+        if returns(gang, snapshot.now, snapshot.rules.returning) and not takes_part(gang)
+    )
+    counts: dict[str, int | None] = {}
+    for pool, jobs in running.items():
+        percentage, gone = snapshot.share_of(pool).percentage, returning[pool]
+        counts[pool] = None if percentage is None else max(0, preemptible_count(jobs + gone, percentage) - gone)
+    return counts
 
 
 def _exposed(ranked: Ranked, current: str, snapshot: Snapshot) -> bool:
@@ -261,7 +276,7 @@ def _exposed(ranked: Ranked, current: str, snapshot: Snapshot) -> bool:
 
 
 def _due(ranked: Sequence[Ranked], verdicts: Sequence[Verdict], snapshot: Snapshot) -> int | None:
-    if snapshot.share.percentage is None or not snapshot.rules.window:
+    if not snapshot.known or not snapshot.rules.window:
         return None
     protected = (r for r, v in zip(ranked, verdicts, strict=True) if v.class_ == NON_PREEMPTIBLE)
     return min((r.next_start_over(snapshot.now) for r in protected), default=None)
@@ -425,12 +440,21 @@ def _assert_order(verdicts: Sequence[Verdict]) -> None:
 def _assert_share(verdicts: Sequence[Verdict], snapshot: Snapshot) -> None:
     """At least ⌈jobs · percentage⌉ of the running jobs are preemptible, and these are the first; jobs that will be back
     in a moment are some of them."""
-    percentage = snapshot.share.percentage
+    pools: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        pools.setdefault(snapshot.pool(verdict.gang), []).append(verdict)
+    for pool, members in pools.items():
+        _assert_share_of(pool, members, snapshot)
+
+
+def _assert_share_of(pool: str, verdicts: Sequence[Verdict], snapshot: Snapshot) -> None:
+    percentage = snapshot.share_of(pool).percentage
     if percentage is None:
         moved_ = [v.gang.job.key for v in verdicts if v.class_ != v.current and not v.cordoned]
         assert not moved_, f"class_: of {moved_} changes, and the percentage is not known"
         return
-    gone = sum(returns(g, snapshot.now, snapshot.rules.returning) and not takes_part(g) for g in snapshot.gangs)
+    left = [g for g in snapshot.gangs if not takes_part(g) and snapshot.pool(g) == pool]
+    gone = sum(returns(g, snapshot.now, snapshot.rules.returning) for g in left)
     exact = (len(verdicts) + gone) * min(100.0, max(0.0, percentage)) / 100
     for position, verdict in enumerate(verdicts):
         first = position + gone < exact - 1e-6
@@ -455,7 +479,7 @@ def _assert_writes(plan: ClassPlan, snapshot: Snapshot) -> None:
     assert len(jobs) == len(set(jobs)), f"statuses: a job twice: {sorted(jobs)}"
     for write in plan.statuses:
         assert (write.class_ == NON_PREEMPTIBLE) <= (write.job.key in protected), f"statuses: {write.job.key}"
-    assert plan.due is None or snapshot.share.percentage is not None, "due: nobody is protected by a percentage"
+    assert plan.due is None or snapshot.known, "due: nobody is protected by a percentage"
 
 
 def _assert_budgets(plan: ClassPlan, snapshot: Snapshot) -> None:

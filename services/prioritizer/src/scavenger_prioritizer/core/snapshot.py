@@ -206,6 +206,7 @@ class Snapshot:
     far as it remembers. exposed_at: the same, and when it last wrote that they are preemptible. idle_budgets:
     namespaces in which the budget selects nothing, and since when this process has seen that. lone: nodes without an
     ordinary pod, whose pods the budget is to leave out; None while that is not known, and pods keep what they have.
+    shares: of pools with levels of their own, by name; `share` is the default pool's. pool_of: nodes of these pools.
     """
 
     now: int
@@ -219,3 +220,26 @@ class Snapshot:
     exposed_at: Mapping[str, int] = field(default_factory=dict)
     idle_budgets: Mapping[str, int] = field(default_factory=dict)
     lone: frozenset[str] | None = frozenset()
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    pool_of: Mapping[str, str] = field(default_factory=dict)
+
+    def pool(self, gang: Gang) -> str:
+        """The pool whose share a gang counts in; empty for the default pool. Of a gang over several it is the one with
+        the largest share: whoever needs room there is not to wait for the others."""
+        if not self.pool_of:
+            return ""
+        pools = sorted({self.pool_of.get(pod.node, "") for pod in gang.pods if pod.node})
+        return max(pools, key=lambda name: _known(self.share_of(name)), default="")
+
+    def share_of(self, pool: str) -> Share:
+        """The share of a pool: its own, else that of the default pool."""
+        return self.shares.get(pool, self.share)
+
+    @property
+    def known(self) -> bool:
+        """Whether the share of any pool is known."""
+        return any(share.percentage is not None for share in (self.share, *self.shares.values()))
+
+
+def _known(share: Share) -> float:
+    return -1.0 if share.percentage is None else share.percentage

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -197,18 +197,18 @@ def _sane(moments: Moments) -> bool:
 
 
 Histories = Mapping[str, Mapping[str, History]]
-"""By scope (empty for the cluster, or a node's name) and resource."""
+"""By scope (`scavenger_regulator.core.snapshot`) and resource."""
 
 
 def dump_histories(histories: Histories, limit: int) -> str:
     """All histories as one text of at most `limit` bytes.
 
-    The cluster's comes first; nodes that no longer fit are left out and learned anew after a restart.
+    Those of pools come first; nodes that no longer fit are left out and learned once more after a restart.
     """
     head = f'{{"version":{VERSION},"scopes":{{'
     parts: list[str] = []
     size = len(head) + 2
-    for scope in sorted(histories):
+    for scope in sorted(histories, key=lambda scope: (bool(scope) and "/" not in scope, scope)):
         one = {resource: history.dump() for resource, history in sorted(histories[scope].items())}
         part = f"{json.dumps(scope)}:{json.dumps(one, separators=(',', ':'))}"
         if size + len(part.encode()) + 1 > limit:
@@ -219,7 +219,7 @@ def dump_histories(histories: Histories, limit: int) -> str:
 
 
 def load_histories(
-    text: str | None, scopes: Iterable[str] | None, window: float, buckets: int, now: datetime
+    text: str | None, scopes: Container[str] | None, window: float, buckets: int, now: datetime
 ) -> dict[str, dict[str, History]]:
     """What `dump_histories` wrote; empty for garbage. scopes: the ones wanted, None for all. Never raises."""
     try:
@@ -231,9 +231,8 @@ def load_histories(
     found = parsed.get("scopes")
     if not isinstance(found, dict):
         return {}
-    wanted = None if scopes is None else set(scopes)
     return {
         scope: {resource: History.load(dumped, window, buckets, now) for resource, dumped in one.items()}
         for scope, one in found.items()
-        if isinstance(one, dict) and (wanted is None or scope in wanted)
+        if isinstance(one, dict) and (scopes is None or scope in scopes)
     }

@@ -1,6 +1,6 @@
 """What periods teach about the ordinary load: a history for each scope and resource, and what it says.
 
-Of the cluster there are two: of the load, and of what is used, in percent of the nodes that there are now. Where nodes
+Of a pool there are two: of the load, and of what is used, in percent of the nodes that there are now. Where nodes
 come and the use stays, the load jumps; where an autoscaler answers the load, the use does. Neither is unrest, so the
 one that moved less counts.
 """
@@ -12,25 +12,25 @@ from typing import Final
 
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, NODE_BUCKETS, Figures, Histories, History
 from scavenger_regulator.core.scope import ScopeDecision
-from scavenger_regulator.core.snapshot import CLUSTER
+from scavenger_regulator.core.snapshot import of_pool
 
 USED: Final = "used-"
 """The history of what is used of a resource has its name with this before it."""
 
 
 def learn(histories: dict[str, dict[str, History]], scopes: Mapping[str, ScopeDecision], window: float) -> None:
-    """Take the ordinary load of a period into the histories. window: seconds. Nodes have fewer buckets than the
-    cluster."""
+    """Take the ordinary load of a period into the histories. window: seconds. Nodes have fewer buckets than
+    pools."""
     for scope, decided in scopes.items():
         reading = decided.reading
         if reading is None or reading.ordinary is None:
             continue
         known = histories.setdefault(scope, {})
-        buckets = DEFAULT_BUCKETS if scope == CLUSTER else NODE_BUCKETS
+        buckets = DEFAULT_BUCKETS if of_pool(scope) else NODE_BUCKETS
         for resource, ordinary in reading.ordinary.items():
             load = known.setdefault(resource, History(window, buckets))
             load.add(reading.sampled_at[resource], ordinary)
-            if scope == CLUSTER:
+            if of_pool(scope):
                 used = known.setdefault(USED + resource, History(window, buckets))
                 used.measure_by(reading.whole[resource])
                 used.add(reading.sampled_at[resource], ordinary)

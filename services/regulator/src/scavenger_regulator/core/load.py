@@ -7,6 +7,7 @@ node that is known to be full counts as full: one that says more than it has, or
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from scavenger_regulator.core.snapshot import (
     NodeFacts,
     PodFacts,
     RecentTermination,
+    of_pool,
 )
 
 PLAUSIBLE = 1.1
@@ -50,6 +52,10 @@ model, uses its cores a minute or two later, and by then somebody else would hav
 
 _MOST_SECONDS = 100 * 365 * 86_400.0
 """Calendars have a beginning."""
+
+
+MOST_TAINTS = 3
+"""Keys of taints that a message names."""
 
 
 MAX_USE = 1e15
@@ -179,11 +185,12 @@ def read_load(
     """The load of the given nodes, or why it is not known. recent_terminations: scavenger pods that have gone."""
     if measurement.failed:
         return Unreadable(measurement.failed)
+    nodes = list(nodes)
     counted = [node for node in nodes if node.counts]
     for resource in RESOURCES:
         counted = [node for node in counted if node.allocatable.get(resource, 0.0) > 0]
     if not counted:
-        return Unreadable("no node counts: none is Ready, schedulable and free of taints, or holds scavenger pods")
+        return Unreadable(_none_counts(nodes))
     fresh = Fresh(now, trust)
     if scope == CLUSTER and not measurement.nodes:
         use = _total(counted, measurement.total, fresh)
@@ -199,6 +206,16 @@ def read_load(
     nodes = [node for node in counted if node.name in known]
     whole = [node for node in counted if node.name in known or not fresh.joined(node)]
     return _reading(scope, nodes, whole, use, gangs, recent_terminations, measurement, fresh, trust)
+
+
+def _none_counts(nodes: Iterable[NodeFacts]) -> str:
+    """Why no node counts, with the taints that keep nodes out which could take pods."""
+    said = "no node counts: none is Ready, schedulable and free of taints, or holds scavenger pods"
+    keys = Counter(key for node in nodes for key in node.kept_out)
+    if not keys:
+        return said
+    told = ", ".join(f"{key} ({number})" for key, number in keys.most_common(MOST_TAINTS))
+    return f"{said}; taints that settings.toleratedTaints of scavenger-regulator and -admitter would count: {told}"
 
 
 def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> bool:
@@ -307,7 +324,7 @@ def _reading(
         saturated=since < observed_at and _saturated(firm["cpu"], room["cpu"], measured),
         ordinary=ordinary,
         ramping={r: _percent(ramping[r] + left[r], room[r]) for r in RESOURCES},
-        used_of_requests=used_of_requests(running, since) if scope == CLUSTER else {},
+        used_of_requests=used_of_requests(running, since) if of_pool(scope) else {},
         room=room,
         whole=_room(whole),
         nodes=names,

@@ -1,32 +1,48 @@
 """One period of the regulator: from a snapshot and what is remembered to all that is done in it. Pure.
 
-The scopes are decided first (`scope`): each node where that is switched on, then the cluster. From their levels follow
-what is published, who goes before a node runs out of memory, what nodes offer, and which containers are resized.
+The scopes are decided first (`scope`): each node where that is switched on, then each pool of nodes. From their levels
+follow what is published, who goes before a node runs out of memory, what nodes offer, and which containers are resized.
+
+Pools are nodes alike in lasting taints and devices (`scavenger_domain.nodes.pool_of`). The default pool is the scope
+`CLUSTER`: the pool with most allocatable CPU, and the nodes of all pools beyond MOST_POOLS. A cluster of one pool is
+one scope.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_api.levels_text import MOST_POOLS
+from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_domain.soundness import CHECKS
 
 from scavenger_regulator.core.eviction.candidates import leaving
 from scavenger_regulator.core.eviction.plan import Candidate, EvictionPlan, Outcome, sorter_for
 from scavenger_regulator.core.eviction.risk import at_risk
+from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.load import Fresh
-from scavenger_regulator.core.publication import published_levels
+from scavenger_regulator.core.publication import published_levels, with_pools
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, plan_node_memory
 from scavenger_regulator.core.reclaimed.offer import Offer, plan_offers, to_write
 from scavenger_regulator.core.reclaimed.state import ReclaimedState
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import CLOCK_ERROR, ScopeDecision, Victim, decide_scope
-from scavenger_regulator.core.snapshot import CLUSTER, Gang, PodFacts, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, POOL, Gang, NodeFacts, PodFacts, Snapshot, of_pool
 from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.core.throttle import LEAST, Resize, ThrottleSnapshot, owed, plan_resizes, restored, throttled
+
+FEW_NODES: Final = 2
+"""A pool of so many nodes has the deviation of the default pool."""
+
+STAYS: Final = 1.5
+"""By so many times another pool has to be larger to take the place of one that has levels."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +65,15 @@ class Decision:
     withdrawals: tuple[str, ...] = ()
     resizes: tuple[Resize, ...] = ()
     prolonged: tuple[PodFacts, ...] = ()
+    pool_of: Mapping[str, str] = field(default_factory=dict)
+    """The scope of the pool of each node, where that is not the default pool."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Another pool has become the default pool: what was of the first scope is of the second from now on."""
+
+    @property
+    def pools(self) -> dict[str, ScopeDecision]:
+        """What was decided of pools, by scope: of the default pool, and of those with levels of their own."""
+        return {scope: decided for scope, decided in self.scopes.items() if of_pool(scope)}
 
     @property
     def states(self) -> dict[str, ScopeState]:
@@ -56,12 +81,12 @@ class Decision:
         return {scope: decided.next_state for scope, decided in self.scopes.items()}
 
     def levels_on(self, node: str) -> Mapping[str, WaterLevels]:
-        """The levels in force on a node: its own where those were drawn, else the cluster's; none while Blind."""
-        cluster = self.scopes[CLUSTER]
-        own = self.scopes.get(node, cluster)
-        if cluster.reading is None:
+        """The levels in force on a node: its own where those were drawn, else its pool's; none while that is Blind."""
+        pool = self.scopes[self.pool_of.get(node, CLUSTER)]
+        own = self.scopes.get(node, pool)
+        if pool.reading is None:
             return {}
-        return cluster.levels if own.reading is None else own.levels
+        return pool.levels if own.reading is None else own.levels
 
 
 def regulate(
@@ -89,24 +114,39 @@ def regulate(
 
 
 def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Rules) -> Decision:
+    default, pool_of = _pools(snapshot, states)
+    moved = _moved(default, states)
+    if moved:
+        states = renamed(states, moved)
+        snapshot = replace(snapshot, history=renamed(snapshot.history, moved))
+    states = {**states, CLUSTER: replace(states.get(CLUSTER, ScopeState()), pool=default)}
     taken: set[str] = set()
     scopes: dict[str, ScopeDecision] = {}
     victims: list[Victim] = []
-    for scope, part in _scopes(snapshot, rules):
+    pools: dict[str, PublishedLevels] = {}
+    for scope, part in _scopes(snapshot, pool_of, rules):
         decided = decide_scope(scope, part, states.get(scope, ScopeState()), rules, taken)
-        scopes[scope] = _throttle(decided, part, rules) if scope == CLUSTER and rules.throttle.enabled else decided
-        for victim in _victims(scopes[scope]):
+        if of_pool(scope):
+            decided = _throttle(decided, part, pool_of, rules) if rules.throttle.enabled else decided
+            history, source = part.history.get(scope, {}), snapshot.measurement.source
+            pools[scope] = published_levels(decided, snapshot.now, history, rules, source)
+        scopes[scope] = decided
+        for victim in _victims(decided):
             taken.add(victim.candidate.gang.uid)
             victims.append(victim)
-    closed = frozenset(scope for scope, decided in scopes.items() if scope != CLUSTER and decided.closed)
-    headroom = {s: left for s, one in scopes.items() if s != CLUSTER and (left := one.headroom) is not None}
-    history, source = snapshot.history.get(CLUSTER, {}), snapshot.measurement.source
-    published = published_levels(scopes[CLUSTER], snapshot.now, history, closed, headroom, rules, source)
-    return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes)
+    shut = {scope for scope in pools if scope != CLUSTER and not scopes[scope].admit}
+    closed = {scope for scope, decided in scopes.items() if not of_pool(scope) and decided.closed}
+    closed |= {node for node, scope in pool_of.items() if scope in shut}
+    nodes = {scope: one for scope, one in scopes.items() if not of_pool(scope) and scope not in closed}
+    headroom = {node: left for node, one in nodes.items() if (left := one.headroom) is not None}
+    default_levels = pools.pop(CLUSTER)
+    by_name = {scope.removeprefix(POOL): one for scope, one in sorted(pools.items())}
+    published = with_pools(default_levels, by_name, frozenset(closed), headroom)
+    return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes, pool_of=pool_of, moved=moved)
 
 
-def _scopes(snapshot: Snapshot, rules: Rules) -> Iterator[tuple[str, Snapshot]]:
-    """The scopes with what each is to look at. Nodes first: what they free is subtracted from what the cluster has to
+def _scopes(snapshot: Snapshot, pool_of: Mapping[str, str], rules: Rules) -> Iterator[tuple[str, Snapshot]]:
+    """The scopes with what each is to look at. Nodes first: what they free is subtracted from what their pool has to
     free. A node looks at its own gangs: all nodes at all gangs took two seconds at a thousand nodes."""
     if rules.per_node:
         gangs, terminations = snapshot.gangs_by_node, snapshot.recent_terminations_by_node
@@ -114,7 +154,68 @@ def _scopes(snapshot: Snapshot, rules: Rules) -> Iterator[tuple[str, Snapshot]]:
             if node.counts:
                 here = tuple(gangs.get(name, ()))
                 yield name, replace(snapshot, gangs=here, recent_terminations=tuple(terminations.get(name, ())))
-    yield CLUSTER, snapshot
+    if not pool_of:
+        yield CLUSTER, snapshot
+        return
+    nodes: dict[str, dict[str, NodeFacts]] = {CLUSTER: {}}
+    for name, node in snapshot.nodes.items():
+        nodes.setdefault(pool_of.get(name, CLUSTER), {})[name] = node
+    members: dict[str, list[Gang]] = {scope: [] for scope in nodes}
+    for gang in snapshot.gangs:
+        for scope in dict.fromkeys([pool_of.get(pod.node, CLUSTER) for pod in gang.pods]):
+            members[scope].append(gang)
+    for scope in sorted(nodes):
+        part = replace(snapshot, nodes=nodes[scope], gangs=tuple(members[scope]))
+        yield scope, part if scope == CLUSTER else replace(part, history={scope: _history(scope, part, rules)})
+
+
+def _history(scope: str, part: Snapshot, rules: Rules) -> Mapping[str, Figures]:
+    """What the levels of a pool follow: the default pool's deviation where it has few nodes, whose load jumps with each
+    pod, and until it has been measured for long enough."""
+    default, own = part.history.get(CLUSTER, {}), part.history.get(scope, {})
+    if sum(node.counts for node in part.nodes.values()) <= FEW_NODES:
+        return default
+    return {**default, **{r: one for r, one in own.items() if one.samples >= rules.min_samples or r not in default}}
+
+
+# --- pools --------------------------------------------------------------------------------------------------
+
+
+def _pools(snapshot: Snapshot, states: Mapping[str, ScopeState]) -> tuple[str, dict[str, str]]:
+    """The name of the default pool, and the scopes of the nodes that are in another one.
+
+    By allocatable CPU, which changes all the time where an autoscaler works: a pool that has levels gives them up, and
+    its place as the default pool, only to one that is STAYS times as large.
+    """
+    before = states[CLUSTER].pool if CLUSTER in states else ""
+    if snapshot.measurement.total and not snapshot.measurement.nodes:
+        return before, {}  # the load is known in one piece
+    cores: dict[str, float] = {}
+    for node in snapshot.nodes.values():
+        if node.counts:
+            cores[node.pool] = cores.get(node.pool, 0.0) + node.allocatable.get("cpu", 0.0)
+    if len(cores) < 2:
+        return next(iter(cores), before), {}
+    largest = min(cores, key=lambda name: (-cores[name], name != PLAIN_POOL, name))
+    default = before if cores.get(before, 0.0) * STAYS >= cores[largest] else largest
+    rank = {name: size * (STAYS if POOL + name in states else 1.0) for name, size in cores.items() if name != default}
+    others = sorted(rank, key=lambda name: (-rank[name], name))[:MOST_POOLS]
+    scopes = {name: POOL + name for name in others}
+    return default, {name: scopes[node.pool] for name, node in snapshot.nodes.items() if node.pool in scopes}
+
+
+def _moved(default: str, states: Mapping[str, ScopeState]) -> dict[str, str]:
+    """Which scopes are others, as another pool is the default pool. A default pool that nothing is known of goes on
+    from what the last one was: its nodes are most of them the same, with another taint or device."""
+    before = states[CLUSTER].pool if CLUSTER in states else ""
+    if not before or default == before or POOL + default not in states:
+        return {}
+    return {CLUSTER: POOL + before, POOL + default: CLUSTER}
+
+
+def renamed(by_scope: Mapping[str, T], moved: Mapping[str, str]) -> dict[str, T]:
+    """The same by the names that scopes have from now on. moved: see `Decision`."""
+    return {moved.get(scope, scope): one for scope, one in by_scope.items()}
 
 
 def _victims(decided: ScopeDecision) -> Iterable[Victim]:
@@ -150,11 +251,17 @@ def _with_reclaimed(decision: Decision, snapshot: Snapshot, reclaimed: Reclaimed
 # --- throttling ---------------------------------------------------------------------------------------------
 
 
-def _throttle(decided: ScopeDecision, snapshot: Snapshot, rules: Rules) -> ScopeDecision:
-    """What was decided of the cluster, and whose CPU is taken or given back. Where that is enough, nobody yields."""
+def _throttle(decided: ScopeDecision, snapshot: Snapshot, pool_of: Mapping[str, str], rules: Rules) -> ScopeDecision:
+    """What was decided of a pool, and whose CPU is taken or given back. Where that is enough, nobody yields.
+
+    A gang over several pools is slowed down by the pool of its first pod alone, or one would take what another gives.
+    """
     reading, state = decided.reading, decided.next_state
     if reading is None:
         return decided
+    if pool_of:
+        own = tuple(g for g in snapshot.gangs if g.pods and pool_of.get(g.pods[0].node, CLUSTER) == decided.scope)
+        snapshot = replace(snapshot, gangs=own)
     slow, points, level = throttled(snapshot.gangs), reading.room["cpu"] / 100, decided.levels["cpu"].admission
     over = max(0.0, reading.firm["cpu"] - level) * points if "cpu" in state.yielding else 0.0
     if not slow and not over:
@@ -196,7 +303,8 @@ def _as_evicted(gangs: Iterable[Gang], snapshot: Snapshot, rules: Rules) -> list
 def _resizes(decision: Decision, snapshot: Snapshot, rules: Rules) -> tuple[Resize, ...]:
     """Of the jobs that stay. Where throttling is off, what was throttled before is restored, also while Blind."""
     victims = {victim.candidate.gang.uid for victim in decision.victims}
-    found = decision.scopes[CLUSTER].throttle.resizes if rules.throttle.enabled else restored(snapshot.gangs)
+    pools = decision.pools.values()
+    found = [r for one in pools for r in one.throttle.resizes] if rules.throttle.enabled else restored(snapshot.gangs)
     return tuple(one for one in found if one.gang.uid not in victims)[: rules.throttle.max_resizes]
 
 
@@ -216,10 +324,13 @@ def assert_sound(decision: Decision, snapshot: Snapshot, rules: Rules) -> None:
         if decided.plan is not None:
             _assert_plan(decided.plan, rules)
     _assert_victims(decision, snapshot, rules)
-    shown, cluster = decision.published, decision.scopes[CLUSTER]
-    assert shown.state is cluster.state, f"published: {shown.state} of a cluster that is {cluster.state}"
-    assert shown.preemptible_percentage == cluster.percentage, "published: another percentage than was decided"
-    assert not (shown.admit and not cluster.admit), "published: admit, though the cluster is closed"
+    for scope, pool in decision.pools.items():
+        shown = decision.published.pools[scope.removeprefix(POOL)] if scope else decision.published
+        assert shown.state is pool.state, f"published: {shown.state} of a pool that is {pool.state}"
+        assert shown.preemptible_percentage == pool.percentage, "published: another percentage than was decided"
+        assert not (shown.admit and not pool.admit), "published: admit, though the pool is closed"
+    shut = {node for node, scope in decision.pool_of.items() if not decision.scopes[scope].admit}
+    assert shut <= decision.published.closed_nodes, "closedNodes: without nodes of a pool that is shut"
     for offer in decision.offers.values():
         wrong = {resource: amount for resource, amount in offer.amounts.items() if amount < 0}
         assert not wrong, f"offers: node {offer.node} offers {wrong}"

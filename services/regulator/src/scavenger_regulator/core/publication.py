@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -48,37 +49,52 @@ characters are less."""
 
 
 def published_levels(
-    cluster: ScopeDecision,
-    now: datetime,
-    history: Mapping[str, Figures],
-    closed_nodes: frozenset[str],
-    headroom: Mapping[str, tuple[int, int]],
-    rules: Rules,
-    source: str,
+    pool: ScopeDecision, now: datetime, history: Mapping[str, Figures], rules: Rules, source: str
 ) -> PublishedLevels:
-    """The cluster's levels and state as the other parts read them.
+    """The levels and the state of a pool as the other parts read them.
 
-    history: of the cluster's ordinary load, by resource. closed_nodes: at or above a level of their own.
-    headroom: of the others, thousandths of CPU and memory by node. source: where the load comes from.
+    Args:
+        pool: what was decided of it.
+        now: of the period.
+        history: of its ordinary load, by resource.
+        rules: of the administrator.
+        source: where the load comes from.
     """
-    if cluster.reading is None:
-        return PublishedLevels(LevelsState.BLIND, period_seconds=rules.period, message=cluster.reason)
+    if pool.reading is None:
+        return PublishedLevels(LevelsState.BLIND, period_seconds=rules.period, message=pool.reason)
     return PublishedLevels(
-        state=cluster.state,
-        preemptible_percentage=cluster.percentage,
-        admit=cluster.admit,
+        state=pool.state,
+        preemptible_percentage=pool.percentage,
+        admit=pool.admit,
         reserve=rules.reserve,
-        observed_at=cluster.reading.observed_at,
-        averaged_since=cluster.reading.since,
+        observed_at=pool.reading.observed_at,
+        averaged_since=pool.reading.since,
         period_seconds=rules.period,
         stale_after_seconds=rules.stale_after,
-        resources={r: _resource(cluster, r, history.get(r)) for r in cluster.reading.load},
-        closed_nodes=closed_nodes,
-        message=_message(cluster, now),
-        headroom=within_bounds(headroom),
+        resources={r: _resource(pool, r, history.get(r)) for r in pool.reading.load},
+        message=_message(pool, now),
         source=source,
-        until=cooldown_until(cluster.next_state, now, rules),
+        until=cooldown_until(pool.next_state, now, rules),
     )
+
+
+def with_pools(
+    default: PublishedLevels,
+    pools: Mapping[str, PublishedLevels],
+    closed: frozenset[str],
+    headroom: Mapping[str, tuple[int, int]],
+) -> PublishedLevels:
+    """All that is published. An older admitter reads no pools, so nodes of pools that are shut are closed.
+
+    Args:
+        default: the levels of the default pool.
+        pools: those of others, by name. Jobs may start there while the default pool is Blind.
+        closed: nodes at or above a level of their own, or of a pool that is shut.
+        headroom: of the others, thousandths of CPU and memory by node.
+    """
+    if default.state is LevelsState.BLIND and not pools:
+        return default
+    return replace(default, pools=dict(pools), closed_nodes=closed, headroom=within_bounds(headroom))
 
 
 def within_bounds(
@@ -150,6 +166,8 @@ def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: dat
         return True
     if _headroom_moved(old.headroom, new.headroom) or _used_moved(old, new):
         return True
+    if any(worth_publishing(old.pools[name], pool, now, period) for name, pool in new.pools.items()):
+        return True
     if new.observed_at is None or old.observed_at is None:
         return new.observed_at != old.observed_at
     age = (now - old.observed_at).total_seconds()
@@ -178,6 +196,7 @@ def _shape(levels: PublishedLevels) -> tuple[object, ...]:
         levels.reserve,
         levels.period_seconds,
         levels.closed_nodes,
+        frozenset(levels.pools),
         frozenset(levels.crowded_nodes),
         levels.message,
         levels.source,

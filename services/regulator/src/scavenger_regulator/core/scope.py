@@ -1,4 +1,4 @@
-"""One scope in one period: the whole cluster, or one node by itself. Pure.
+"""One scope in one period: a pool of nodes, which most clusters have one of, or one node by itself. Pure.
 
 1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
 2. Draw the levels from the history, a step at a time.
@@ -51,7 +51,7 @@ from scavenger_regulator.core.levels import (
 from scavenger_regulator.core.load import Fresh, Reading, Unreadable, read_load
 from scavenger_regulator.core.metrics.metric import BUILT_IN, RESOURCES, Action, averaged, that_evict
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.snapshot import CLUSTER, Gang, Snapshot
+from scavenger_regulator.core.snapshot import Gang, Snapshot, of_pool
 from scavenger_regulator.core.state import Pending, Saturation, ScopeState
 from scavenger_regulator.core.throttle import NOTHING, ThrottlePlan
 
@@ -128,9 +128,10 @@ class ScopeDecision:
 def decide_scope(
     scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules, taken: Collection[str]
 ) -> ScopeDecision:
-    """Decide one scope. state: as the last period left it. taken: UIDs of gangs that are victims already."""
+    """Decide one scope. snapshot: with the nodes of the pool alone, where there are several. state: as the last period
+    left it. taken: UIDs of gangs that are victims already."""
     state = replace(state, pending=_note_gone(state.pending, snapshot))
-    nodes = snapshot.nodes.values() if scope == CLUSTER else [snapshot.nodes[scope]]
+    nodes = snapshot.nodes.values() if of_pool(scope) else [snapshot.nodes[scope]]
     reading = read_load(
         scope, nodes, snapshot.gangs, snapshot.measurement, snapshot.now, rules.trust, snapshot.recent_terminations
     )
@@ -178,7 +179,7 @@ def _levels(
     """Also of metrics that are not measured now: these have levels, and no load to hold against them."""
     history = snapshot.history.get(scope, {})
     own = {metric.name: metric.levels for metric in rules.metrics}
-    highest = snapshot.nodes[scope].levels if scope != CLUSTER else {}
+    highest = {} if of_pool(scope) else snapshot.nodes[scope].levels
     levels = {}
     for resource in {**reading.load, **own}:
         target = own.get(resource) or rules.initial
@@ -351,7 +352,7 @@ def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, take
     if waiting or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
         return decided
     if not (following or state.evicting):
-        return _yield(decided, snapshot, rules, taken) if decided.scope == CLUSTER else decided
+        return _yield(decided, snapshot, rules, taken) if of_pool(decided.scope) else decided
     gangs = [g for g in snapshot.gangs if g.uid in state.awaited] if following else snapshot.gangs
     known = candidates(gangs, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)
     leaving = _leaving(reading, snapshot, rules, taken)
@@ -383,10 +384,10 @@ def _follow(
 
 
 def _over_all(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
-    """Whether everybody is about to be preemptible: all are by the percentage that is published now, which is the
-    cluster's, and whoever reads it has had no time to act on it yet."""
+    """Whether everybody is about to be preemptible: all are by the percentage that is published now, which is a
+    pool's, and whoever reads it has had no time to act on it yet."""
     since = decided.next_state.evicting_since
-    if decided.scope != CLUSTER or decided.percentage != 100 or since is None or decided.wait is not None:
+    if not of_pool(decided.scope) or decided.percentage != 100 or since is None or decided.wait is not None:
         return False
     return now < since + timedelta(seconds=rules.label_wait)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from scavenger_api.reclaimed import MIB
 from scavenger_api.times import EPOCH, parse_time
+from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_domain.sizes import Sizes
 from scavenger_domain.unit import WHOLE_SECOND, of_life
 
@@ -21,7 +22,17 @@ from scavenger_regulator.core.history import Figures as History
 from scavenger_regulator.core.levels import WaterLevels
 
 CLUSTER: Final = ""
-"""The scope of all counted nodes together; any other scope is the name of one node."""
+"""The scope of the default pool: all counted nodes that are in no pool with levels of its own. Other scopes are those
+of pools, and the names of single nodes."""
+
+POOL: Final = "pool/"
+"""Before the name of a pool in its scope; no node has a slash in its name."""
+
+
+def of_pool(scope: str) -> bool:
+    """Whether a scope is a pool, the default pool or another, and not one node."""
+    return not scope or scope.startswith(POOL)
+
 
 RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
 """How many cores or bytes one unit of the extended resource is that stands for them."""
@@ -117,6 +128,10 @@ class NodeFacts:
     created: datetime | None = None
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
     """By metric, levels above which its own are not to be."""
+    pool: str = PLAIN_POOL
+    """As in `scavenger_domain.nodes.pool_of`."""
+    kept_out: tuple[str, ...] = ()
+    """As in `scavenger_domain.nodes.keeping_out`, of one that could take pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
-from scavenger_regulator.core.snapshot import CLUSTER
+from scavenger_regulator.core.snapshot import CLUSTER, POOL, of_pool
 
 FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
@@ -93,7 +93,7 @@ class ScopeState:
     CPU that is all in use. learned: resources whose levels follow their history. steady: the load that the percentage
     is drawn from, by resource. restored_at: when throttled jobs were last given CPU back. read_at: when the load was
     last known. high: samples in a row in which a metric was at `upper`, of those that are averages. high_at: when the
-    last sample of each metric was taken.
+    last sample of each metric was taken. pool: of the default pool, its name; a name is all that tells it from others.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -116,6 +116,7 @@ class ScopeState:
     steady: Mapping[str, float] = field(default_factory=dict)
     high: Mapping[str, int] = field(default_factory=dict)
     high_at: Mapping[str, datetime] = field(default_factory=dict)
+    pool: str = ""
 
     def set_back(self, by: timedelta, now: datetime) -> ScopeState:
         """The same state by a clock that was set back to `now`: what was to end in a minute ends in a minute. The last
@@ -139,6 +140,7 @@ class ScopeState:
             closed_for=self.closed_for,
             cooldown_until=self.cooldown_until,
             learned=self.learned,
+            pool=self.pool,
         )
 
 
@@ -147,12 +149,14 @@ def dump_states(states: Mapping[str, ScopeState], limit: int = MAX_BYTES) -> str
     process waits for measurements that began after it did anyway. So is what a saturated CPU has shown, which only
     saves a round, and how long the load has been calm, which a new process waits for once more.
 
-    The cluster's comes first, then those of nodes on which something goes on. Others that no longer fit are left out:
-    after a restart their levels are at once what their histories say.
+    The default pool's comes first, then those of other pools, then those of nodes on which something goes on. Others
+    that no longer fit are left out: after a restart their levels are at once what their histories say.
     """
     parts: list[str] = []
     size = 2
-    for scope in sorted(states, key=lambda scope: (scope != CLUSTER, not _goes_on(states[scope]), scope)):
+    for scope in sorted(
+        states, key=lambda scope: (not of_pool(scope), bool(scope) and not _goes_on(states[scope]), scope)
+    ):
         part = f"{json.dumps(scope)}:{json.dumps(_dump(states[scope]), separators=(',', ':'))}"
         size += len(part) + 1
         if size > limit:
@@ -200,24 +204,28 @@ def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, S
 
 
 def states_from_published(published: PublishedLevels | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
-    """The cluster's state as the published levels show it.
+    """The states of pools as the published levels show them.
 
     Which resources were being brought down they do not say; those still above `upper` are, so rather too few
     are evicted than too many. Whatever was closed stays so until the published end of the cool-down, without one for a
     whole cool-down, and no longer: waiting for a resource that nobody was evicted for may be for ever.
     """
-    if published is None or published.state is LevelsState.BLIND:
+    if published is None:
         return {}
+    pools = {CLUSTER: published, **{POOL + name: one for name, one in published.pools.items()}}
+    seen = {scope: one for scope, one in pools.items() if one.state is not LevelsState.BLIND}
+    return {scope: _from_published(one, now, cooldown) for scope, one in seen.items()}
+
+
+def _from_published(published: PublishedLevels, now: datetime, cooldown: float) -> ScopeState:
     levels = {r: WaterLevels(one.lower, one.admission, one.upper) for r, one in published.resources.items()}
     closed = not published.admit or published.state is LevelsState.EVICTING
     limit = now + timedelta(seconds=cooldown)
-    return {
-        CLUSTER: ScopeState(
-            levels=levels,
-            closed=closed,
-            cooldown_until=min(published.until or limit, limit) if closed else None,
-        )
-    }
+    return ScopeState(
+        levels=levels,
+        closed=closed,
+        cooldown_until=min(published.until or limit, limit) if closed else None,
+    )
 
 
 def _dump(state: ScopeState) -> dict[str, Any]:
@@ -233,6 +241,7 @@ def _dump(state: ScopeState) -> dict[str, Any]:
         "waitingSince": _time(state.waiting_since),
         "readAt": _time(state.read_at),
         "learned": sorted(state.learned),
+        "pool": state.pool,
     }
     return {name: value for name, value in said.items() if value}
 
@@ -257,6 +266,7 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
         # what does not say how old it is may be of any age
         read_at=_past(dumped.get("readAt"), now) or LONG_AGO,
         learned=_names(dumped.get("learned")),
+        pool=name if isinstance(name := dumped.get("pool"), str) and len(name) <= MAX_NAME else "",
     )
 
 

@@ -71,7 +71,8 @@ class LoadRule:
         closed_nodes: nodes at or above a level of their own; no new job starts there.
         crowded_nodes: millicores of reclaimed CPU that nodes really have to offer where more than that is placed.
         headroom: thousandths of CPU and memory left up to the levels that nodes have of their own, by node.
-        shut: why nothing starts, if so.
+        shut: why nothing starts in the default pool, if so.
+        pools: the same of the pools with levels of their own, by name; all else is of the default pool.
     """
 
     admission_ppm: tuple[tuple[str, int], ...] = ()
@@ -85,6 +86,23 @@ class LoadRule:
     crowded_nodes: Mapping[str, int] = field(default_factory=dict)
     headroom: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     shut: Wait | None = None
+    pools: Mapping[str, LoadRule] = field(default_factory=dict)
+
+    @property
+    def nothing_starts(self) -> Wait | None:
+        """Why nothing starts in any pool, if so: what the default pool says."""
+        return None if any(pool.shut is None for pool in self.pools.values()) else self.shut
+
+    @property
+    def shut_pools(self) -> dict[str, Wait]:
+        """Why nothing starts in a pool, by name; the default pool has none."""
+        of_each = {"": self.shut, **{name: pool.shut for name, pool in self.pools.items()}}
+        return {name: shut for name, shut in of_each.items() if shut is not None}
+
+    @property
+    def open(self) -> LoadRule:
+        """The rule of the default pool; where that is shut, of the first pool that is not."""
+        return next((rule for rule in (self, *self.pools.values()) if rule.shut is None), self)
 
     @property
     def measured_since(self) -> int | None:
@@ -181,6 +199,24 @@ class LoadRule:
         """The rule at `now` (microseconds since the epoch) from what the regulator publishes, or from its absence."""
         if view.visibility is Visibility.ABSENT:
             return cls.fixed(fallback_percent, counted_with_candidate=counted_with_candidate)
+        rule = cls._of_pool(view, now, counted_with_candidate=counted_with_candidate)
+        if not view.pools:
+            return rule
+        pools = {
+            name: cls._of_pool(pool, now, counted_with_candidate=counted_with_candidate)
+            for name, pool in view.pools.items()
+        }
+        return replace(
+            rule,
+            pools=pools,
+            # Of single nodes they are true whatever the default pool is at, and nodes of others are among them.
+            closed_nodes=view.closed_nodes,
+            crowded_nodes=view.crowded_nodes,
+            headroom=view.headroom,
+        )
+
+    @classmethod
+    def _of_pool(cls, view: LevelsView, now: int, *, counted_with_candidate: bool) -> LoadRule:
         if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
             return cls.blind(view.reason)
         levels = {
@@ -255,6 +291,7 @@ class LoadLimit:
         load_ppm: measured load in millionths of allocatable; 0 without measurements.
         admission_ppm: level in millionths of allocatable.
         gives_way_ppm: part of the measured load that is used but not in the way of whoever starts.
+        pool: whose nodes these are; empty for the default pool.
     """
 
     resource: str
@@ -263,6 +300,7 @@ class LoadLimit:
     load_ppm: int
     admission_ppm: int
     gives_way_ppm: int = 0
+    pool: str = ""
 
     @property
     def firm_ppm(self) -> int:
@@ -273,6 +311,11 @@ class LoadLimit:
         """Whether the load with `extra` requested on top is strictly below the level (of nothing, never)."""
         taken = self.firm_ppm * self.allocatable + (self.requested + extra) * PPM
         return taken < self.admission_ppm * self.allocatable
+
+    def most(self, each: int, count: int) -> int:
+        """How many of `count` equal pods that count as `each` leave the load strictly below the level."""
+        left = (self.admission_ppm - self.firm_ppm) * self.allocatable - self.requested * PPM
+        return count if each <= 0 < left else max(0, min(count, (left - 1) // (each * PPM))) if each > 0 else 0
 
     def ppm(self, extra: int = 0) -> int:
         """The load with `extra` on top, in millionths, rounded down; for people, decisions use `under`."""

@@ -62,15 +62,17 @@ class QueueShare:
 
 def usable(snapshot: Snapshot, overlap: Mapping[str, int]) -> dict[str, int]:
     """What scavenging may use of each resource, its running jobs included. overlap: what the limits count twice."""
-    limits = {limit.resource: limit for limit in snapshot.limits}
+    limits: dict[str, int] = {}
+    for limit in snapshot.limits:
+        limits[limit.resource] = limits.get(limit.resource, 0) + _headroom(limit)
     total: dict[str, int] = {}
     for name in sorted(snapshot.capacity.keys() | snapshot.scavenged.keys()):
         held = snapshot.scavenged.get(name, 0)
-        limit = limits.get(name)
-        if limit is None:
+        left = limits.get(name)
+        if left is None:
             free = snapshot.capacity.get(name, 0) - snapshot.requested.get(name, 0)
         else:  # of a load only, as requests go with their pods
-            free = _headroom(limit) + snapshot.recently_terminated.get(name, 0) + overlap.get(name, 0)
+            free = left + snapshot.recently_terminated.get(name, 0) + overlap.get(name, 0)
         total[name] = max(0, held + free)
     return total
 

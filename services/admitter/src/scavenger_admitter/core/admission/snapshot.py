@@ -210,10 +210,12 @@ class Snapshot:
         departed: the pods that were seen to go of it; of others only the statuses of their jobs tell.
         overlap: the most that pods count as which are both in the load and counted beside it (`load_overlap.py`).
         gangs: the jobs all of whose pods run.
-        limits: the load rule, one entry per limited resource.
+        limits: the load rule, one entry per limited resource, and pool with levels of its own that is not shut.
         shown: what the load of these limits has of scavenger pods.
+        pools: names of the pools with levels of their own; the nodes of all others are of the default pool.
+        shut_pools: why nothing starts in a pool, by name, where it does in another one; the default pool has none.
         counted_with_candidate: whether the load is counted with the job that asks.
-        closed_nodes: nodes at or above a level of their own: no new job starts there.
+        closed_nodes: nodes at or above a level of their own, or of a pool that is shut: no new job starts there.
         shunned: nodes that start no pods for now (`node_trust.py`): no new job starts there either.
         tested: nodes that take one start, which shows whether they start pods again.
         headroom: of nodes with a level of their own.
@@ -243,6 +245,8 @@ class Snapshot:
     gangs: tuple[Gang, ...] = ()
     limits: tuple[LoadLimit, ...] = ()
     shown: Shown = BY_REQUESTS
+    pools: frozenset[str] = frozenset()
+    shut_pools: Mapping[str, Wait] = field(default_factory=dict)
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
     shunned: frozenset[str] = frozenset()
@@ -255,3 +259,10 @@ class Snapshot:
     returning: tuple[Candidate, ...] = ()
     turn: Turn | None = None
     index: NodeIndex | None = field(default=None, repr=False, compare=False)
+
+    def pool(self, node: str) -> str:
+        """The pool of a node whose levels hold there; empty for the default pool."""
+        if not self.pools:
+            return ""
+        view = self.nodes.get(node)
+        return view.pool if view is not None and view.pool in self.pools else ""

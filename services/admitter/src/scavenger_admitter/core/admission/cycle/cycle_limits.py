@@ -1,4 +1,4 @@
-"""The load of every limited resource during one cycle, and the level that it stays under.
+"""The load of every limited resource of every pool during one cycle, and the level that it stays under.
 
 Two views are kept, as of room (`cycle_usage.py`): *now*, and *soon*, once the pods that were told to go have left. Both
 only rise within a cycle, but for what victims give back.
@@ -14,13 +14,19 @@ from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.waits import Wait, percent
 
+ByPool = Mapping[str, int]
+"""How many pods of a job come to each pool."""
+
+Amounts = Mapping[tuple[str, str], int]
+"""Amounts by pool and resource."""
+
 
 class CycleLimits:
     """What the load rule leaves to give.
 
     Args:
-        limits: of the snapshot, one for each limited resource.
-        released: what the load still shows of pods that are terminating, or have left since, by resource.
+        limits: of the snapshot, one for each limited resource of a pool.
+        released: what the load still shows of pods that are terminating, or have left since.
         with_candidate: whether the load is counted with the job that asks.
 
     Attributes:
@@ -28,65 +34,86 @@ class CycleLimits:
         falls: whether it is lower then.
     """
 
-    def __init__(self, limits: Iterable[LoadLimit], released: Mapping[str, int], *, with_candidate: bool) -> None:
+    def __init__(self, limits: Iterable[LoadLimit], released: Amounts, *, with_candidate: bool) -> None:
         self._now = list(limits)
         self.soon = self.without(released, self._now)
         self.falls = self.soon != self._now
         self._with_candidate = with_candidate
         self._full = self._find_full()
 
-    def without(self, amounts: Mapping[str, int], limits: Iterable[LoadLimit] | None = None) -> list[LoadLimit]:
+    def without(self, amounts: Amounts, limits: Iterable[LoadLimit] | None = None) -> list[LoadLimit]:
         """The load when these amounts have left; of `soon`, where no other limits are given."""
-        return [limit.plus(-amounts.get(limit.resource, 0)) for limit in (self.soon if limits is None else limits)]
+        given = self.soon if limits is None else limits
+        return [limit.plus(-amounts.get((limit.pool, limit.resource), 0)) for limit in given]
 
-    def fits(self, candidate: Candidate, limits: Iterable[LoadLimit]) -> bool:
-        """Whether the load stays under its level with this job; counted with or without it, as configured."""
-        return all(limit.under(self._extra(candidate, limit.resource)) for limit in limits)
+    def fits(self, candidate: Candidate, limits: Iterable[LoadLimit], pods: ByPool) -> bool:
+        """Whether the load of the pools that a job comes to stays under its level; counted with or without the job, as
+        configured."""
+        return all(limit.under(self._extra(candidate, limit, pods)) for limit in limits if limit.pool in pods)
 
-    def refusal(self, candidate: Candidate) -> Wait | None:
-        """Why the load keeps a job from starting, if so."""
-        if self._full is not None:
-            return self._full
+    def refusal(self, candidate: Candidate, pool: str = "") -> Wait | None:
+        """Why the load of a pool keeps a job from starting there, if so."""
+        if pool in self._full:
+            return self._full[pool]
+        pods = {pool: candidate.parallelism}
         for limit in (*self._now, *self.soon):
-            extra = self._extra(candidate, limit.resource)
-            if not limit.under(extra):
+            extra = self._extra(candidate, limit, pods)
+            if limit.pool == pool and not limit.under(extra):
                 return _would_pass_level(limit, extra)
         return None
 
-    def take(self, candidate: Candidate, *, starts: bool) -> None:
+    def most(self, candidate: Candidate, pool: str, limits: Iterable[LoadLimit] | None = None) -> int:
+        """How many pods of a job the load of a pool leaves room for: now and soon, or under the limits given."""
+        count, given = candidate.parallelism, (*self._now, *self.soon) if limits is None else limits
+        for limit in given:
+            if limit.pool == pool:
+                each = candidate.shape.counts(limit.resource) if self._with_candidate else 0
+                count = limit.most(each, count)
+        return count
+
+    def take(self, candidate: Candidate, pods: ByPool, *, starts: bool) -> None:
         """Count a job that starts now, or one that is promised to start when the terminating pods have left."""
         if starts:
-            self._now = _with(self._now, candidate)
-        self.soon = _with(self.soon, candidate)
+            self._now = _with(self._now, candidate, pods)
+        self.soon = _with(self.soon, candidate, pods)
         self._full = self._find_full()
 
     def ppm(self) -> tuple[tuple[str, int], ...]:
-        """The load per limited resource, in millionths of allocatable."""
-        return tuple((limit.resource, limit.ppm()) for limit in self._now)
+        """The load per limited resource, in millionths of allocatable; of other pools than the default pool by
+        `resource/pool`."""
+        return tuple((f"{one.resource}/{one.pool}" if one.pool else one.resource, one.ppm()) for one in self._now)
 
-    def _extra(self, candidate: Candidate, resource: str) -> int:
-        return candidate.shape.counts(resource) * candidate.parallelism if self._with_candidate else 0
+    def _extra(self, candidate: Candidate, limit: LoadLimit, pods: ByPool) -> int:
+        return candidate.shape.counts(limit.resource) * pods.get(limit.pool, 0) if self._with_candidate else 0
 
-    def _find_full(self) -> Wait | None:
-        """Why nobody can start any more, however small: the load is at its level without anybody new."""
-        return next((_at_level(limit) for limit in (*self._now, *self.soon) if not limit.under()), None)
+    def _find_full(self) -> dict[str, Wait]:
+        """By pool, why nobody can start there any more, however small: the load is at its level without anybody new."""
+        full: dict[str, Wait] = {}
+        for limit in (*self._now, *self.soon):
+            if limit.pool not in full and not limit.under():
+                full[limit.pool] = _at_level(limit)
+        return full
 
 
-def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:
-    return [limit.plus(candidate.shape.counts(limit.resource) * candidate.parallelism) for limit in limits]
+def _with(limits: list[LoadLimit], candidate: Candidate, pods: ByPool) -> list[LoadLimit]:
+    return [limit.plus(candidate.shape.counts(limit.resource) * pods.get(limit.pool, 0)) for limit in limits]
+
+
+def _of_pool(limit: LoadLimit) -> str:
+    return f" of pool {limit.pool}" if limit.pool else ""
 
 
 def _at_level(limit: LoadLimit) -> Wait:
     if limit.allocatable == 0:
         return Wait(
             WaitReason.ADMISSION_LEVEL,
-            f"no node that counts (ready, not cordoned, not tainted) offers {limit.resource}",
+            f"no node that counts (ready, not cordoned, not tainted) offers {limit.resource}{_of_pool(limit)}",
             limit.resource,
         )
     return Wait(
         WaitReason.ADMISSION_LEVEL,
         lambda: (
-            f"{limit.resource} load is {percent(limit.ppm())}; jobs start while it is under the"
+            f"{limit.resource} load{_of_pool(limit)} is {percent(limit.ppm())}; jobs start while it is under the"
             f" admission level of {percent(limit.admission_ppm)}"
         ),
         limit.resource,
@@ -97,7 +124,7 @@ def _would_pass_level(limit: LoadLimit, extra: int) -> Wait:
     return Wait(
         WaitReason.ADMISSION_LEVEL,
         lambda: (
-            f"{limit.resource} load would be {percent(limit.ppm(extra))}; it has to stay under the"
+            f"{limit.resource} load{_of_pool(limit)} would be {percent(limit.ppm(extra))}; it has to stay under the"
             f" admission level of {percent(limit.admission_ppm)}"
         ),
         limit.resource,

@@ -10,9 +10,13 @@ Room and load only get worse within a cycle, so what was refused once is refused
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from scavenger_api.reclaimed import counted_as
 from scavenger_api.states import QueueState
 
-from scavenger_admitter.core.admission.cycle.cycle_limits import CycleLimits
+from scavenger_admitter.core.admission.cycle.cycle_limits import ByPool, CycleLimits
 from scavenger_admitter.core.admission.cycle.cycle_quotas import CycleQuotas
 from scavenger_admitter.core.admission.cycle.gang_looks import NOT_JUDGED, GangLooks
 from scavenger_admitter.core.admission.cycle.turns import places_in_time
@@ -93,27 +97,117 @@ class CycleUsage:
     def start(self, candidate: Candidate) -> tuple[str, ...] | Wait:
         """Take room and load for a job that starts now: its nodes; or why it cannot, and nothing is taken."""
         key = (candidate.shape, candidate.parallelism)
-        wait = self._refused.get(key) or self.limits.refusal(candidate)
-        if wait is None and candidate.parallelism > 1 and not self.gangs.take():
-            wait = NOT_JUDGED
+        wait = self._refused.get(key)
         if wait is None:
-            nodes = self._place_now(*key)
-            if nodes is not None:
-                self._count(candidate, starts=True)
-                return nodes
-            wait = self.room.no_place(*key)
+            found = self._find(candidate, candidate.parallelism)
+            if not isinstance(found, Wait):
+                self._count(candidate, found, starts=True)
+                return found
+            wait = found
         self._refused[key] = wait
         return wait
+
+    def _find(self, candidate: Candidate, count: int) -> tuple[str, ...] | Wait:
+        """Take room that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
+        wait = self.limits.refusal(candidate) if not self._snapshot.pools else self._barred(candidate)
+        if wait is None and candidate.parallelism > 1 and not self.gangs.take():
+            wait = NOT_JUDGED
+        if wait is not None:
+            return wait
+        if self._snapshot.pools:
+            nodes = self._place_by_pool(candidate, count)
+        else:
+            nodes = self.room.place(candidate.shape, count)
+        if nodes is None:
+            return self._refusals(candidate) or self.room.no_place(candidate.shape, count)
+        for room in self._rooms[1:]:
+            room.take(candidate.shape, nodes)
+        return nodes
+
+    def _refusals(self, candidate: Candidate) -> Wait | None:
+        """Why the load keeps all of a job out of each pool that it may run in, if so: the first of the reasons."""
+        pools = self.room.pools(candidate.shape) if self._snapshot.pools else ()
+        found = [self.limits.refusal(candidate, pool) for pool in pools]
+        return found[0] if found and None not in found else None
+
+    def _barred(self, candidate: Candidate) -> Wait | None:
+        """Why the load of every pool that a job may run in keeps it from starting. One pod of a gang may start where
+        not all of it may."""
+        pools = self.room.pools(candidate.shape)
+        if not pools:
+            return self._shut(candidate)
+        if candidate.parallelism > 1 and any(self.limits.most(candidate, pool) for pool in pools):
+            return None
+        return self._refusals(candidate)
+
+    def _place_by_pool(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
+        """Take room in one pool whose load leaves room for the whole job, else over several."""
+        pools = self.room.pools(candidate.shape)
+        fitting = [pool for pool in pools if self.limits.refusal(candidate, pool) is None]
+        nodes = self._place(self.room, candidate, count, fitting)
+        if nodes is None and len(pools) > 1 and count > 1:
+            most = {pool: self.limits.most(candidate, pool) for pool in pools}
+            nodes = self._place_over(self.room, candidate, count, most)
+        return nodes
+
+    def _shut(self, candidate: Candidate) -> Wait | None:
+        """Why nothing starts in the pools that a job may run in, if all of them are shut."""
+        pools = self.room.pools(candidate.shape, closed=True)
+        shut = [self._snapshot.shut_pools.get(pool) for pool in pools]
+        return shut[0] if shut and None not in shut else None
+
+    def _place(self, room: Room, candidate: Candidate, count: int, pools: Sequence[str]) -> tuple[str, ...] | None:
+        """Take room in the first pool that has room for all of the pods. Where there is one pool, that is all nodes."""
+        if not self._snapshot.pools:
+            return room.place(candidate.shape, count)
+        for pool in pools:
+            nodes = room.place(candidate.shape, count, pool)
+            if nodes is not None:
+                return nodes
+        return None
+
+    def _place_over(self, room: Room, candidate: Candidate, count: int, most: ByPool) -> tuple[str, ...] | None:
+        """Take room for a gang in several pools: as much in each as fits there, and no more than `most`.
+
+        A gang whose pods have to keep apart starts within one pool. How many fit is known before the first is taken.
+        """
+        if candidate.shape.apart:
+            return None
+        parts: dict[str, int] = {}
+        left = count
+        for pool, limit in most.items():
+            parts[pool] = room.holding(candidate.shape, min(limit, left), pool) if min(limit, left) > 0 else 0
+            left -= parts[pool]
+        if left > 0:
+            return None
+        found: list[str] = []
+        for pool, part in parts.items():
+            found += (part and room.place(candidate.shape, part, pool)) or ()
+        return tuple(found)
+
+    def by_pool(self, nodes: Iterable[str]) -> ByPool:
+        """How many pods come to each pool that come to these nodes."""
+        if not self._snapshot.pools:
+            return {"": len(tuple(nodes))}
+        return Counter(self._snapshot.pool(node) for node in nodes)
+
+    def pinned(self, candidate: Candidate) -> bool:
+        """Whether a job has to stay on the nodes that it was granted: it may run in a pool that has no room for more of
+        it, and the scheduler knows no levels."""
+        pools = self.room.pools(candidate.shape) if self._snapshot.pools else ()
+        return len(pools) > 1 and any(self.limits.refusal(candidate, pool) is not None for pool in pools)
 
     def move(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
         """Take room for `count` pods of a job that runs, and the load of all of it: what it would need to start again
         with these pods elsewhere and the others where they are. None, and nothing taken, when it could not. Its queue
         holds it already."""
-        if self.limits.refusal(candidate) is not None:
-            return None
-        nodes = self._place_now(candidate.shape, count)
+        pools = self.room.pools(candidate.shape) or ("",)
+        open_pools = [pool for pool in pools if self.limits.refusal(candidate, pool) is None]
+        nodes = self._place(self.room, candidate, count, open_pools) if open_pools else None
         if nodes is not None:
-            self.limits.take(candidate, starts=True)
+            for room in self._rooms[1:]:
+                room.take(candidate.shape, nodes)
+            self.limits.take(candidate, {self._snapshot.pool(nodes[0]): candidate.parallelism}, starts=True)
         return nodes
 
     def promise(self, candidate: Candidate) -> bool:
@@ -123,13 +217,19 @@ class CycleUsage:
         changes = self.limits.falls or len(self._rooms) > 1
         if not changes or key in self._unpromised or self._refused.get(key) is NOT_JUDGED:
             return False
-        nodes = self.after_termination.place(*key) if self.limits.fits(candidate, self.limits.soon) else None
+        soon, count, room = self.limits.soon, candidate.parallelism, self.after_termination
+        pools = room.pools(candidate.shape) or ("",)
+        fitting = [pool for pool in pools if self.limits.fits(candidate, soon, {pool: count})]
+        nodes = self._place(room, candidate, count, fitting) if fitting else None
+        if nodes is None and len(pools) > 1 and count > 1:
+            most = {pool: self.limits.most(candidate, pool, soon) for pool in pools}
+            nodes = self._place_over(room, candidate, count, most)
         if nodes is None:
             self._unpromised.add(key)
             return False
         for room in self._rooms[:-1]:
             room.take(candidate.shape, nodes)
-        self._count(candidate, starts=False)
+        self._count(candidate, nodes, starts=False)
         return True
 
     def keep_turn(self, candidate: Candidate, before: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -139,33 +239,29 @@ class CycleUsage:
         if nodes is not None:
             for room in self._rooms:
                 room.take(candidate.shape, nodes)
-            self._count(candidate, starts=False)
+            self._count(candidate, nodes, starts=False)
         return nodes
 
     def places_in_time(self, candidate: Candidate, before: tuple[str, ...] = ()) -> tuple[str, ...] | None:
         """Where a job will fit first when scavenger pods leave; None where it would not without them either. It looks
         at every node."""
         seen = self._snapshot
-        leaves = {name: seen.shown.part(name, amount) for name, amount in seen.scavenged.items()}
-        if not self.limits.fits(candidate, self.limits.without(leaves)):
+        empty = self.limits.without(_scavenged(seen))
+        if not seen.pools and not self.limits.fits(candidate, empty, {"": candidate.parallelism}):
             return None
-        return places_in_time(candidate, self.room, seen.nodes, seen.shown, before)
+        nodes = places_in_time(candidate, self.room, seen.nodes, seen.shown, before)
+        if nodes is None or (seen.pools and not self.limits.fits(candidate, empty, self.by_pool(nodes))):
+            return None
+        return nodes
 
     def take_promised(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
         """The room that victims make is nobody else's any more, whether it is free yet or not."""
         self.room.take(candidate.shape, nodes)
-        self._count(candidate, starts=False)
+        self._count(candidate, nodes, starts=False)
 
-    def _place_now(self, shape: Shape, count: int) -> tuple[str, ...] | None:
-        """Take room that is free now, which is then taken in both views."""
-        nodes = self.room.place(shape, count)
-        if nodes is not None:
-            for room in self._rooms[1:]:
-                room.take(shape, nodes)
-        return nodes
-
-    def _count(self, candidate: Candidate, *, starts: bool) -> None:
-        self.limits.take(candidate, starts=starts)
+    def _count(self, candidate: Candidate, nodes: tuple[str, ...], *, starts: bool) -> None:
+        pods = self.by_pool(nodes) if self._snapshot.pools else {"": candidate.parallelism}
+        self.limits.take(candidate, pods, starts=starts)
         self.shares.allocate(candidate.queue, candidate.key, candidate.shape.counted, candidate.parallelism)
         self.quotas.take(candidate)
 
@@ -178,8 +274,11 @@ def _rooms(snapshot: Snapshot, index: NodeIndex) -> tuple[Room, ...]:
     for pod in snapshot.terminating:
         add(terminating.setdefault(pod.node, {}), pod.requests)
     leaving = _leaving(snapshot) if headroom.left else {}
-    now = Room(index, closed, headroom=headroom, ranks=ranks)
-    return (now, Room(index, closed, terminating, headroom, leaving, ranks)) if terminating or leaving else (now,)
+    pools = [snapshot.pool(node.name) for node in index.nodes] if snapshot.pools else None
+    now = Room(index, closed, headroom=headroom, ranks=ranks, pools=pools)
+    if not terminating and not leaving:
+        return (now,)
+    return now, Room(index, closed, terminating, headroom, leaving, ranks, pools)
 
 
 def _leaving(snapshot: Snapshot) -> dict[str, dict[str, int]]:
@@ -191,14 +290,33 @@ def _leaving(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     return leaving
 
 
-def _pending_release(snapshot: Snapshot) -> dict[str, int]:
-    """What the load still shows of pods that are terminating, or have left since it was measured."""
+def _scavenged(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """What the load shows of all scavenger pods, by pool and resource."""
+    shown = snapshot.shown
+    if not snapshot.pools:
+        return {("", name): shown.part(name, amount) for name, amount in snapshot.scavenged.items()}
+    total: dict[tuple[str, str], int] = {}
+    for node in snapshot.nodes.values():
+        if node.counts:
+            of_jobs = counted_as(node.scavenger.items())
+            _add_in(total, snapshot.pool(node.name), {r: shown.part(r, n) for r, n in of_jobs.items()})
+    return total
+
+
+def _pending_release(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """What the load still shows of pods that are terminating, or have left since it was measured, by pool and resource.
+    Of pods of which only the status of their job tells nobody knows the pool: the default pool's, as a rule."""
     shown, seen = snapshot.shown, sums_of(pod.counted for pod in snapshot.departed)
     said = {name: amount - seen.get(name, 0) for name, amount in snapshot.recently_terminated.items()}
-    total = {name: shown.part(name, amount) for name, amount in said.items()}
+    total = {("", name): shown.part(name, amount) for name, amount in said.items()}
     for gone in snapshot.departed:
-        add(total, shown.of(gone.requests, gone.started).items())
+        _add_in(total, snapshot.pool(gone.node), shown.of(gone.requests, gone.started))
     for pod in snapshot.terminating:
         if pod.counts:
-            add(total, shown.of(pod.requests, pod.started).items())
+            _add_in(total, snapshot.pool(pod.node), shown.of(pod.requests, pod.started))
     return total
+
+
+def _add_in(total: dict[tuple[str, str], int], pool: str, amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[pool, name] = total.get((pool, name), 0) + amount

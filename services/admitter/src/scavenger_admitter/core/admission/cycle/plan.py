@@ -18,8 +18,8 @@ A pure function of one snapshot. The recipe:
        b. it would fit the cluster if that were empty;
        c. its queue's quota allows it;
        d. its queue stays within its share with it (`shares.py`); otherwise it is left to step 7;
-       e. the load stays under the admission level, strictly, for every resource;
-       f. every pod of the gang has a place.
+       e. the load of the pool of nodes that it starts in stays under the admission level, strictly, for every resource;
+       f. every pod of the gang has a place: in one pool, else over as many as it takes.
      One that does not fit does not block those behind it. Where only (e) or (f) fails, and pods that are terminating
      free enough, their room is promised to it (`cycle_usage.py`). Take the room of what was chosen, count it in load
      and queue, and go on until every line has been gone through, or the limit of starts per cycle is reached.
@@ -396,11 +396,12 @@ class _Cycle:
 
     def _as_start(self, start: _Start) -> Start:
         seen, candidate, nodes = self._snapshot, start.candidate, tuple(start.nodes)
+        tested = bool(seen.tested and not seen.tested.isdisjoint(nodes))
         target = seen.headroom.target(
             candidate.shape,
             nodes,
             seen.closed_nodes,
-            pinned=seen.packs or bool(seen.tested and not seen.tested.isdisjoint(nodes)),
+            pinned=seen.packs or tested or self._usage.pinned(candidate),
             shunned=self._not_for(candidate, nodes) if seen.tested or candidate.shape.avoids else seen.shunned,
         )
         return Start(candidate, nodes, start.load_ppm, target)

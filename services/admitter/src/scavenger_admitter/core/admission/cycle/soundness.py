@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -115,15 +116,21 @@ def _assert_quotas(starts: Iterable[Start], snapshot: Snapshot) -> None:
 
 def _assert_load(starts: Iterable[Start], snapshot: Snapshot) -> None:
     """The load stays under the admission level: with all that start, or with all but the last one."""
-    given: dict[str, int] = {}
-    largest: dict[str, int] = {}
+    given: dict[tuple[str, str], int] = {}
+    largest: dict[tuple[str, str], int] = {}
     for start in starts:
-        add(given, start.candidate.shape.counted, len(start.nodes))
-        for resource, value in start.candidate.shape.counted:
-            largest[resource] = max(largest.get(resource, 0), value * start.candidate.parallelism)
-    for limit in snapshot.limits if given else ():
-        last = 0 if snapshot.counted_with_candidate else largest.get(limit.resource, 0)
-        extra = given.get(limit.resource, 0) - last
+        pods = Counter(snapshot.pool(node) for node in start.nodes) if snapshot.pools else {"": len(start.nodes)}
+        for pool, count in pods.items():
+            for resource, value in start.candidate.shape.counted:
+                of = (pool, resource)
+                given[of] = given.get(of, 0) + value * count
+                largest[of] = max(largest.get(of, 0), value * min(count, start.candidate.parallelism))
+    concerned = {pool for pool, _ in given}
+    for limit in snapshot.limits:
+        of = (limit.pool, limit.resource)
+        if limit.pool not in concerned:
+            continue
+        extra = given.get(of, 0) - (0 if snapshot.counted_with_candidate else largest.get(of, 0))
         assert limit.under(extra), f"limits: {limit.resource} gets {extra} more, beyond its admission level: {limit}"
 
 

@@ -56,6 +56,7 @@ class VictimSearch:
         self._shares = usage.shares
         self._shown = snapshot.shown
         self._counts = {name: node.counts for name, node in snapshot.nodes.items()}
+        self._pool = snapshot.pool
         self.names = usage.after_termination.names
         self._index = {name: i for i, name in enumerate(self.names)}
         self._free: dict[str, list[int]] = {}
@@ -108,8 +109,12 @@ class VictimSearch:
         return (
             self._shares.within(candidate.queue, shape, count)
             and self.usage.quotas.refusal(candidate) is None
-            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.usage.limits.soon)
+            and any(self._may_have_in(pool, shape, count) for pool in self.usage.after_termination.pools(shape))
         )
+
+    def _may_have_in(self, pool: str, shape: Shape, count: int) -> bool:
+        limits = [limit for limit in self.usage.limits.soon if limit.pool == pool]
+        return all(limit.under(-shape.counts(limit.resource) * count) for limit in limits)
 
     # --- room ---
 
@@ -151,16 +156,24 @@ class VictimSearch:
             self._relieving -= 1
             yield victim
 
-    def relieves(self, victim: Victim, over: Iterable[str]) -> bool:
-        """Whether a victim brings the load of one of these resources down."""
-        gives = self._shown_of(victim)
-        return any(gives.get(resource, 0) > 0 for resource in over)
+    def relieves(self, victim: Victim, over: Iterable[LoadLimit]) -> bool:
+        """Whether a victim brings one of these loads down."""
+        gives, pods = self._shown_of(victim), self._pods_of(victim)
+        return any(gives.get(limit.resource, 0) > 0 and pods.get(limit.pool, 0) > 0 for limit in over)
 
     def relieved(self, limits: list[LoadLimit], victim: Victim, times: int = 1) -> list[LoadLimit]:
         """The load without a victim (+1), or with it again (-1)."""
-        pods = sum(count for name, count in victim.gang.on.items() if self._counts.get(name))
-        gives = self._shown_of(victim)
-        return [limit.plus(-times * pods * gives.get(limit.resource, 0)) for limit in limits]
+        pods, gives = self._pods_of(victim), self._shown_of(victim)
+        return [limit.plus(-times * pods.get(limit.pool, 0) * gives.get(limit.resource, 0)) for limit in limits]
+
+    def _pods_of(self, victim: Victim) -> Mapping[str, int]:
+        """How many of its pods are in the load of each pool."""
+        found: dict[str, int] = {}
+        for name, count in victim.gang.on.items():
+            if self._counts.get(name):
+                pool = self._pool(name)
+                found[pool] = found.get(pool, 0) + count
+        return found
 
     def _shown_of(self, victim: Victim) -> Mapping[str, int]:
         """By how much the load falls for each of its pods."""
@@ -338,9 +351,9 @@ class _Attempt:
                     break
         return not over
 
-    def _over(self) -> list[str]:
-        """The resources whose load is not under its level with this job."""
-        return [limit.resource for limit in self.limits if not self._fits_load([limit])]
+    def _over(self) -> list[LoadLimit]:
+        """The loads that are not under their level with this job."""
+        return [limit for limit in self.limits if not self._fits_load([limit])]
 
     def spare(self) -> None:
         """Let stay who is not needed, the most expensive first."""
@@ -366,7 +379,8 @@ class _Attempt:
         self.limits = self._search.relieved(self.limits, victim)
 
     def _fits_load(self, limits: list[LoadLimit]) -> bool:
-        return self._search.usage.limits.fits(self._candidate, limits)
+        usage = self._search.usage
+        return usage.limits.fits(self._candidate, limits, usage.by_pool(self._search.names[i] for i in self.places))
 
     def _uses(self, victim: Victim) -> bool:
         """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""

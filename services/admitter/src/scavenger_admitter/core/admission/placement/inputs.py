@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_kube.kinds import Taint
 
 from scavenger_admitter.core.admission.shape import Shape
@@ -34,6 +35,7 @@ class NodeView:
         taints: those that keep pods away, whatever becomes of the node; not those that pass by themselves.
         schedulable: pods that tolerate the taints may come now (`scavenger_domain.nodes.schedulable`).
         counts: the load is measured over it (`scavenger_domain.nodes.counts`).
+        pool: the pool that it is in (`scavenger_domain.nodes.pool_of`).
     """
 
     name: str
@@ -44,6 +46,7 @@ class NodeView:
     taints: tuple[Taint, ...] = ()
     schedulable: bool = True
     counts: bool = True
+    pool: str = PLAIN_POOL
 
     @property
     def ordinary_share(self) -> int:

@@ -25,7 +25,7 @@ off the headroom. The score stays that of the scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -72,6 +72,7 @@ class Room:
         leaving: per node what the figures behind the headroom show of them, and of those that have gone.
         headroom: up to the levels that nodes have of their own.
         ranks: of the nodes, by which jobs choose instead of by what is free: the smallest first.
+        pools: of the nodes, in the order of the index; None where there is one pool.
 
     Attributes:
         looks: nodes that were looked at to see whether whole gangs fit; counted down from `MOST_LOOKS`.
@@ -85,6 +86,7 @@ class Room:
         headroom: Headroom = UNKNOWN,
         leaving: Mapping[str, Amounts] | None = None,
         ranks: list[int] | None = None,
+        pools: Sequence[str] | None = None,
     ) -> None:
         self._index = index
         self._nodes = index.nodes
@@ -110,21 +112,26 @@ class Room:
             Among.OPEN: found,
             Among.ALL: {} if closed or self._left or ranks else found,
         }
+        self._found_in: dict[tuple[Shape, str], Places] = {}
         self._kept: list[tuple[int, PendingPod]] = []
         self._promised: list[str] = []
+        self._pools: Final = pools
+        self._in_pool: dict[tuple[NodeSet, str], NodeSet] = {}
+        self._pools_of: dict[tuple[NodeSet, frozenset[int]], tuple[str, ...]] = {}
         self._unbarred: dict[tuple[Shape, int], int] = {}
         self._kept_looks = MOST_KEPT_LOOKS
         # No more than this many pods of a shape fit; learnt when a gang did not.
-        self._at_most: dict[Shape, int] = {}
+        self._at_most: dict[tuple[Shape, str | None], int] = {}
 
     # --- taking room ---
 
-    def place(self, shape: Shape, count: int = 1) -> tuple[str, ...] | None:
-        """Take room for `count` pods of a shape: their nodes, or None and nothing taken when not all fit."""
+    def place(self, shape: Shape, count: int = 1, pool: str | None = None) -> tuple[str, ...] | None:
+        """Take room for `count` pods of a shape, in one pool where that is given: their nodes, or None and nothing is
+        taken when not all fit."""
         if shape.apart and count > 1:
-            return self._place_apart(shape, count)
-        places = self._places_of(shape)
-        if count > 1 and not self._fits(shape, count, places):
+            return self._place_apart(shape, count, pool)
+        places = self._places_of(shape) if pool is None else self._places_in(shape, pool)
+        if count > 1 and not self._fits(shape, count, places, pool):
             return None
         taken = []
         for _ in range(count):
@@ -135,9 +142,9 @@ class Room:
             taken.append(self._nodes[i].name)
         return tuple(taken)
 
-    def _place_apart(self, shape: Shape, count: int) -> tuple[str, ...] | None:
+    def _place_apart(self, shape: Shape, count: int, pool: str | None) -> tuple[str, ...] | None:
         """As `place`, for pods that may not share a value of a node label: the best node of each value, best first."""
-        places = self._apart(shape, count)
+        places = self._apart(shape, count, pool)
         self.looks -= len(self.places(shape))
         if len(places) < count:
             return None
@@ -145,13 +152,16 @@ class Room:
             self._take(i, shape)
         return tuple(self._nodes[i].name for i in places)
 
-    def _apart(self, shape: Shape, enough: int) -> list[int]:
+    def _apart(self, shape: Shape, enough: int, pool: str | None = None) -> list[int]:
         """Places for up to `enough` pods that may not share a value of a node label. Nodes without the label are for
         as many as they hold."""
         ask = self._ask(shape, Among.OPEN)
         found: list[int] = []
         used: set[str] = set()
-        for i in sorted(ask.fitting(self.places(shape)), key=ask.key):
+        nodes: Sequence[int] = self.places(shape)
+        if pool is not None:
+            nodes = self._nodes_in(self._index.matching(shape), pool)
+        for i in sorted(ask.fitting(nodes), key=ask.key):
             domain = self.domain(shape, i)
             if domain not in used:
                 found += [i] * (1 if domain is not None else ask.holds(i))
@@ -161,15 +171,36 @@ class Room:
                 break
         return found[:enough]
 
-    def _fits(self, shape: Shape, count: int, places: Places) -> bool:
+    def _fits(self, shape: Shape, count: int, places: Places, pool: str | None) -> bool:
         """Whether that many pods of a shape fit now, all at once."""
-        if count > self._at_most.get(shape, count):
-            return False
+        return self._holding(shape, count, places, pool) >= count
+
+    def _holding(self, shape: Shape, count: int, places: Places, pool: str | None) -> int:
+        known = self._at_most.get((shape, pool))
+        if known is not None and known < count:
+            return known
         room, looks = places.room(count)
         self.looks -= looks
         if room < count:
-            self._at_most[shape] = room
-        return room >= count
+            self._at_most[shape, pool] = room
+        return min(room, count)
+
+    def holding(self, shape: Shape, count: int, pool: str) -> int:
+        """How many of so many pods of a shape a pool has room for now."""
+        return self._holding(shape, count, self._places_in(shape, pool), pool)
+
+    def pools(self, shape: Shape, *, closed: bool = False) -> tuple[str, ...]:
+        """The pools of the nodes that would let a new job of this shape in and have what it asks for, the default pool
+        (empty) first. closed: of those that take no new job as well."""
+        if self._pools is None:
+            return ("",)
+        among = Among.ALL if closed else Among.OPEN
+        nodes, kinds = self._usable_nodes(self._index.matching(shape), among), self._index.kinds(shape)
+        found = self._pools_of.get((nodes, kinds))
+        if found is None:
+            kind_of, pools = self._index.kind_of, self._pools
+            found = self._pools_of[nodes, kinds] = tuple(sorted({pools[i] for i in nodes if kind_of[i] in kinds}))
+        return found
 
     def reserve(self, shape: Shape, count: int, planned: Iterable[str] = ()) -> None:
         """Take room for pods that will come anyway: on the planned nodes where they fit, else on the best.
@@ -301,6 +332,28 @@ class Room:
             found = self._without[key] = NodeSet(i for i in usable if i not in avoided)
         return found
 
+    def _nodes_in(self, matching: NodeSet, pool: str) -> NodeSet:
+        """The open ones of these nodes that are of a pool."""
+        nodes = self._usable_nodes(matching, Among.OPEN)
+        pools = self._pools
+        if pools is None:
+            return nodes
+        found = self._in_pool.get((nodes, pool))
+        if found is None:
+            found = self._in_pool[nodes, pool] = NodeSet(i for i in nodes if pools[i] == pool)
+        return found
+
+    def _places_in(self, shape: Shape, pool: str) -> Places:
+        """The places of a shape in one pool."""
+        if len(self.pools(shape)) == 1:  # the places of all pools, which are kept up to date anyway
+            return self._places_of(shape)
+        key = (shape, pool)
+        places = self._found_in.get(key)
+        if places is None:
+            nodes = self._nodes_in(self._index.matching(shape), pool)
+            places = self._found_in[key] = self._seek(shape, Among.OPEN, nodes)
+        return places
+
     def _places_of(self, shape: Shape, among: Among = Among.OPEN) -> Places:
         if shape.avoids and among is Among.ALL:
             shape = shape.avoiding(())
@@ -322,9 +375,9 @@ class Room:
             ranks=self._ranks if among is Among.OPEN else None,
         )
 
-    def _seek(self, shape: Shape, among: Among) -> Places:
+    def _seek(self, shape: Shape, among: Among, of_pool: NodeSet | None = None) -> Places:
         ask = self._ask(shape, among)
-        nodes = self._usable_nodes(self._index.matching(shape), among)
+        nodes = self._usable_nodes(self._index.matching(shape), among) if of_pool is None else of_pool
         if shape.avoids:
             nodes = self._not_avoided(nodes, shape)
         if len(nodes) <= FEW:
@@ -332,7 +385,7 @@ class Room:
         selected = self._index.chosen(shape)
         everywhere = self._index.selected(())
         only: Collection[int] | None = None
-        if shape.avoids:
+        if of_pool is not None or shape.avoids:
             only = self._among.setdefault(nodes, frozenset(nodes))
         if (selected, among) not in self._searches and len(self._searches) >= MOST_SEARCHES:
             only = self._among.setdefault(nodes, frozenset(nodes))

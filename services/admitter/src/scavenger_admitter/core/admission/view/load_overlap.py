@@ -41,8 +41,8 @@ def overlap(
     latest = rule.measured_at // SECOND + LAG
     # Where samples are of a moment they say what is requested: from when a pod is bound on, and not from when it runs.
     of_a_moment = rule.observed_at == rule.measured_at
-    total = nodes.starts.since(rule.observed_at)
-    later = (nodes.creations if of_a_moment else nodes.starts).since((latest + 1) * SECOND)
+    total = nodes.all.starts.since(rule.observed_at)
+    later = (nodes.all.creations if of_a_moment else nodes.all.starts).since((latest + 1) * SECOND)
     add(total, later.items(), -1)
     certain = sums_of(pod.counted for pod in departed)
     perhaps = dict(certain)

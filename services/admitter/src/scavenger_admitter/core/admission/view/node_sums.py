@@ -44,24 +44,48 @@ class _Node:
     counts: bool = False
 
 
+class PoolSums:
+    """Sums over nodes that count: all of them, or those of one pool.
+
+    Attributes:
+        capacity: allocatable, without reclaimed capacity.
+        used: what all pods on them count as.
+        starts: what scavenger pods on them count as, by the second they started in.
+        creations: the same by the second they were created in.
+    """
+
+    __slots__ = ("capacity", "creations", "starts", "used")
+
+    def __init__(self) -> None:
+        self.capacity: Final[dict[str, int]] = {}
+        self.used: Final[dict[str, int]] = {}
+        self.starts: Final = SumsBySecond()
+        self.creations: Final = SumsBySecond()
+
+    def date(self, pod: PodFacts, each: Requests, times: int) -> None:
+        """Put a scavenger pod on one of the nodes into the sums by second (+1), or take it out (-1)."""
+        self.starts.add(pod.started, each, times)
+        self.creations.add(pod.created, each, times)
+
+
 class NodeSums:
     """Nodes, and the sums of the pods that are bound to them.
 
     Args:
         tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
+        pool_ignores: keys of taints and names of devices that tell no pools apart.
 
     Attributes:
         counting: whether nodes count for the load, by name.
-        capacity: allocatable over the nodes that count, without reclaimed capacity.
-        used: what all pods on them count as.
-        starts: what scavenger pods on them count as, by the second they started in.
-        creations: the same by the second they were created in.
+        all: over all nodes that count.
+        pools: the same of each pool, by name.
         recent: scavenger pods that measurements may not know yet, wherever they are.
         departures: scavenger pods that have gone from the nodes that count.
     """
 
-    def __init__(self, tolerated_taints: Iterable[str]) -> None:
+    def __init__(self, tolerated_taints: Iterable[str], pool_ignores: Iterable[str] = ()) -> None:
         self._tolerated = frozenset(tolerated_taints)
+        self._pool_ignores = frozenset(pool_ignores)
         self._nodes: dict[str, _Node] = {}
         self._views: dict[str, NodeView] = {}
         self._stale_views: set[str] = set()
@@ -72,10 +96,8 @@ class NodeSums:
         self._empty_left = 0
         self._nodes_changed = False  # since the last views
         self.counting: Final[dict[str, bool]] = {}
-        self.capacity: Final[dict[str, int]] = {}
-        self.used: Final[dict[str, int]] = {}
-        self.starts: Final = SumsBySecond()
-        self.creations: Final = SumsBySecond()
+        self.all: Final = PoolSums()
+        self.pools: Final[dict[str, PoolSums]] = {}
         self.recent: Final = RecentStarts()
         self.departures: Final = Departures()
 
@@ -83,7 +105,7 @@ class NodeSums:
 
     def apply(self, node: Node) -> None:
         """A node was added or changed."""
-        facts = node_facts(node, self._tolerated)
+        facts = node_facts(node, self._tolerated, self._pool_ignores)
         sums = self._nodes.setdefault(node.metadata.name, _Node())
         if sums.node != facts:
             self._set_node(node.metadata.name, sums, facts)
@@ -118,11 +140,20 @@ class NodeSums:
         if not sums.counts or sums.node is None:
             return
         # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
-        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES)
-        add(self.capacity, offered, times)
-        add(self.used, counted_as(sums.used.items()).items(), times)
-        for pod in sums.scavengers.values():
-            self._date(pod, pod.counted, times)
+        offered = [(name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES]
+        for where in self._sums_of(sums.node):
+            add(where.capacity, offered, times)
+            add(where.used, counted_as(sums.used.items()).items(), times)
+            for pod in sums.scavengers.values():
+                where.date(pod, pod.counted, times)
+        if times < 0 and not self.pools[sums.node.pool].capacity:
+            del self.pools[sums.node.pool]
+
+    def _sums_of(self, node: NodeFacts) -> tuple[PoolSums, PoolSums]:
+        pool = self.pools.get(node.pool)
+        if pool is None:
+            pool = self.pools[node.pool] = PoolSums()
+        return self.all, pool
 
     def _drop_empty(self, name: str, sums: _Node) -> None:
         if sums.node is None and not sums.used:
@@ -136,8 +167,9 @@ class NodeSums:
         sums = self._nodes.setdefault(pod.node, _Node())
         add(sums.used, pod.requests, times)
         each = pod.counted
-        if sums.counts:
-            add(self.used, each, times)
+        counted_in = self._sums_of(sums.node) if sums.counts and sums.node is not None else ()
+        for where in counted_in:
+            add(where.used, each, times)
         if pod.job:
             add(sums.scavenger, pod.requests, times)
             if times > 0:
@@ -146,20 +178,21 @@ class NodeSums:
             else:
                 del sums.scavengers[pod.key]
                 self.recent.remove(pod)
-            if sums.counts:
-                self._date(pod, each, times)
+            for where in counted_in:
+                where.date(pod, each, times)
             self._recount(pod.node, sums)
         self._stale_views.add(pod.node)
         self._drop_empty(pod.node, sums)
-
-    def _date(self, pod: PodFacts, each: Requests, times: int) -> None:
-        self.starts.add(pod.started, each, times)
-        self.creations.add(pod.created, each, times)
 
     def depart(self, pod: PodFacts) -> None:
         """A pod has gone, or ended, that may have been running."""
         if pod.job and pod.node in self._nodes and not pod.ended and self._nodes[pod.node].counts:
             self.departures.add(DepartedPod(pod.node, pod.requests, pod.started, pod.created))
+
+    def pool_of(self, name: str) -> str:
+        """The pool of a node; that of no node at all is empty."""
+        sums = self._nodes.get(name)
+        return sums.node.pool if sums is not None and sums.node is not None else ""
 
     # --- between snapshots ---
 
@@ -192,6 +225,7 @@ class NodeSums:
                 taints=node.taints,
                 schedulable=node.schedulable,
                 counts=sums.counts,
+                pool=node.pool,
             )
         if self._nodes_changed:
             self._nodes_changed, self._empty = False, None

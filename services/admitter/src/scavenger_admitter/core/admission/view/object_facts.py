@@ -10,7 +10,7 @@ from scavenger_api.names import ANNOTATION_GRANT, ANNOTATION_RUN, DEFAULT_QUEUE,
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import job_of, unit
-from scavenger_domain.nodes import counts, schedulable
+from scavenger_domain.nodes import PLAIN_POOL, counts, pool_of, schedulable
 from scavenger_domain.pod_reading import measured_from
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
@@ -82,6 +82,7 @@ class NodeFacts:
     schedulable: bool
     counts: bool
     counts_held: bool
+    pool: str = PLAIN_POOL
 
 
 def pod_facts(pod: Pod) -> PodFacts:
@@ -163,8 +164,9 @@ def _started(pod: Pod) -> int:
     return NOT_STARTED if at is None else micros(at) // SECOND
 
 
-def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:
-    """What is kept of this node; `tolerated_taints`: as in `scavenger_domain.nodes.counts`."""
+def node_facts(node: Node, tolerated_taints: frozenset[str], pool_ignores: frozenset[str] = frozenset()) -> NodeFacts:
+    """What is kept of this node; `tolerated_taints`: as in `scavenger_domain.nodes.counts`; `pool_ignores`: as in
+    `pool_of` there."""
     return NodeFacts(
         allocatable=amounts(node.status.allocatable),
         labels=node.metadata.labels,
@@ -172,4 +174,5 @@ def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:
         schedulable=schedulable(node),
         counts=counts(node, tolerated_taints),
         counts_held=counts(node, tolerated_taints, holds=True),
+        pool=pool_of(node, pool_ignores),
     )

@@ -11,7 +11,8 @@ Units as in `snapshot.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -45,7 +46,7 @@ from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
 from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.view.load_overlap import overlap
-from scavenger_admitter.core.admission.view.node_sums import NodeSums
+from scavenger_admitter.core.admission.view.node_sums import NodeSums, PoolSums
 from scavenger_admitter.core.admission.view.node_trust import OPEN, NodeTrust
 from scavenger_admitter.core.admission.view.object_facts import NOT_STARTED, PodFacts, pod_facts
 from scavenger_admitter.core.admission.view.refused import RefusedStarts
@@ -66,6 +67,7 @@ class ClusterState:
 
     Args:
         tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
+        pool_ignores: keys of taints and names of devices that tell no pools apart.
         start_backoff: the first and the longest delay of starts that are refused, seconds.
         keep_scale_down: whether jobs start where ordinary pods request most; None: from when a node
             of an autoscaler is seen.
@@ -75,12 +77,13 @@ class ClusterState:
         self,
         *,
         tolerated_taints: Iterable[str] = (),
+        pool_ignores: Iterable[str] = (),
         start_backoff: tuple[float, float] = (5.0, 300.0),
         keep_scale_down: bool | None = None,
     ) -> None:
         self._keep_scale_down = keep_scale_down
         self._pods: dict[str, PodFacts] = {}
-        self._nodes = NodeSums(tolerated_taints)
+        self._nodes = NodeSums(tolerated_taints, pool_ignores)
         # scavenger pods by unit (`scavenger_domain.gang.unit`)
         self._by_unit: dict[str, dict[str, PodFacts]] = {}
         self.running: Final = RunningJobs(self._by_unit)
@@ -288,9 +291,9 @@ class ClusterState:
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
         returning = [one for key in self.kept_room.keys() & waiting if (one := self._waiting.get(key)) is not None]
         requested, scavenged = self._totals(reservations)
-        nodes = _honest(self._nodes.views(), rule.crowded_nodes)
-        departed = self._nodes.departures.since(rule.measured_since, now)
-        said = self.running.recently_terminated(rule.measured_since, now)
+        nodes, base = _honest(self._nodes.views(), rule.crowded_nodes), rule.open
+        departed = self._nodes.departures.since(base.measured_since, now)
+        said = self.running.recently_terminated(base.measured_since, now)
         snapshot = Snapshot(
             now=now,
             nodes=nodes,
@@ -299,23 +302,25 @@ class ClusterState:
             reservations=tuple(reservations),
             candidates=self._waiting.lines(),
             queues=self._queue_views(reservations),
-            capacity=dict(self._nodes.capacity),
+            capacity=dict(self._nodes.all.capacity),
             requested=requested,
             scavenged=scavenged,
             terminating=self.running.terminating(now, self._nodes.counting, self.kept_room.keys()),
             recently_terminated=_recently_terminated(departed, said),
             departed=departed,
-            overlap=overlap(self._nodes, rule, departed, said),
+            overlap=overlap(self._nodes, base, departed, said),
             gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
-            shown=Shown.under(rule),
+            shown=Shown.under(base),
+            pools=frozenset(rule.pools),
+            shut_pools=rule.shut_pools if rule.pools else {},
             counted_with_candidate=rule.counted_with_candidate,
-            closed_nodes=rule.closed_nodes,
+            closed_nodes=_closed_nodes(rule, nodes),
             shunned=closed_nodes.everyone,
             tested=closed_nodes.tested,
             headroom=self._headroom(rule),
             packs=bool(self._keep_scale_down),
-            shut=rule.shut,
+            shut=rule.nothing_starts,
             blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),
             turn=self._turn(),
@@ -331,7 +336,7 @@ class ClusterState:
 
     def _totals(self, reservations: list[Reservation]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
-        requested: dict[str, int] = dict(self._nodes.used)
+        requested: dict[str, int] = dict(self._nodes.all.used)
         scavenged: dict[str, int] = {}
         for sums in self._allocated.values():
             add(scavenged, sums.items())
@@ -365,29 +370,74 @@ class ClusterState:
         }
 
     def _headroom(self, rule: LoadRule) -> Headroom:
-        unseen = self._nodes.recent.by_node(rule.observed_at) if rule.headroom and rule.observed_at is not None else {}
+        observed_at = rule.open.observed_at
+        unseen = self._nodes.recent.by_node(observed_at) if rule.headroom and observed_at is not None else {}
         return Headroom(rule.headroom, unseen, frozenset(rule.crowded_nodes))
 
     def _limits(self, rule: LoadRule, reservations: list[Reservation]) -> tuple[LoadLimit, ...]:
+        if not rule.pools:
+            return self._limits_of(rule, "", reservations)
+        limits = self._limits_of(rule, "", reservations, rule.pools)
+        for name, pool in rule.pools.items():
+            limits += self._limits_of(pool, name, reservations, rule.pools)
+        return limits
+
+    def _limits_of(
+        self, rule: LoadRule, pool: str, reservations: Iterable[Reservation], apart: Collection[str] = ()
+    ) -> tuple[LoadLimit, ...]:
+        """The limits of one pool. apart: the pools with levels of their own; what is in none of them is the default
+        pool's."""
         if rule.shut is not None:
             return ()
         since = rule.measured_since
-        requested = dict(self._nodes.used) if since is None else self._nodes.starts.since(since)
+        capacity, requested = self._sums_in(pool, since, apart)
         for reservation in reservations:
-            add(requested, reservation.shape.counted, reservation.count)
+            here = self._planned_in(reservation, pool, apart) if apart else reservation.count
+            add(requested, reservation.shape.counted, here)
         load, gives_way = dict(rule.load_ppm or ()), dict(rule.gives_way_ppm)
         return tuple(
             LoadLimit(
                 resource=name,
-                allocatable=self._nodes.capacity.get(name, 0),
+                allocatable=capacity.get(name, 0),
                 requested=requested.get(name, 0),
                 # A resource that has a level but no measurement counts as full, not as empty.
                 load_ppm=0 if since is None else load.get(name, PPM),
                 admission_ppm=admission,
                 gives_way_ppm=gives_way.get(name, 0),
+                pool=pool,
             )
             for name, admission in rule.admission_ppm
         )
+
+    def _sums_in(
+        self, pool: str, since: int | None, apart: Collection[str]
+    ) -> tuple[Mapping[str, int], dict[str, int]]:
+        """What the nodes of a pool can allocate, and what pods on them request: all of it, or what started since."""
+
+        def requested(sums: PoolSums) -> dict[str, int]:
+            return dict(sums.used) if since is None else sums.starts.since(since)
+
+        if pool:
+            own = self._nodes.pools.get(pool)
+            return (own.capacity, requested(own)) if own is not None else ({}, {})
+        capacity, taken = dict(self._nodes.all.capacity), requested(self._nodes.all)
+        for name in apart:
+            other = self._nodes.pools.get(name)
+            if other is not None:
+                add(capacity, other.capacity.items(), -1)
+                add(taken, requested(other).items(), -1)
+        return capacity, taken
+
+    def _planned_in(self, reservation: Reservation, pool: str, apart: Collection[str]) -> int:
+        """How many pods of a start under way come to a pool. Those without a node come to where the first has one."""
+        found = Counter(self._pool_of(node, apart) for node in reservation.nodes[: reservation.count])
+        rest = reservation.count - found.total()
+        first = self._pool_of(reservation.nodes[0], apart) if reservation.nodes else ""
+        return found[pool] + (rest if pool == first else 0)
+
+    def _pool_of(self, node: str, apart: Collection[str]) -> str:
+        pool = self._nodes.pool_of(node)
+        return pool if pool in apart else ""
 
     def _blocked(self, closed: Mapping[str, float], now: int) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started. And those of
@@ -409,6 +459,15 @@ class ClusterState:
         lifecycle of the job decides how long it is waited for."""
         unseen = pod.leaves_by and pod.node and not self._nodes.counting.get(pod.node)
         return not pod.ended and not unseen
+
+
+def _closed_nodes(rule: LoadRule, nodes: Mapping[str, NodeView]) -> frozenset[str]:
+    """With the nodes of pools that are shut."""
+    shut = rule.shut_pools if rule.pools else {}
+    if not shut:
+        return rule.closed_nodes
+    closed = {n for n, one in nodes.items() if (one.pool if one.pool in rule.pools else "") in shut}
+    return rule.closed_nodes | closed
 
 
 def _recently_terminated(departed: Iterable[DepartedPod], said: Mapping[str, int]) -> dict[str, int]:
