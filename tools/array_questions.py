@@ -15,7 +15,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = ROOT / "services" / "admitter" / "src" / "scavenger_admitter"
 BOOKS: Final = SOURCES / "core" / "lifecycle" / "array"
-QUESTIONS: Final = 10
+QUESTIONS: Final = 11
 """As many there are. Lower it with each that goes."""
 
 

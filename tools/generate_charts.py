@@ -89,6 +89,7 @@ MANIFESTS_OF_A_SERVICE: Final = (
     "secret",
     "policies",
     "configmap",
+    "last-words",
     "deployment",
     "pdb",
     "service",

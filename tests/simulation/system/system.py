@@ -739,7 +739,8 @@ def _priority(pod: Object) -> int:
 
 def _takes_pods(node: Object) -> bool:
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
-    return ready and not {key for key, value in node["spec"].items() if value} & {"unschedulable", "taints"}
+    announced = any(one["key"] in LEAVING for one in node["spec"].get("taints", ()))  # no pod here tolerates these
+    return ready and not announced and not node["spec"].get("unschedulable")
 
 
 def _wishes(pod: Object, node: Object) -> bool:

@@ -448,7 +448,7 @@ async def an_array_without_its_secret(c: Harness) -> tuple[dict[str, Any], set[s
     """An array one of whose tasks runs, and whose Secret is gone since; returns its pod, and the UIDs of others."""
     c.submit("a", array={"tasks": 9, "maxRunning": 4}, **SECRET)
     await c.until(lambda: len([pod for pod in c.pods("a") if pod["status"].get("phase") == "Running"]) == 4)
-    c.kubelet = False
+    c.kubelet, c.renews = False, True
     runs_on, *ended = c.pods("a")
     for pod in ended:
         c.end(pod)

@@ -75,8 +75,13 @@ def test_system_namespace() -> None:
     elsewhere = [
         o for o in objects() if o["metadata"].get("namespace", names.SYSTEM_NAMESPACE) != names.SYSTEM_NAMESPACE
     ]
-    # The one Role of Kubernetes that aggregated authentication is read by can only be bound where it is.
-    assert [(o["kind"], o["metadata"]["namespace"]) for o in elsewhere] in ([], [("RoleBinding", "kube-system")])
+    # The one Role of Kubernetes that aggregated authentication is read by can only be bound where it is, and the Leases
+    # of nodes can only be read where they are.
+    assert {(o["kind"], o["metadata"]["namespace"]) for o in elsewhere} <= {
+        ("RoleBinding", "kube-system"),
+        ("Role", "kube-node-lease"),
+        ("RoleBinding", "kube-node-lease"),
+    }
 
 
 def test_no_role_has_wildcards_or_reads_secrets_of_others() -> None:
@@ -93,7 +98,7 @@ def test_no_role_has_wildcards_or_reads_secrets_of_others() -> None:
                 "name"
             ]
             own = {names.LEVELS_CONFIGMAP, names.NODES_CONFIGMAP, names.SETTINGS_CONFIGMAP, "scavenger-regulator-state"}
-            own |= {"scavenger-regulator-profiles", "extension-apiserver-authentication"}
+            own |= {"scavenger-regulator-profiles", "extension-apiserver-authentication", *names.LAST_WORDS.values()}
             if "configmaps" in rule["resources"]:
                 by_name = role["metadata"]["name"] == names.ADMITTER and rule["verbs"] == ["get"]
                 assert by_name or rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own, role["metadata"]

@@ -354,7 +354,7 @@ def test_pods_that_do_without_each_other_are_an_array(
 
 def test_a_rule_for_an_index_stays_where_indexes_are_tasks() -> None:
     rule = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}
-    many = {"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
+    many: dict[str, Any] = {"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
     made, lines = converted(job(**many, activeDeadlineSeconds=60, podFailurePolicy={"rules": [rule]}))
     assert (made["spec"]["podFailurePolicy"], made["spec"]["activeDeadlineSeconds"]) == ({"rules": [rule]}, 60)
     assert lines == []

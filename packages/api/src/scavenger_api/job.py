@@ -46,6 +46,7 @@ from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
 from scavenger_api.states import earned_count
+from scavenger_api.task_numbers import TaskNumbers
 from scavenger_api.template import (
     PodTemplate,
     TemplateContainer,
@@ -358,6 +359,11 @@ class ScavengerJobSpec(Model):
     def program(self) -> TemplateContainer | None:
         """The container of the template that is the program; None without a template."""
         return main_container(self.template.spec, self.main_container) if self.template is not None else None
+
+    @property
+    def task_numbers(self) -> TaskNumbers | None:
+        """The indexes of its tasks as users know them; None where the job is no array."""
+        return self.array.numbers if self.array is not None else None
 
     @cached_property
     def main_image(self) -> str:

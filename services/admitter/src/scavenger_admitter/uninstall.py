@@ -125,7 +125,7 @@ async def _status_after(
     status = decided.value.status
     if status.phase is None or status.phase.active:  # it had not begun: there is nothing to book
         status = status.model_copy(update={"phase": Phase.WAITING, "message": GONE})
-    elif job.spec.array is not None and not status.phase.finished:
+    elif status.phase is Phase.SUSPENDED:
         status = status.model_copy(update={"message": GONE})
     return own_fields(status, job.status) if status != job.status else None
 

@@ -418,7 +418,7 @@ class Writer:
             raise ReferenceAbsent(absent)
         affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
         interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
-        numbers = job.spec.array.numbers if job.spec.array is not None else None
+        numbers = job.spec.task_numbers
 
         def made(index: int) -> dict[str, Any]:
             back = bool(interrupted >> index & 1)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.nodes import Hint, ends, hint
-from scavenger_domain.pod_ends import Removal, moment, over, started_at
+from scavenger_domain.pod_ends import Removal, moment, over
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
@@ -21,9 +21,15 @@ from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.termination import Removed, Run
 
 
-def find_announced_end(draft: Draft, run: Run) -> Removed | None:
+def find_announced_end(draft: Draft, run: Run, began: datetime | None) -> Removed | None:
     """The end of a run that has to leave a node now; None where it stays. A wakeup of the draft says when a run that
-    stays is looked at again."""
+    stays is looked at again.
+
+    Args:
+        draft: of its job.
+        run: of a job or a task.
+        began: from when its intervals are counted; None where it has not begun.
+    """
     now, spec = draft.seen.now, draft.seen.job.spec
     for pod in sorted(run.pods, key=lambda pod: pod.metadata.name):
         node = draft.seen.nodes.get(pod.spec.node_name)
@@ -32,7 +38,7 @@ def find_announced_end(draft: Draft, run: Run) -> Removed | None:
         if taint := ends(node, draft.rules.certain_hints):
             return _removed(pod, f"has the taint {taint}", now)
         found = hint(node)
-        at = _checkpoint_within(found, run.pods, _start(draft, run), spec.checkpoint_interval, now) if found else None
+        at = _checkpoint_within(found, run.pods, began, spec.checkpoint_interval, now) if found else None
         if found is not None and at is not None:
             if at <= now:
                 return _removed(pod, f"has the taint {found.taint}, and a checkpoint was due", now)
@@ -43,12 +49,6 @@ def find_announced_end(draft: Draft, run: Run) -> Removed | None:
 def _removed(pod: kinds.Pod, what: str, now: datetime) -> Removed:
     detail = f"node {pod.spec.node_name} {what}"
     return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail), now)
-
-
-def _start(draft: Draft, run: Run) -> datetime | None:
-    """From when intervals are counted: the start on record, and of a task that of its container."""
-    started = max((at for pod in run.pods if (at := started_at(pod)) is not None), default=None)
-    return started if draft.seen.job.spec.array is not None else accounting.run_start(draft.status)
 
 
 def _checkpoint_within(

@@ -167,11 +167,11 @@ def _progress(draft: Draft) -> None:
     found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
     taken = draft.granted.take.get(draft.place)
     if taken is None and found is None:
-        taken = managed.suspended_by_another(run)
+        taken = managed.suspended_by_another(run.batch)
     if taken is not None and (found is None or (isinstance(found, Undecided) and found.failed)):
         at = min(seen.now, found.at) if found is not None else seen.now
         found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)
-    found = found or outdated(run, seen.now) or find_announced_end(draft, run)
+    found = found or outdated(run, seen.now) or find_announced_end(draft, run, accounting.run_start(draft.status))
     if found is None:
         running.go_on(draft, run)
         draft.wait_for_proof(unproven(run, draft.known.evidence))

@@ -335,7 +335,8 @@ class _Plan:
         draft, seen = self.draft, self.draft.seen
         stay: list[tuple[int, kinds.Pod]] = []
         quiet = self.pods.untouched
-        runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
+        may = 0 if managed.suspended_by_another(draft.own_job) is not None else ~self.tasks.over
+        runs, starts = quiet.runs & may, quiet.starts & may
         self._wait_for_starts(starts)
         self._wait_for_progress()
         done = (*_chosen(quiet.running, quiet.runs & ~runs), *_chosen(quiet.starting, quiet.starts & ~starts))
@@ -418,9 +419,11 @@ class _Plan:
             return RemovalReason.of(decided.cause)
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
+        if (decided := managed.suspended_by_another(run.batch)) is not None:
+            return RemovalReason.of(decided.cause)
         if self._hangs(pod):
             return RemovalReason.NO_PROGRESS
-        return RemovalReason.NODE_LEAVING if find_announced_end(self.draft, run) else None
+        return RemovalReason.NODE_LEAVING if find_announced_end(self.draft, run, started_at(pod)) else None
 
     def _hangs(self, pod: kinds.Pod) -> bool:
         """Whether a task that runs has reported no checkpoint for longer than it may."""
@@ -459,6 +462,11 @@ class _Plan:
         """Whether a task runs that nobody has told to stop."""
         return self.pods.untouched.runs != 0 or any(not deleting(pod) for pod in self.running.values())
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a task runs that nobody has told to stop, or has ended and is not judged yet."""
+        return self.computing or bool(self.draft.unproven)
+
     # --- the array ---
 
     def enter_phase(self) -> None:
@@ -476,7 +484,7 @@ class _Plan:
             self._fail(FailureReason.POD_FAILURE_POLICY, f"{self.endings.final}; the other tasks are stopped")
         elif failures and self.spec.fail_fast:
             self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
-        elif problem is not None and problem.final and problem.exit is None and not self.computing:
+        elif problem is not None and problem.final and problem.exit is None and not self._goes_on:
             self._fail(problem.reason, problem.message)
         elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
             self._end()
@@ -658,7 +666,8 @@ class _Plan:
         done = batch is not None and (managed.has_ended(batch) or not is_managed(batch))
         if batch is not None and stands and done:
             draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
-        usable = seen.batch is None or (stands and not done)
+        held = batch is not None and managed.suspended_by_another(batch) is not None
+        usable = seen.batch is None or (stands and not done and not held)
         taken = self.pods.present | start.posted | set_of(start.name_taken)
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         # One whose success is to be proven has its name still, and no capacity.
@@ -683,6 +692,8 @@ class _Plan:
             tasks = self.tasks.next(min(most, draft.granted.units), taken)
             draft.actions.append(StartTasks(job, tasks, draft.granted.number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
+        if batch is not None and held:
+            stuck = Wait(WaitReason.HELD_BACK, start_failures.words_of_suspension(batch))
         wait = stuck or self._taken(most) or draft.granted.wait
         if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
             draft.explained = True
