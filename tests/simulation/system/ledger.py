@@ -30,6 +30,8 @@ from tests.unit.admitter.harness import Object
 NEVER: Final = datetime.max.replace(tzinfo=START.tzinfo)
 SAME_MOMENT: Final = timedelta(seconds=2)
 """The API has whole seconds: of two moments that are no further apart nobody knows which was first."""
+UNPROVED: Final = timedelta(seconds=30)
+"""After its end a success may still lack a sign of life of its node."""
 NODE_IN_DOUBT: Final = timedelta(seconds=150)
 """Before a node falls silent, or after: a container that ended may have ended with it (docs/designs/0002)."""
 SETTLED: Final = timedelta(seconds=30)
@@ -195,6 +197,8 @@ class Ledger:
     Attributes:
         truths: by the uid of the ScavengerJob.
         silent: when which node fell silent.
+        booted: when which machine started again.
+        announced: nodes of which somebody said that they go.
     """
 
     def __init__(self, store: Store, *, alone: bool) -> None:
@@ -207,6 +211,8 @@ class Ledger:
         self._orders: dict[str, tuple[datetime, By, bool]] = {}
         self.truths: dict[str, Truth] = {}
         self.silent: list[tuple[str, datetime]] = []
+        self.booted: list[tuple[str, datetime]] = []
+        self.announced: set[str] = set()
 
     # --- what the world writes down -----------------------------------------------------------------
 
@@ -352,6 +358,8 @@ class Ledger:
         | it ended by itself, and was told to go before, or in the same moment | that, or interrupted |
         | it ended by itself, and was told to go before a container beside it ended, within a grace period | the same |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
+        | it ended by itself with 0, and its machine booted before that was proved | completed, or interrupted |
+        | it goes on, on a node whose end was announced | nothing, or interrupted: the status is written first |
         """
         if life.began is None and life.ended is None:
             return {Way.NOTHING}
@@ -366,6 +374,14 @@ class Ledger:
                 found.add(Way.NOTHING)
         if life.itself and any(name == life.node and abs(at - ended) <= NODE_IN_DOUBT for name, at in self.silent):
             found.add(Way.INTERRUPTED)
+        if (
+            life.itself
+            and not life.code
+            and any(name == life.node and timedelta(0) <= at - ended <= UNPROVED for name, at in self.booted)
+        ):
+            found.add(Way.INTERRUPTED)
+        if life.began is not None and life.ended is None and life.told is None and life.node in self.announced:
+            found |= {Way.INTERRUPTED, Way.NOTHING}
         return found or {Way.NOTHING}
 
     def ways_of_run(self, uid: str, run: str, parallelism: int) -> set[Way]:

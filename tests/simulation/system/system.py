@@ -608,6 +608,7 @@ class System(History):
     def boot(self, name: str) -> None:
         """This machine does."""
         self._boots(name)
+        self.ledger.booted.append((name, self.clock.now()))
         for pod in self.working_on(name):
             self.aim(pod)
             self.end_by_machine(pod)
@@ -648,6 +649,7 @@ class System(History):
 
     def announce_end(self, node: str, taint: str) -> None:
         """This node has this taint; none where it is empty."""
+        self.ledger.announced |= {node} if taint else set()
         found = {"key": taint, "value": str(int(self.clock.now().timestamp())), "effect": "NoSchedule"}
         self.api.edit(NODES, None, node, lambda one: one["spec"].update(taints=[found] if taint else []))
 

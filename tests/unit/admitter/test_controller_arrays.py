@@ -308,26 +308,6 @@ async def test_suspend_and_go_on() -> None:
         assert c.status("sweep")["interruptedCount"] == 0
 
 
-async def test_tasks_stop_when_another_controller_suspends_their_job() -> None:
-    async with empty_harness() as c:
-        c.node()
-        c.admitter()
-        c.submit("sweep", array={"tasks": 3})
-        await c.until(lambda: len(alive(c)) == 3 and c.phase("sweep") == "Running")
-
-        def suspended(value: bool) -> None:
-            c.api.edit(JOBS, NS, "sweep", lambda body: body["spec"].update(suspend=value))
-
-        suspended(True)
-        await c.until(lambda: not alive(c))
-        await c.until(lambda: c.status("sweep")["interruptedCount"] == 3)
-        await c.pass_time(20)
-        assert not alive(c)
-        suspended(False)
-        await c.until(lambda: len(alive(c)) == 3, limit=400)
-        assert c.status("sweep")["interruptedCount"] == 3
-
-
 async def test_a_pod_of_others_with_the_name_of_a_task_holds_only_that_back() -> None:
     async with empty_harness() as c:
         c.node()

@@ -167,7 +167,7 @@ def _progress(draft: Draft) -> None:
     found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
     taken = draft.granted.take.get(draft.place)
     if taken is None and found is None:
-        taken = managed.suspended_by_another(run.batch)
+        taken = managed.suspended_by_another(run)
     if taken is not None and (found is None or (isinstance(found, Undecided) and found.failed)):
         at = min(seen.now, found.at) if found is not None else seen.now
         found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)

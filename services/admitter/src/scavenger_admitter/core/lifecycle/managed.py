@@ -28,9 +28,10 @@ PODS_AGAIN_SECONDS = 1.0
 made none."""
 
 
-def suspended_by_another(batch: kinds.Job | None) -> InterruptDecision | None:
-    """What follows for what runs of a Job that another controller has suspended, such as Kueue that evicts it. The Job
+def suspended_by_another(run: Run) -> InterruptDecision | None:
+    """What follows for a run whose Job another controller has suspended, such as Kueue that evicts it. The Job
     controller deletes the pods of Jobs that it has itself. The job is queued again, as after a pod was deleted."""
+    batch = run.batch
     if batch is None or not is_managed(batch) or not batch.spec.suspend:
         return None
     return InterruptDecision(InterruptionReason.DELETED, "its Job was suspended, and not by the admitter")

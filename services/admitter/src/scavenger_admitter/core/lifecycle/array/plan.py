@@ -335,8 +335,7 @@ class _Plan:
         draft, seen = self.draft, self.draft.seen
         stay: list[tuple[int, kinds.Pod]] = []
         quiet = self.pods.untouched
-        may = 0 if managed.suspended_by_another(draft.own_job) is not None else ~self.tasks.over
-        runs, starts = quiet.runs & may, quiet.starts & may
+        runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
         self._wait_for_starts(starts)
         self._wait_for_progress()
         done = (*_chosen(quiet.running, quiet.runs & ~runs), *_chosen(quiet.starting, quiet.starts & ~starts))
@@ -419,8 +418,6 @@ class _Plan:
             return RemovalReason.of(decided.cause)
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
-        if (decided := managed.suspended_by_another(run.batch)) is not None:
-            return RemovalReason.of(decided.cause)
         if self._hangs(pod):
             return RemovalReason.NO_PROGRESS
         return RemovalReason.NODE_LEAVING if find_announced_end(self.draft, run, started_at(pod)) else None
@@ -666,8 +663,7 @@ class _Plan:
         done = batch is not None and (managed.has_ended(batch) or not is_managed(batch))
         if batch is not None and stands and done:
             draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
-        held = batch is not None and managed.suspended_by_another(batch) is not None
-        usable = seen.batch is None or (stands and not done and not held)
+        usable = seen.batch is None or (stands and not done)
         taken = self.pods.present | start.posted | set_of(start.name_taken)
         # A task keeps its name on a node that does not answer, but not its place in maxRunning.
         # One whose success is to be proven has its name still, and no capacity.
@@ -692,8 +688,6 @@ class _Plan:
             tasks = self.tasks.next(min(most, draft.granted.units), taken)
             draft.actions.append(StartTasks(job, tasks, draft.granted.number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
-        if batch is not None and held:
-            stuck = Wait(WaitReason.HELD_BACK, start_failures.words_of_suspension(batch))
         wait = stuck or self._taken(most) or draft.granted.wait
         if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
             draft.explained = True
