@@ -66,6 +66,7 @@ def utilisation(load: float, ordinary: float) -> list[Expected]:
         exactly({"with scavenging": load}),
         exactly({"regular workloads alone": ordinary}),
         exactly(dict(levels)),
+        exactly({}),  # of other pools
     ]
 
 
@@ -83,7 +84,7 @@ ADMINISTRATOR: Final[dict[str, list[Expected]]] = {
     "Lost per harvested hour": one(priced),
     "Jobs running": one(5),
     "Regulator": one(1, "Filling"),
-    "Preemptible": one(1),
+    "Preemptible": one(1, "default"),
     "CPU: utilisation and levels": utilisation((ORDINARY + HARVESTED) / CORES, ORDINARY / CORES),
     "Memory: utilisation and levels": utilisation(7 * 64 * MIB / ROOM, 2 * 64 * MIB / ROOM),
     "Cores of scavenger jobs, by queue": [among({"lab": 16, "guest": 4})],
