@@ -216,6 +216,8 @@ async def test_an_ordinary_pod_displaces_a_weaker_one_and_nobody_else_has_its_ro
     await until_bound("peer")
     await submit("web", "3", strong, 0)
     await cluster.until(lambda pods: named(pods, "web")["status"].get("nominatedNodeName") == node)
+    # A scheduler that preempts beside its cycles (SchedulerAsyncPreemption) nominates first.
+    await cluster.until(lambda pods: bool(told_to_stop(pods)))
     pods = await cluster.pods()
     assert told_to_stop(pods) == {"job"}
     marks = [one for one in named(pods, "job")["status"]["conditions"] if one["type"] == "DisruptionTarget"]
