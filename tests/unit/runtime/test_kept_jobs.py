@@ -58,10 +58,13 @@ def test_a_job_takes_little_however_large_its_template_and_its_metadata_are() ->
     decoder = msgspec.json.Decoder(ScavengerJob)
     tracemalloc.start()
     try:
-        kept = [requests_alone(decoder.decode(body))]
+        kept = [requests_alone(decoder.decode(body))]  # fills the decoder's cache of short keys, which others may empty
         gc.collect()
-        used, _ = tracemalloc.get_traced_memory()
+        before, _ = tracemalloc.get_traced_memory()
+        kept.append(requests_alone(decoder.decode(body)))
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert kept[0].spec.requests["cpu"] == 2_000_000
+    assert kept[1].spec.requests["cpu"] == 2_000_000
     assert used < 50_000, "beside what is kept once for all"
