@@ -25,7 +25,14 @@ from scavenger_api.removing import RemovalReason
 from scavenger_api.times import seen_time
 
 from scavenger_domain import checkpoints
-from scavenger_domain.pod_reading import LOST_CONTAINER, ContainerLike, MetadataLike, SpecLike, StatusLike
+from scavenger_domain.pod_reading import (
+    LOST_CONTAINER,
+    ContainerLike,
+    MetadataLike,
+    SpecLike,
+    StatusLike,
+    TerminatedLike,
+)
 from scavenger_domain.pod_reading import START_ERRORS as START_ERRORS
 from scavenger_domain.pod_reading import PodLike as ReadPodLike
 from scavenger_domain.pod_reading import main_status as main_status
@@ -58,22 +65,9 @@ class _Condition(Protocol):
     def last_transition_time(self) -> str | None: ...
 
 
-class _Ended(Protocol):
-    @property
-    def exit_code(self) -> int: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def started_at(self) -> str | None: ...
-    @property
-    def finished_at(self) -> str | None: ...
-
-
 class _LastState(Protocol):
     @property
-    def terminated(self) -> _Ended | None: ...
+    def terminated(self) -> TerminatedLike | None: ...
 
 
 class _Container(ContainerLike, Protocol):

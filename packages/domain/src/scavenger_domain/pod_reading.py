@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
@@ -55,6 +55,10 @@ class _Terminated(Protocol):
     def started_at(self) -> str | None: ...
     @property
     def finished_at(self) -> str | None: ...
+
+
+TerminatedLike: TypeAlias = _Terminated
+"""How a container ended."""
 
 
 class _State(Protocol):

@@ -380,20 +380,17 @@ def _suspended(run: Run, now: datetime, limits: StartLimits) -> Iterator[Problem
     created = _created(run)
     if run.batch is None or not run.batch.spec.suspend or created is None:
         return
-    if now - created >= limits.unschedulable_after:
-        yield Problem(words_of_suspension(run.batch), False, WaitReason.CREATION_REFUSED, lasting=True)
-
-
-def words_of_suspension(batch: kinds.Job) -> str:
-    """What to do about a Job that another controller has suspended."""
-    meta = batch.metadata
+    if now - created < limits.unschedulable_after:
+        return
+    meta = run.batch.metadata
     marks = ", ".join(f"{key}: {value}" for key, value in sorted(meta.labels.items()) if "kueue" in key)
     seen = f", with the label {marks}" if marks else ""
-    return (
+    said = (
         f"Job {meta.name} is suspended (spec.suspend){seen}, and not by the admitter: let the controller that does "
         "this leave Jobs of ScavengerJobs alone; with Kueue, set manageJobsWithoutQueueName to false, exclude this "
         "namespace by managedJobsNamespaceSelector, or remove the default LocalQueue"
     )
+    yield Problem(said, False, WaitReason.CREATION_REFUSED, lasting=True)
 
 
 def _waiting(pod: kinds.Pod) -> Iterator[kinds.Waiting]:
