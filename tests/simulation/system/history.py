@@ -63,6 +63,8 @@ HANGS = 0.02
 ALWAYS = 1_000_000
 RENEW_OFTEN_EVERY = 4
 """One history in so many renews its Leases as often as by default, which is most of all requests."""
+SPARES_GANGS_EVERY = 3
+"""In one history of so many, admitters interrupt no gangs for the shares of other queues, as by default."""
 OLD_KUBELETS_EVERY = 5
 """In one history of so many, kubelets are older than Kubernetes 1.34 and do not say which generation they observed."""
 KUBELETS_WRITE: Final = frozenset({"phase", "containerStatuses"})
@@ -864,6 +866,7 @@ class History(Harness):
             "leader_elect": True,
             "retry_period": self.retry_period,
             "identity": identity,
+            "reclaim_gangs": self.seed % SPARES_GANGS_EVERY != 1,
             **SETTINGS_OF_ADMITTERS,
         }
         chosen = {**common, **settings}

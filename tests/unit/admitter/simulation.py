@@ -40,6 +40,7 @@ class Simulation:
         grace: seconds between the order to go and the end of the pods.
         period: seconds between two preemptions of one job.
         keep_turn_after: seconds that a job waits before its turn is kept; 0: never.
+        gangs: whether jobs of several pods are interrupted as well.
     """
 
     nodes: dict[str, int]
@@ -48,10 +49,12 @@ class Simulation:
     grace: float = 30
     period: float = 600
     keep_turn_after: float = 0
+    gangs: bool = False
     now: float = 0
     turn: Turn | None = None
     waiting: dict[str, Candidate] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    pods: dict[str, int] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     preempted: dict[str, list[float]] = field(default_factory=dict)
     interrupted: dict[str, float] = field(default_factory=dict)
@@ -63,10 +66,11 @@ class Simulation:
         shape = Shape.of({"cpu": cpu * 1000})
         self.waiting[name] = Candidate(name, name, queue, shape, pods, queued_at=self._micros())
         self.seconds[name] = seconds
+        self.pods[name] = pods
 
     def step(self) -> AdmissionPlan:
         """One admission cycle, and what it decided."""
-        rules = PreemptionRules(period=round(self.period * SECOND))
+        rules = PreemptionRules(period=round(self.period * SECOND), gangs=self.gangs)
         plan = plan_admissions(self.snapshot(), rules=rules, patience=round(self.keep_turn_after * SECOND) or None)
         self.turn = plan.turn
         for start in plan.starts:

@@ -234,12 +234,19 @@ def test_the_order_of_victims(gangs: list[Gang], first: str) -> None:
 def test_a_gang_goes_whole_and_its_other_room_is_used() -> None:
     """Rather one gang of two with little at risk than two jobs with much; the second waiting job takes what is left."""
     gangs = [gang("pair", "m", "n", age=10), gang("m1", "m", age=500), gang("n1", "n", age=600)]
-    found = plan(seen({"m": 2, "n": 2}, gangs, [job("x"), job("y")]))
+    found = plan(seen({"m": 2, "n": 2}, gangs, [job("x"), job("y")]), replace(RULES, gangs=True))
     assert [r.key for r in found.preemptions] == ["pair"]
     assert {found.held["x"].reason, found.held["y"].reason} == {WaitReason.MAKING_ROOM}
 
 
 # --- who is left alone ---
+
+
+def test_gangs_are_left_alone_by_default() -> None:
+    """As Volcano's gang plugin leaves alone jobs with `minAvailable` above 1."""
+    gangs = [gang("pair", "m", "n", age=10), gang("m1", "m", age=500), gang("n1", "n", age=600)]
+    waiting = [job("x"), job("y")]
+    assert victims(seen({"m": 2, "n": 2}, gangs, waiting)) == ["m1", "n1"]
 
 
 def test_no_queue_is_brought_below_its_share() -> None:

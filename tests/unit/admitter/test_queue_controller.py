@@ -129,6 +129,16 @@ async def test_the_status_of_queues_is_right_and_stays_so_over_a_restart() -> No
         await c.until(lambda: counts(c, "a") == {"running": 10, "waiting": 1, "completed": 1})
 
 
+async def test_a_job_that_cannot_be_read_any_more_is_unknown_to_its_queue() -> None:
+    async with empty_harness() as c:
+        await shared_cluster(c)
+        await c.until(lambda: counts(c, "a") == {"running": 10, "waiting": 2})
+        c.api.edit(SCAVENGERJOBS, NS, "a0", lambda job: job["spec"].update(image="app\u00a0:1"))
+        await c.until(lambda: counts(c, "a") == {"running": 9, "waiting": 2, "unknown": 1})
+        c.api.edit(SCAVENGERJOBS, NS, "a0", lambda job: job["spec"].update(image="app:1"))
+        await c.until(lambda: counts(c, "a") == {"running": 10, "waiting": 2})
+
+
 async def test_a_queue_is_written_once_a_second_at_most() -> None:
     async with empty_harness() as c:
         await shared_cluster(c)

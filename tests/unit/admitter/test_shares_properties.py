@@ -94,6 +94,7 @@ def history(seed: int) -> int:
         level=rng.choice((75, 100, 100)),
         grace=rng.choice((0.5, 10)),
         period=rng.choice((60, 600)),
+        gangs=seed % 3 != 0,
     )
     for number in range(rng.randint(3, 6)):
         queue = rng.choice(list(weights)[: 1 + number // 2])  # they wake up one by one
@@ -104,6 +105,7 @@ def history(seed: int) -> int:
             )
         nobody_is_kept_from_its_share(simulation)
         simulation.pass_time(rng.choice((1, 5, 60)))
+    assert simulation.gangs or not any(simulation.pods[name] > 1 for name in simulation.preempted)
     for moments in simulation.preempted.values():
         assert all(later - earlier >= simulation.period for earlier, later in pairwise(moments))
     return sum(map(len, simulation.preempted.values()))
@@ -133,7 +135,8 @@ def nobody_is_kept_from_its_share(simulation: Simulation) -> None:
 
 
 def may_be_asked(simulation: Simulation, gang: Gang) -> bool:
-    return simulation.now - simulation.interrupted.get(gang.job.key, -1e9) >= simulation.period
+    asked_lately = simulation.now - simulation.interrupted.get(gang.job.key, -1e9) < simulation.period
+    return not asked_lately and (simulation.gangs or gang.job.parallelism == 1)
 
 
 def frees_enough(seen: Snapshot, shares: Shares, job: Candidate, victims: tuple[Gang, ...]) -> bool:

@@ -67,7 +67,7 @@ class QueueCounts(Model):
     failed: int = 0
     """Jobs that failed."""
     unknown: int = 0
-    """Jobs whose phase this version does not know."""
+    """Jobs that the admitter cannot read, so their state is not known."""
 
 
 class ScavengerQueueStatus(Model):

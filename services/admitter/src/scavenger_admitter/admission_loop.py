@@ -62,6 +62,7 @@ def preemption_rules(settings: AdmitterSettings, shared: SharedSettings) -> Pree
         trusted=shared.trusted_interval,
         weights=shared.resource_weights,
         minimum_run=shared.minimum_run,
+        gangs=settings.reclaim_gangs,
     )
 
 

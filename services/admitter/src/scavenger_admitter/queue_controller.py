@@ -73,6 +73,7 @@ class QueueController:
         self._pods = informers.pods
         self._admission = admission
         self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
+        self._unread: dict[str, Counter[Phase | None]] = {}
         self._tasks: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
         self._shown: dict[Gauge, Series] = {}
@@ -102,7 +103,17 @@ class QueueController:
         self._show(metrics.QUEUE_DESERVED, _amounts({name: share.deserved for name, share in shares.items()}))
         self._show(metrics.JOBS, _jobs(self._phases, present))
         self._show(metrics.TASKS, _tasks(self._tasks, present))
+        self._unread = self._count_unread()
         await asyncio.gather(*(self._keep(queue) for queue in present.values()))
+
+    def _count_unread(self) -> dict[str, Counter[Phase | None]]:
+        """Of each queue, the jobs that cannot be read any more, by the phase in which they were read last. The queue of
+        a job that could never be read is not known."""
+        found = defaultdict[str, Counter[Phase | None]](Counter)
+        for key in self._jobs.unreadable:
+            if (job := self._jobs.get(key)) is not None:
+                found[job.spec.queue][job.status.phase] += 1
+        return found
 
     def _show(self, gauge: Gauge, series: Series) -> None:
         """Have a gauge show these series in place of others. In most rounds nothing has changed, and that is cheap."""
@@ -133,7 +144,8 @@ class QueueController:
         meta, share = queue.metadata, self._admission.shares.get(queue.metadata.name)
         if share is None:  # no admission cycle has seen it yet
             return
-        status = queue_status(queue, self._phases[meta.name], share)
+        unread = self._unread.get(meta.name, Counter())
+        status = queue_status(queue, self._phases[meta.name] - unread, share, unknown=unread.total())
         # The informer may not show yet what was written last.
         if status == queue.status or self._written.get(meta.name) == (meta.resource_version, status):
             return

@@ -92,6 +92,11 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+    reclaim_gangs: bool = option(
+        False,
+        "a job of several pods may be interrupted for another queue's share; otherwise that share waits until such jobs"
+        " end, or leave for another reason",
+    )
     keep_turn_after: Seconds = option(
         PATIENCE / SECOND,
         "a job that has waited this long, while others start where it does not fit, has its capacity kept; 0: never",

@@ -26,33 +26,37 @@ def state_of(queue: ScavengerQueue) -> QueueState:
     return queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed)
 
 
-def queue_status(queue: ScavengerQueue, phases: Mapping[Phase | None, int], share: QueueShare) -> ScavengerQueueStatus:
+def queue_status(
+    queue: ScavengerQueue, phases: Mapping[Phase | None, int], share: QueueShare, *, unknown: int = 0
+) -> ScavengerQueueStatus:
     """What the status is to be.
 
     Args:
         queue: with the status it has; what it deserved last stays while nobody knows the load.
-        phases: how many of its jobs are in each phase; None for those nobody has looked at yet.
+        phases: how many of its jobs are in each phase; None for those that the admitter has not looked at yet, which
+            wait.
         share: what it has and deserves, in millicores, bytes and units.
+        unknown: how many of its jobs cannot be read now, and are in none of these phases.
     """
     deserved = queue.status.deserved if share.deserved is None else _quantities(share.deserved, rounded=True)
     return ScavengerQueueStatus(
         state=state_of(queue),
-        jobs=_counts(phases),
+        jobs=_counts(phases, unknown),
         allocated=_quantities(share.allocated),
         deserved=deserved,
     )
 
 
-def _counts(phases: Mapping[Phase | None, int]) -> QueueCounts:
+def _counts(phases: Mapping[Phase | None, int], unknown: int) -> QueueCounts:
     return QueueCounts(
-        waiting=phases.get(Phase.WAITING, 0),
+        waiting=phases.get(Phase.WAITING, 0) + phases.get(None, 0),
         starting=phases.get(Phase.STARTING, 0),
         running=phases.get(Phase.RUNNING, 0),
         interrupted=phases.get(Phase.INTERRUPTED, 0),
         suspended=phases.get(Phase.SUSPENDED, 0),
         completed=phases.get(Phase.COMPLETED, 0),
         failed=phases.get(Phase.FAILED, 0),
-        unknown=phases.get(None, 0),
+        unknown=unknown,
     )
 
 

@@ -3,7 +3,7 @@
 A queue within its share has a job waiting that does not fit. Jobs of queues over their share go for it, under these
 rules:
 
-  1. Whole gangs only, and only such that run with all their pods, but for those that have finished.
+  1. Jobs of one pod, and with `gangs` whole gangs that run with all their pods, but for those that have finished.
   2. Never below the donor's own share: its dominant share stays at what it deserves, or above.
   3. A job at most once per `period`, counted from its last interruption, whatever that was: the status tells it after
      any restart, and who has just been interrupted for another reason is left in peace as well. With `minimum_run` for
@@ -60,6 +60,7 @@ class PreemptionRules:
         trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.gang`).
         weights: of resources, in what is at risk.
         minimum_run: whether a job that came back is left in peace for a checkpoint interval.
+        gangs: whether jobs of several pods are interrupted as well.
     """
 
     period: int = 600 * SECOND
@@ -67,9 +68,12 @@ class PreemptionRules:
     trusted: int = TRUSTED
     weights: Weights = DEFAULT_WEIGHTS
     minimum_run: bool = False
+    gangs: bool = False
 
     def spare(self, job: RunningJob, now: int) -> bool:
         """Whether a running job is not interrupted at `now`, microseconds since the epoch, whatever it has at risk."""
+        if job.parallelism > 1 and not self.gangs:
+            return True
         interrupted = job.interrupted_at
         if interrupted and abs(now - interrupted) < self.period:
             return True
