@@ -155,6 +155,7 @@ generated: sync ## Whether every generated file is up to date, and the documenta
 	$(RUN) python -m tools.reference --check
 	$(RUN) python -m tools.version --check
 	$(RUN) python -m tools.rights --check
+	$(RUN) python -m tools.demands --check
 	$(MAKE) docs
 
 .PHONY: test-charts
@@ -183,6 +184,7 @@ generate: sync ## Write the generated files anew
 	$(RUN) python -m docs.pictures
 	$(RUN) python -m tools.dashboards --write
 	$(RUN) python -m tools.reference --write
+	$(RUN) python -m tools.demands --write
 	$(RUN) ruff format $(PYTHON_SOURCES)
 	$(RUN) ruff check --fix $(PYTHON_SOURCES)
 

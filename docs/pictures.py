@@ -23,12 +23,15 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scavenger_regulator.core.levels import (
+    FLOOR,
     INITIAL,
     WaterLevels,
+    apart,
     linear_percentage,
     preemptible_percentage,
     water_levels,
 )
+from scavenger_regulator.core.rules import Rules
 
 DOCS: Final = Path(__file__).parent
 if TYPE_CHECKING:
@@ -104,11 +107,12 @@ def levels() -> Figure:
     for stdev, colour in ((5.0, BLUE), (10.0, GREEN), (20.0, RED)):
         percentage(preemptible_percentage, water_levels(50, stdev, RESERVE), f"stdev {stdev:g}", color=colour)
     percentage(linear_percentage, INITIAL, "policy linear", color=GREY, linestyle="--")
-    left.annotate("floor 33", (4, 27))
+    left.annotate(f"floor {FLOOR:g}", (4, FLOOR - 6))
     left.set(title="Preemptible percentage", xlabel="load, %", ylabel="% of the running jobs", xlim=(0, 100))
 
     deviations = [half / 2 for half in range(101)]
-    at = [water_levels(50, stdev, RESERVE) for stdev in deviations]
+    margin = Rules().admission_margin
+    at = [apart(water_levels(50, stdev, RESERVE), margin) for stdev in deviations]  # as the regulator publishes them
     right.plot(deviations, [one.upper for one in at], color=RED, label="eviction threshold (upper)")
     right.plot(deviations, [one.admission for one in at], "--", color=GREEN, label="admission threshold")
     right.plot(deviations, [one.lower for one in at], color=BLUE, label="low watermark (lower)")

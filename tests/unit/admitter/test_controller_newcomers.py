@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS
+from scavenger_runtime.reconcile import Result
 
 from .harness import NS, empty_harness, harness, runs
 
@@ -99,3 +102,25 @@ async def test_a_newcomer_on_its_way_out_costs_nothing() -> None:
         await c.pass_time(5)
         assert c.phase("a") == ""
         assert c.writes() == []
+
+
+async def test_a_newcomer_goes_before_what_a_leader_looks_at_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with empty_harness() as c:
+        looked_at: list[str] = []
+        reconcile = Reconciler.reconcile
+
+        async def noted(self: Reconciler, key: str) -> Result | None:
+            looked_at.append(key)
+            if len(looked_at) == 5:
+                c.submit("late", cpu="1000")
+                await c.clock.sleep(0.5)
+            return await reconcile(self, key)
+
+        monkeypatch.setattr(Reconciler, "reconcile", noted)
+        for number in range(40):
+            c.submit(f"old{number}", cpu="1000")
+        admitter = c.admitter(workers=1)
+        await c.until(lambda: admitter.admitting)
+        assert looked_at.index(f"{NS}/late") == 5, "the next one"
