@@ -27,6 +27,12 @@ def test_flags_reach_the_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.database_url.get_secret_value() == "postgresql://tuner:secret@db/tuner"
 
 
+def test_a_job_that_finds_no_capacity_is_withdrawn_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCAVENGER_DATABASE_URL", "postgresql://tuner:secret@db/tuner")
+    patience = TunerSettings.load([]).patience()
+    assert 0 < patience.no_room <= patience.wall_time
+
+
 @pytest.mark.parametrize("flag", ["--instance=Tuner", "--instance=" + "a" * 21, "--instance=a-", "--concurrency=0"])
 def test_what_no_name_can_be_made_of_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -55,8 +55,11 @@ class TunerSettings(ServiceSettings):
 
     wall_time: Seconds = option(4 * 3600.0, "an attempt may run for, all its runs together", unit="seconds", gt=0)
     too_large_after: Seconds = option(300.0, "a job waits for a node that could hold it", unit="seconds", ge=0)
-    give_up_after: Seconds = option(
-        0.0, "a job that finds no room is withdrawn for a smaller one; 0: never", unit="seconds", ge=0
+    give_up_after: Seconds = option(  # twice keepTurnAfter of the admitter, which keeps the capacity for its turn
+        2 * 3600.0,
+        "a job that has found no capacity for so long is withdrawn for a smaller one; 0: never",
+        unit="seconds",
+        ge=0,
     )
     max_attempts: int = option(_DEFAULTS.max_attempts, "attempts at one configuration", ge=1, le=100)
     max_cores: int = option(_DEFAULTS.max_cores, "ranks x threads of an attempt", ge=1, le=1024)
