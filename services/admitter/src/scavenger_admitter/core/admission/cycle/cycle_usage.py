@@ -109,46 +109,32 @@ class CycleUsage:
 
     def _find(self, candidate: Candidate, count: int) -> tuple[str, ...] | Wait:
         """Take room that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
-        wait = self.limits.refusal(candidate) if not self._snapshot.pools else self._barred(candidate)
+        pools = self.room.pools(candidate.shape)
+        refusals = {pool: self.limits.refusal(candidate, pool) for pool in pools}
+        wait = self._barred(candidate, refusals)
         if wait is None and candidate.parallelism > 1 and not self.gangs.take():
             wait = NOT_JUDGED
         if wait is not None:
             return wait
-        if self._snapshot.pools:
-            nodes = self._place_by_pool(candidate, count)
-        else:
-            nodes = self.room.place(candidate.shape, count)
+        nodes = self._place(self.room, candidate, count, [pool for pool in pools if refusals[pool] is None])
+        if nodes is None and len(pools) > 1 and count > 1:
+            most = {pool: self.limits.most(candidate, pool) for pool in pools}
+            nodes = self._place_over(self.room, candidate, count, most)
         if nodes is None:
-            return self._refusals(candidate) or self.room.no_place(candidate.shape, count)
+            return _common(refusals) or self.room.no_place(candidate.shape, count)
         for room in self._rooms[1:]:
             room.take(candidate.shape, nodes)
         return nodes
 
-    def _refusals(self, candidate: Candidate) -> Wait | None:
-        """Why the load keeps all of a job out of each pool that it may run in, if so: the first of the reasons."""
-        pools = self.room.pools(candidate.shape) if self._snapshot.pools else ()
-        found = [self.limits.refusal(candidate, pool) for pool in pools]
-        return found[0] if found and None not in found else None
-
-    def _barred(self, candidate: Candidate) -> Wait | None:
+    def _barred(self, candidate: Candidate, refusals: Mapping[str, Wait | None]) -> Wait | None:
         """Why the load of every pool that a job may run in keeps it from starting. One pod of a gang may start where
         not all of it may."""
-        pools = self.room.pools(candidate.shape)
-        if not pools:
+        if not refusals:
             return self._shut(candidate)
-        if candidate.parallelism > 1 and any(self.limits.most(candidate, pool) for pool in pools):
-            return None
-        return self._refusals(candidate)
-
-    def _place_by_pool(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
-        """Take room in one pool whose load leaves room for the whole job, else over several."""
-        pools = self.room.pools(candidate.shape)
-        fitting = [pool for pool in pools if self.limits.refusal(candidate, pool) is None]
-        nodes = self._place(self.room, candidate, count, fitting)
-        if nodes is None and len(pools) > 1 and count > 1:
-            most = {pool: self.limits.most(candidate, pool) for pool in pools}
-            nodes = self._place_over(self.room, candidate, count, most)
-        return nodes
+        wait = _common(refusals)
+        if wait is not None and len(refusals) > 1 and candidate.parallelism > 1:
+            return None if any(self.limits.most(candidate, pool) for pool in refusals) else wait
+        return wait
 
     def _shut(self, candidate: Candidate) -> Wait | None:
         """Why nothing starts in the pools that a job may run in, if all of them are shut."""
@@ -157,9 +143,7 @@ class CycleUsage:
         return shut[0] if shut and None not in shut else None
 
     def _place(self, room: Room, candidate: Candidate, count: int, pools: Sequence[str]) -> tuple[str, ...] | None:
-        """Take room in the first pool that has room for all of the pods. Where there is one pool, that is all nodes."""
-        if not self._snapshot.pools:
-            return room.place(candidate.shape, count)
+        """Take room in the first of these pools that has room for all of the pods."""
         for pool in pools:
             nodes = room.place(candidate.shape, count, pool)
             if nodes is not None:
@@ -266,6 +250,12 @@ class CycleUsage:
         self.quotas.take(candidate)
 
 
+def _common(refusals: Mapping[str, Wait | None]) -> Wait | None:
+    """Why the load keeps all of a job out of each pool that it may run in, if so: the first of the reasons."""
+    found = list(refusals.values())
+    return found[0] if found and None not in found else None
+
+
 def _rooms(snapshot: Snapshot, index: NodeIndex) -> tuple[Room, ...]:
     """What is free now, and, where pods are terminating, once these have left."""
     closed, headroom = snapshot.closed_nodes | snapshot.shunned, snapshot.headroom
@@ -274,11 +264,10 @@ def _rooms(snapshot: Snapshot, index: NodeIndex) -> tuple[Room, ...]:
     for pod in snapshot.terminating:
         add(terminating.setdefault(pod.node, {}), pod.requests)
     leaving = _leaving(snapshot) if headroom.left else {}
-    pools = [snapshot.pool(node.name) for node in index.nodes] if snapshot.pools else None
-    now = Room(index, closed, headroom=headroom, ranks=ranks, pools=pools)
+    now = Room(index, closed, headroom=headroom, ranks=ranks, pools=snapshot.pools)
     if not terminating and not leaving:
         return (now,)
-    return now, Room(index, closed, terminating, headroom, leaving, ranks, pools)
+    return now, Room(index, closed, terminating, headroom, leaving, ranks, snapshot.pools)
 
 
 def _leaving(snapshot: Snapshot) -> dict[str, dict[str, int]]:
