@@ -64,6 +64,15 @@ class CycleLimits:
                 return _would_pass_level(limit, extra)
         return None
 
+    def refusals(self, candidate: Candidate, pools: Iterable[str]) -> dict[str, Wait]:
+        """The same of those of some pools of which it is so."""
+        found = {}
+        for pool in pools:
+            wait = self.refusal(candidate, pool)
+            if wait is not None:
+                found[pool] = wait
+        return found
+
     def most(self, candidate: Candidate, pool: str, limits: Iterable[LoadLimit] | None = None) -> int:
         """How many pods of a job the load of a pool leaves room for: now and soon, or under the limits given."""
         count, given = candidate.parallelism, self._by_pool.get(pool, ()) if limits is None else limits

@@ -110,31 +110,32 @@ class CycleUsage:
     def _find(self, candidate: Candidate, count: int) -> tuple[str, ...] | Wait:
         """Take room that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
         pools = self.room.pools(candidate.shape)
-        refusals = {pool: self.limits.refusal(candidate, pool) for pool in pools}
-        wait = self._barred(candidate, refusals)
+        refused = self.limits.refusals(candidate, pools)
+        barred = refused[pools[0]] if pools and len(refused) == len(pools) else None
+        wait = self._barred(candidate, pools, barred)
         if wait is None and candidate.parallelism > 1 and not self.gangs.take():
             wait = NOT_JUDGED
         if wait is not None:
             return wait
-        nodes = self._place(self.room, candidate, count, [pool for pool in pools if refusals[pool] is None])
+        fitting = [pool for pool in pools if pool not in refused] if refused else pools
+        nodes = self._place(self.room, candidate, count, fitting)
         if nodes is None and len(pools) > 1 and count > 1:
             most = {pool: self.limits.most(candidate, pool) for pool in pools}
             nodes = self._place_over(self.room, candidate, count, most)
         if nodes is None:
-            return _common(refusals) or self.room.no_place(candidate.shape, count)
+            return barred or self.room.no_place(candidate.shape, count)
         for room in self._rooms[1:]:
             room.take(candidate.shape, nodes)
         return nodes
 
-    def _barred(self, candidate: Candidate, refusals: Mapping[str, Wait | None]) -> Wait | None:
-        """Why the load of every pool that a job may run in keeps it from starting. One pod of a gang may start where
-        not all of it may."""
-        if not refusals:
+    def _barred(self, candidate: Candidate, pools: Sequence[str], barred: Wait | None) -> Wait | None:
+        """Why a job starts in none of the pools that it may run in. barred: why the load of each of them keeps all of
+        it from starting, if so: one pod of a gang may start where not all of it may."""
+        if not pools:
             return self._shut(candidate)
-        wait = _common(refusals)
-        if wait is not None and len(refusals) > 1 and candidate.parallelism > 1:
-            return None if any(self.limits.most(candidate, pool) for pool in refusals) else wait
-        return wait
+        if barred is not None and len(pools) > 1 and candidate.parallelism > 1:
+            return None if any(self.limits.most(candidate, pool) for pool in pools) else barred
+        return barred
 
     def _shut(self, candidate: Candidate) -> Wait | None:
         """Why nothing starts in the pools that a job may run in, if all of them are shut."""
@@ -248,12 +249,6 @@ class CycleUsage:
         self.limits.take(candidate, pods, starts=starts)
         self.shares.allocate(candidate.queue, candidate.key, candidate.shape.counted, candidate.parallelism)
         self.quotas.take(candidate)
-
-
-def _common(refusals: Mapping[str, Wait | None]) -> Wait | None:
-    """Why the load keeps all of a job out of each pool that it may run in, if so: the first of the reasons."""
-    found = list(refusals.values())
-    return found[0] if found and None not in found else None
 
 
 def _rooms(snapshot: Snapshot, index: NodeIndex) -> tuple[Room, ...]:

@@ -354,7 +354,7 @@ class Room:
 
     def _places_in(self, shape: Shape, pool: str) -> Places:
         """The places of a shape in one pool."""
-        if len(self.pools(shape)) == 1:  # the places of all pools, which are kept up to date anyway
+        if not self._pools or len(self.pools(shape)) == 1:  # the places of all pools, which are kept up to date anyway
             return self._places_of(shape)
         key = (shape, pool)
         places = self._found_in.get(key)
