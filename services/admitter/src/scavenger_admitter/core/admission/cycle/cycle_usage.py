@@ -112,7 +112,7 @@ class CycleUsage:
         pools = self.room.pools(candidate.shape)
         refused = self.limits.refusals(candidate, pools)
         barred = refused[pools[0]] if pools and len(refused) == len(pools) else None
-        wait = self._barred(candidate, pools, barred)
+        wait = barred if len(pools) == 1 else self._barred(candidate, pools, barred)
         if wait is None and candidate.parallelism > 1 and not self.gangs.take():
             wait = NOT_JUDGED
         if wait is not None:
@@ -129,11 +129,11 @@ class CycleUsage:
         return nodes
 
     def _barred(self, candidate: Candidate, pools: Sequence[str], barred: Wait | None) -> Wait | None:
-        """Why a job starts in none of the pools that it may run in. barred: why the load of each of them keeps all of
+        """Why a job starts in none of several pools that it may run in, or has none. barred: why the load of each of them keeps all of
         it from starting, if so: one pod of a gang may start where not all of it may."""
         if not pools:
             return self._shut(candidate)
-        if barred is not None and len(pools) > 1 and candidate.parallelism > 1:
+        if barred is not None and candidate.parallelism > 1:
             return None if any(self.limits.most(candidate, pool) for pool in pools) else barred
         return barred
 

@@ -132,7 +132,7 @@ class Room:
         taken when not all fit."""
         if shape.apart and count > 1:
             return self._place_apart(shape, count, pool)
-        places = self._places_of(shape) if pool is None else self._places_in(shape, pool)
+        places = self._places_of(shape) if pool is None or not self._pools else self._places_in(shape, pool)
         if count > 1 and not self._fits(shape, count, places, pool):
             return None
         taken = []
@@ -354,7 +354,7 @@ class Room:
 
     def _places_in(self, shape: Shape, pool: str) -> Places:
         """The places of a shape in one pool."""
-        if not self._pools or len(self.pools(shape)) == 1:  # the places of all pools, which are kept up to date anyway
+        if len(self.pools(shape)) == 1:  # the places of all pools, which are kept up to date anyway
             return self._places_of(shape)
         key = (shape, pool)
         places = self._found_in.get(key)
@@ -369,19 +369,25 @@ class Room:
         known = self._found[among]
         places = known.get(shape)
         if places is None:
-            nodes = self.places(shape, closed=among is Among.ALL)
+            nodes = self._usable_nodes(self._index.matching(shape), among)
+            nodes = self._not_avoided(nodes, shape) if shape.avoids else nodes
             places = known[shape] = self._seek(shape, among, nodes, self._index.kinds(shape))
         return places
 
+    @cached_property
+    def _scored(self) -> list[tuple[str, list[int], list[int]]]:
+        """What nodes are compared by: what is free of it, and what they offer. CPU comes first."""
+        return [(name, self._column(name), self._index.offered(name)) for name in SCORED]
+
     def _ask(self, shape: Shape, among: Among) -> Ask:
-        asked, column, offered = dict(shape.requests), self._column, self._index.offered
-        needs = [(column(name), amount) for name, amount in shape.requests]
+        asked, scored = dict(shape.requests), self._scored
+        needs = [(self._column(name), amount) for name, amount in shape.requests]
         if self._left and among is not Among.ALL and not shape.reclaimed:
             needs += [(self._left[name], amount) for name, amount in takes(shape.requests)]
         return Ask(
             needs=tuple(needs),
-            scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in SCORED]),
-            size=offered("cpu"),
+            scored=tuple([(free, asked.get(name, 0), offered) for name, free, offered in scored]),
+            size=scored[0][2],
             ranks=self._ranks if among is Among.OPEN else None,
         )
 
