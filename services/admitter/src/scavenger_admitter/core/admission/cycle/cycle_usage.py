@@ -129,8 +129,11 @@ class CycleUsage:
         return nodes
 
     def _barred(self, candidate: Candidate, pools: Sequence[str], barred: Wait | None) -> Wait | None:
-        """Why a job starts in none of several pools that it may run in, or has none. barred: why the load of each of them keeps all of
-        it from starting, if so: one pod of a gang may start where not all of it may."""
+        """Why a job starts in none of several pools that it may run in, or has none.
+
+        barred: why the load of each of them keeps all of it from starting, if so: one pod of a gang may start where not
+        all of it may.
+        """
         if not pools:
             return self._shut(candidate)
         if barred is not None and candidate.parallelism > 1:
