@@ -12,6 +12,9 @@ snapshot and planning, in the first cycle after a start: nothing has been judged
     `tiny_gangs`: gangs of 5,000 pods that all fit. `preempt`, `preempt_gangs`: 10,000 jobs of one queue use more than
     its share, and 2,000 shapes of another one wait, for one pod each or a thousand.
 
+scale.plan.three_pools is the same cycle with levels for each of three pools ÷ with the levels of one, in turns: two
+thirds of the nodes have a taint of their pool, and 3,000 shapes tolerate all taints. `few_fit` and `fit_all` as above.
+
 event_loop_block_ms is the longest that an event loop was held up in any of these cases, by the snapshot, which is taken
 on it, and by the plan, which is made in a thread beside it, as the admitter does.
 """
@@ -23,14 +26,17 @@ import gc
 import random
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_kube.kinds import (
     Condition,
     Container,
@@ -48,6 +54,8 @@ from scavenger_kube.kinds import (
 from scavenger_runtime.service import tune_interpreter
 from scavenger_runtime.threads import in_thread
 
+from bench.figures import median_ratio
+
 NODES: Final = 5_000
 TICK_SECONDS: Final = 0.01
 NOW: Final = 1_800_000_000_000_000
@@ -55,6 +63,9 @@ SIZES: Final = (16, 32, 64)  # cores of a node; 4 GiB of memory each
 MOST_STARTS: Final = 500
 QUEUES: Final = 5
 GI: Final = 1 << 30
+POOLS: Final = ("pool.example/a", "pool.example/b")
+"""Keys of the taints of two pools; the nodes of the third have none."""
+TURNS: Final = 5
 TAINT: Final = Taint(key="dedicated", value="gpu", effect="NoSchedule")
 
 Jobs = Iterable[Candidate]
@@ -88,10 +99,11 @@ def _pod(name: str, cpu: int, memory: int, node: str = "", labels: dict[str, str
     )
 
 
-def cluster(least: float, most: float) -> ClusterState:
-    """Between `least` and `most` of each node's cpu and memory are requested by ordinary pods."""
+def cluster(least: float, most: float, *tolerated: str) -> ClusterState:
+    """Between `least` and `most` of each node's cpu and memory are requested by ordinary pods. tolerated: keys of
+    taints that do not take a node out of the load."""
     rng = random.Random(1)
-    state = ClusterState(tolerated_taints=("dedicated",))
+    state = ClusterState(tolerated_taints=tolerated or (TAINT.key,))
     for index in range(NODES):
         cores = SIZES[index % len(SIZES)]
         state.apply_node(_node(index, rng))
@@ -190,6 +202,38 @@ def plan(case: str) -> tuple[float, int]:
     return time.process_time() - begun, len(found.starts)
 
 
+def _pooled(least: float, most: float, pools: int) -> tuple[ClusterState, LoadRule]:
+    """The cluster with nodes of three pools and 3,000 shapes that may run in all of them. pools: with levels."""
+    rng, state = random.Random(5), cluster(least, most, TAINT.key, *POOLS)
+    taints = [(), *((Taint(key=key, value="x", effect="NoSchedule"),) for key in POOLS)]
+    for index in range(NODES):
+        node = _node(index, rng)
+        state.apply_node(msgspec.structs.replace(node, spec=NodeSpec(taints=taints[index // len(SIZES) % 3])))
+    anywhere = tuple(Toleration(key=key, operator="Exists") for key in POOLS)
+    for index in range(3_000):
+        asked = {"cpu": 500 + (7919 * index) % 15_000, "memory": rng.randrange(1, 64) * GI + index}
+        state.apply_candidate(_job(index, Shape.of(asked, {}, anywhere), 1 + index % 4 // 3, index % QUEUES))
+    rule = LoadRule.fixed(99)
+    names = sorted({view.pool for view in state.snapshot(now=NOW, rule=rule).nodes.values()} - {PLAIN_POOL})
+    return state, replace(rule, pools=dict.fromkeys(names[: pools - 1], rule))
+
+
+def _seconds_by_pools(least: float, most: float, pools: int) -> float:
+    state, rule = _pooled(least, most, pools)
+    gc.collect()
+    begun = time.process_time()
+    found = plan_admissions(state.snapshot(now=NOW, rule=rule), max_starts_per_cycle=MOST_STARTS)
+    seconds = time.process_time() - begun
+    if not found.starts:
+        raise AssertionError("some jobs are meant to fit")
+    return seconds
+
+
+def three_pools(least: float, most: float) -> float:
+    """The cycle with three pools ÷ with one."""
+    return median_ratio([(_seconds_by_pools(least, most, 3), _seconds_by_pools(least, most, 1)) for _ in range(TURNS)])
+
+
 async def held_up(case: str) -> float:
     """The longest that the event loop was held up by a cycle, in seconds."""
     state, starts = prepared(case), CASES[case][3]
@@ -225,4 +269,7 @@ def run() -> list[dict[str, Any]]:
             {"name": f"{name}.seconds", "value": round(seconds, 3), "unit": "s", "goal": "<= 1"},
             {"name": f"{name}.starts", "value": starts, "unit": "jobs", "goal": ""},
         ]
+    for name, least, most in (("few_fit", 0.75, 1.0), ("fit_all", 0.2, 0.9)):
+        ratio = round(three_pools(least, most), 2)
+        figures.append({"name": f"scale.plan.three_pools.{name}", "value": ratio, "unit": "ratio", "goal": "<= 1.3"})
     return figures

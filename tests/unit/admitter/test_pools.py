@@ -108,6 +108,14 @@ def test_pods_that_keep_apart_start_within_one_pool() -> None:
     assert not plan.starts
 
 
+def test_pods_that_keep_apart_avoid_nodes_in_their_pool_too() -> None:
+    wide = replace(wide_shape(), apart="zone").avoiding(("g1",))
+    nodes = [node("n", cpu=100, labels={"zone": "a"})]
+    nodes += [gpus(f"g{i}", cpu=100, labels={"zone": f"{i}"}) for i in range(3)]
+    plan = plan_admissions(seen([job("wide", shape=wide, parallelism=2)], limit(), of_gpus(), nodes=nodes))
+    assert [start.nodes for start in plan.starts] == [("g0", "g2")]
+
+
 def test_what_leaves_a_pool_is_promised_there_alone() -> None:
     leaving = TerminatingPod(
         job="lab/old", node="g", queue="default", requests=(("cpu", 10_000), ("memory", GI)), counts=True

@@ -39,7 +39,9 @@ class CycleLimits:
         self.soon = self.without(released, self._now)
         self.falls = self.soon != self._now
         self._with_candidate = with_candidate
-        self._full = self._find_full()
+        self._by_pool: dict[str, list[LoadLimit]] = {}
+        self._full: dict[str, Wait] = {}
+        self._look()
 
     def without(self, amounts: Amounts, limits: Iterable[LoadLimit] | None = None) -> list[LoadLimit]:
         """The load when these amounts have left; of `soon`, where no other limits are given."""
@@ -55,16 +57,25 @@ class CycleLimits:
         """Why the load of a pool keeps a job from starting there, if so."""
         if pool in self._full:
             return self._full[pool]
-        pods = {pool: candidate.parallelism}
-        for limit in (*self._now, *self.soon):
-            extra = self._extra(candidate, limit, pods)
-            if limit.pool == pool and not limit.under(extra):
+        count = candidate.parallelism if self._with_candidate else 0
+        for limit in self._by_pool.get(pool, ()):
+            extra = candidate.shape.counts(limit.resource) * count
+            if not limit.under(extra):
                 return _would_pass_level(limit, extra)
         return None
 
+    def refusals(self, candidate: Candidate, pools: Iterable[str]) -> dict[str, Wait]:
+        """The same of those of some pools of which it is so."""
+        found = {}
+        for pool in pools:
+            wait = self.refusal(candidate, pool)
+            if wait is not None:
+                found[pool] = wait
+        return found
+
     def most(self, candidate: Candidate, pool: str, limits: Iterable[LoadLimit] | None = None) -> int:
         """How many pods of a job the load of a pool leaves room for: now and soon, or under the limits given."""
-        count, given = candidate.parallelism, (*self._now, *self.soon) if limits is None else limits
+        count, given = candidate.parallelism, self._by_pool.get(pool, ()) if limits is None else limits
         for limit in given:
             if limit.pool == pool:
                 each = candidate.shape.counts(limit.resource) if self._with_candidate else 0
@@ -76,7 +87,7 @@ class CycleLimits:
         if starts:
             self._now = _with(self._now, candidate, pods)
         self.soon = _with(self.soon, candidate, pods)
-        self._full = self._find_full()
+        self._look()
 
     def ppm(self) -> tuple[tuple[str, int], ...]:
         """The load per limited resource, in millionths of allocatable; of other pools than the default pool by
@@ -86,17 +97,21 @@ class CycleLimits:
     def _extra(self, candidate: Candidate, limit: LoadLimit, pods: ByPool) -> int:
         return candidate.shape.counts(limit.resource) * pods.get(limit.pool, 0) if self._with_candidate else 0
 
-    def _find_full(self) -> dict[str, Wait]:
-        """By pool, why nobody can start there any more, however small: the load is at its level without anybody new."""
-        full: dict[str, Wait] = {}
+    def _look(self) -> None:
+        """Sort both views by pool, so that a job looks at the limits of the pools that it may run in and at no others.
+        Note why nobody can start in a pool any more, however small: the load is at its level without anybody new."""
+        self._by_pool, self._full = {}, {}
         for limit in (*self._now, *self.soon):
-            if limit.pool not in full and not limit.under():
-                full[limit.pool] = _at_level(limit)
-        return full
+            self._by_pool.setdefault(limit.pool, []).append(limit)
+            if limit.pool not in self._full and not limit.under():
+                self._full[limit.pool] = _at_level(limit)
 
 
 def _with(limits: list[LoadLimit], candidate: Candidate, pods: ByPool) -> list[LoadLimit]:
-    return [limit.plus(candidate.shape.counts(limit.resource) * pods.get(limit.pool, 0)) for limit in limits]
+    counts = candidate.shape.counts
+    return [
+        limit.plus(counts(limit.resource) * pods[limit.pool]) if pods.get(limit.pool) else limit for limit in limits
+    ]
 
 
 def _of_pool(limit: LoadLimit) -> str:

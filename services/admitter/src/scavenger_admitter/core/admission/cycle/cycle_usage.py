@@ -109,46 +109,36 @@ class CycleUsage:
 
     def _find(self, candidate: Candidate, count: int) -> tuple[str, ...] | Wait:
         """Take room that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
-        wait = self.limits.refusal(candidate) if not self._snapshot.pools else self._barred(candidate)
+        pools = self.room.pools(candidate.shape)
+        refused = self.limits.refusals(candidate, pools)
+        barred = refused[pools[0]] if pools and len(refused) == len(pools) else None
+        wait = barred if len(pools) == 1 else self._barred(candidate, pools, barred)
         if wait is None and candidate.parallelism > 1 and not self.gangs.take():
             wait = NOT_JUDGED
         if wait is not None:
             return wait
-        if self._snapshot.pools:
-            nodes = self._place_by_pool(candidate, count)
-        else:
-            nodes = self.room.place(candidate.shape, count)
-        if nodes is None:
-            return self._refusals(candidate) or self.room.no_place(candidate.shape, count)
-        for room in self._rooms[1:]:
-            room.take(candidate.shape, nodes)
-        return nodes
-
-    def _refusals(self, candidate: Candidate) -> Wait | None:
-        """Why the load keeps all of a job out of each pool that it may run in, if so: the first of the reasons."""
-        pools = self.room.pools(candidate.shape) if self._snapshot.pools else ()
-        found = [self.limits.refusal(candidate, pool) for pool in pools]
-        return found[0] if found and None not in found else None
-
-    def _barred(self, candidate: Candidate) -> Wait | None:
-        """Why the load of every pool that a job may run in keeps it from starting. One pod of a gang may start where
-        not all of it may."""
-        pools = self.room.pools(candidate.shape)
-        if not pools:
-            return self._shut(candidate)
-        if candidate.parallelism > 1 and any(self.limits.most(candidate, pool) for pool in pools):
-            return None
-        return self._refusals(candidate)
-
-    def _place_by_pool(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
-        """Take room in one pool whose load leaves room for the whole job, else over several."""
-        pools = self.room.pools(candidate.shape)
-        fitting = [pool for pool in pools if self.limits.refusal(candidate, pool) is None]
+        fitting = [pool for pool in pools if pool not in refused] if refused else pools
         nodes = self._place(self.room, candidate, count, fitting)
         if nodes is None and len(pools) > 1 and count > 1:
             most = {pool: self.limits.most(candidate, pool) for pool in pools}
             nodes = self._place_over(self.room, candidate, count, most)
+        if nodes is None:
+            return barred or self.room.no_place(candidate.shape, count)
+        for room in self._rooms[1:]:
+            room.take(candidate.shape, nodes)
         return nodes
+
+    def _barred(self, candidate: Candidate, pools: Sequence[str], barred: Wait | None) -> Wait | None:
+        """Why a job starts in none of several pools that it may run in, or has none.
+
+        barred: why the load of each of them keeps all of it from starting, if so: one pod of a gang may start where not
+        all of it may.
+        """
+        if not pools:
+            return self._shut(candidate)
+        if barred is not None and candidate.parallelism > 1:
+            return None if any(self.limits.most(candidate, pool) for pool in pools) else barred
+        return barred
 
     def _shut(self, candidate: Candidate) -> Wait | None:
         """Why nothing starts in the pools that a job may run in, if all of them are shut."""
@@ -157,9 +147,7 @@ class CycleUsage:
         return shut[0] if shut and None not in shut else None
 
     def _place(self, room: Room, candidate: Candidate, count: int, pools: Sequence[str]) -> tuple[str, ...] | None:
-        """Take room in the first pool that has room for all of the pods. Where there is one pool, that is all nodes."""
-        if not self._snapshot.pools:
-            return room.place(candidate.shape, count)
+        """Take room in the first of these pools that has room for all of the pods."""
         for pool in pools:
             nodes = room.place(candidate.shape, count, pool)
             if nodes is not None:
@@ -274,11 +262,10 @@ def _rooms(snapshot: Snapshot, index: NodeIndex) -> tuple[Room, ...]:
     for pod in snapshot.terminating:
         add(terminating.setdefault(pod.node, {}), pod.requests)
     leaving = _leaving(snapshot) if headroom.left else {}
-    pools = [snapshot.pool(node.name) for node in index.nodes] if snapshot.pools else None
-    now = Room(index, closed, headroom=headroom, ranks=ranks, pools=pools)
+    now = Room(index, closed, headroom=headroom, ranks=ranks, pools=snapshot.pools)
     if not terminating and not leaving:
         return (now,)
-    return now, Room(index, closed, terminating, headroom, leaving, ranks, pools)
+    return now, Room(index, closed, terminating, headroom, leaving, ranks, snapshot.pools)
 
 
 def _leaving(snapshot: Snapshot) -> dict[str, dict[str, int]]:

@@ -56,7 +56,9 @@ class NodeIndex:
         position: of a node, by name.
         taints: the different sets of taints.
         taint_of: which of them each node carries.
-        kind_of: nodes of one kind carry the same taints, offer the same resources, and nearly as much cpu and memory.
+        kind_of: nodes of one kind are of one pool, carry the same taints, offer the same resources, and nearly as much
+            cpu and memory.
+        pool_of_kind: the pool of each kind, whether it has levels of its own or not.
         schedulable: whether pods that tolerate the taints may come, of each node.
     """
 
@@ -67,11 +69,12 @@ class NodeIndex:
         ids: dict[tuple[Taint, ...], int] = {}
         self.taint_of: Final = [ids.setdefault(node.taints, len(ids)) for node in self.nodes]
         self.taints: Final = list(ids)
-        kinds: dict[tuple[int, frozenset[str], int, int], int] = {}
+        kinds: dict[tuple[str, int, frozenset[str], int, int], int] = {}
         self.kind_of: Final = [
-            kinds.setdefault((taints, *_kind(node.allocatable)), len(kinds))
+            kinds.setdefault((node.pool, taints, *_kind(node.allocatable)), len(kinds))
             for taints, node in zip(self.taint_of, self.nodes, strict=True)
         ]
+        self.pool_of_kind: Final = [pool for pool, *_ in kinds]
         self._kinds: Final = list(kinds)
         self.schedulable: Final = [node.schedulable for node in self.nodes]
         self._free: dict[str, list[int]] = {}
@@ -199,7 +202,7 @@ class NodeIndex:
             tolerated, asked = key
             found = self._letting_in[key] = frozenset(
                 i
-                for i, (taints, names, _, _) in enumerate(self._kinds)
+                for i, (_, taints, names, _, _) in enumerate(self._kinds)
                 if taints in tolerated and all(name in names for name in asked)
             )
         return found

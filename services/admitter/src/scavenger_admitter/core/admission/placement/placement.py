@@ -25,7 +25,7 @@ off the headroom. The score stays that of the scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -72,7 +72,7 @@ class Room:
         leaving: per node what the figures behind the headroom show of them, and of those that have gone.
         headroom: up to the levels that nodes have of their own.
         ranks: of the nodes, by which jobs choose instead of by what is free: the smallest first.
-        pools: of the nodes, in the order of the index; None where there is one pool.
+        pools: with levels of their own, by name; all other nodes are of the default pool.
 
     Attributes:
         looks: nodes that were looked at to see whether whole gangs fit; counted down from `MOST_LOOKS`.
@@ -86,7 +86,7 @@ class Room:
         headroom: Headroom = UNKNOWN,
         leaving: Mapping[str, Amounts] | None = None,
         ranks: list[int] | None = None,
-        pools: Sequence[str] | None = None,
+        pools: frozenset[str] = frozenset(),
     ) -> None:
         self._index = index
         self._nodes = index.nodes
@@ -116,7 +116,9 @@ class Room:
         self._kept: list[tuple[int, PendingPod]] = []
         self._promised: list[str] = []
         self._pools: Final = pools
+        self._pool_of_kind: Final = [pool if pool in pools else "" for pool in index.pool_of_kind]
         self._in_pool: dict[tuple[NodeSet, str], NodeSet] = {}
+        self._kinds_in_pool: dict[tuple[frozenset[int], str], frozenset[int]] = {}
         self._pools_of: dict[tuple[NodeSet, frozenset[int]], tuple[str, ...]] = {}
         self._unbarred: dict[tuple[Shape, int], int] = {}
         self._kept_looks = MOST_KEPT_LOOKS
@@ -130,7 +132,7 @@ class Room:
         taken when not all fit."""
         if shape.apart and count > 1:
             return self._place_apart(shape, count, pool)
-        places = self._places_of(shape) if pool is None else self._places_in(shape, pool)
+        places = self._places_of(shape) if pool is None or not self._pools else self._places_in(shape, pool)
         if count > 1 and not self._fits(shape, count, places, pool):
             return None
         taken = []
@@ -158,9 +160,7 @@ class Room:
         ask = self._ask(shape, Among.OPEN)
         found: list[int] = []
         used: set[str] = set()
-        nodes: Sequence[int] = self.places(shape)
-        if pool is not None:
-            nodes = self._nodes_in(self._index.matching(shape), pool)
+        nodes = self.places(shape) if pool is None else self._nodes_in(shape, pool)
         for i in sorted(ask.fitting(nodes), key=ask.key):
             domain = self.domain(shape, i)
             if domain not in used:
@@ -192,14 +192,15 @@ class Room:
     def pools(self, shape: Shape, *, closed: bool = False) -> tuple[str, ...]:
         """The pools of the nodes that would let a new job of this shape in and have what it asks for, the default pool
         (empty) first. closed: of those that take no new job as well."""
-        if self._pools is None:
+        if not self._pools:
             return ("",)
         among = Among.ALL if closed else Among.OPEN
         nodes, kinds = self._usable_nodes(self._index.matching(shape), among), self._index.kinds(shape)
         found = self._pools_of.get((nodes, kinds))
         if found is None:
-            kind_of, pools = self._index.kind_of, self._pools
-            found = self._pools_of[nodes, kinds] = tuple(sorted({pools[i] for i in nodes if kind_of[i] in kinds}))
+            kind_of, pool_of = self._index.kind_of, self._pool_of_kind
+            there = {kind_of[i] for i in nodes} & kinds
+            found = self._pools_of[nodes, kinds] = tuple(sorted({pool_of[kind] for kind in there}))
         return found
 
     def reserve(self, shape: Shape, count: int, planned: Iterable[str] = ()) -> None:
@@ -290,7 +291,7 @@ class Room:
             return shape.requests
         return beside(shape.requests, takes(shape.requests))
 
-    def places(self, shape: Shape, *, closed: bool = False) -> list[int]:
+    def places(self, shape: Shape, *, closed: bool = False) -> NodeSet:
         """Positions of the nodes that would let a new job of this shape in, if they had the room. closed: with those
         at or above a level of their own."""
         if closed:
@@ -332,15 +333,23 @@ class Room:
             found = self._without[key] = NodeSet(i for i in usable if i not in avoided)
         return found
 
-    def _nodes_in(self, matching: NodeSet, pool: str) -> NodeSet:
-        """The open ones of these nodes that are of a pool."""
-        nodes = self._usable_nodes(matching, Among.OPEN)
-        pools = self._pools
-        if pools is None:
+    def _nodes_in(self, shape: Shape, pool: str) -> NodeSet:
+        """The nodes of a pool that would let a new job of this shape in."""
+        nodes = self.places(shape)
+        if not self._pools:
             return nodes
         found = self._in_pool.get((nodes, pool))
         if found is None:
-            found = self._in_pool[nodes, pool] = NodeSet(i for i in nodes if pools[i] == pool)
+            kind_of, pool_of = self._index.kind_of, self._pool_of_kind
+            found = self._in_pool[nodes, pool] = NodeSet(i for i in nodes if pool_of[kind_of[i]] == pool)
+        return found
+
+    def _kinds_in(self, shape: Shape, pool: str) -> frozenset[int]:
+        """The kinds of nodes of a pool that let a shape in and offer what it asks for."""
+        kinds = self._index.kinds(shape)
+        found = self._kinds_in_pool.get((kinds, pool))
+        if found is None:
+            found = self._kinds_in_pool[kinds, pool] = frozenset(i for i in kinds if self._pool_of_kind[i] == pool)
         return found
 
     def _places_in(self, shape: Shape, pool: str) -> Places:
@@ -350,8 +359,8 @@ class Room:
         key = (shape, pool)
         places = self._found_in.get(key)
         if places is None:
-            nodes = self._nodes_in(self._index.matching(shape), pool)
-            places = self._found_in[key] = self._seek(shape, Among.OPEN, nodes)
+            nodes = self._nodes_in(shape, pool)
+            places = self._found_in[key] = self._seek(shape, Among.OPEN, nodes, self._kinds_in(shape, pool))
         return places
 
     def _places_of(self, shape: Shape, among: Among = Among.OPEN) -> Places:
@@ -360,37 +369,42 @@ class Room:
         known = self._found[among]
         places = known.get(shape)
         if places is None:
-            places = known[shape] = self._seek(shape, among)
+            nodes = self._usable_nodes(self._index.matching(shape), among)
+            nodes = self._not_avoided(nodes, shape) if shape.avoids else nodes
+            places = known[shape] = self._seek(shape, among, nodes, self._index.kinds(shape))
         return places
 
+    @cached_property
+    def _scored(self) -> list[tuple[str, list[int], list[int]]]:
+        """What nodes are compared by: what is free of it, and what they offer. CPU comes first."""
+        return [(name, self._column(name), self._index.offered(name)) for name in SCORED]
+
     def _ask(self, shape: Shape, among: Among) -> Ask:
-        asked, column, offered = dict(shape.requests), self._column, self._index.offered
-        needs = [(column(name), amount) for name, amount in shape.requests]
+        asked, scored = dict(shape.requests), self._scored
+        needs = [(self._column(name), amount) for name, amount in shape.requests]
         if self._left and among is not Among.ALL and not shape.reclaimed:
             needs += [(self._left[name], amount) for name, amount in takes(shape.requests)]
         return Ask(
             needs=tuple(needs),
-            scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in SCORED]),
-            size=offered("cpu"),
+            scored=tuple([(free, asked.get(name, 0), offered) for name, free, offered in scored]),
+            size=scored[0][2],
             ranks=self._ranks if among is Among.OPEN else None,
         )
 
-    def _seek(self, shape: Shape, among: Among, of_pool: NodeSet | None = None) -> Places:
+    def _seek(self, shape: Shape, among: Among, nodes: NodeSet, kinds: frozenset[int]) -> Places:
+        """The places of a shape among the nodes that it may use, which are all that there are of their kinds."""
         ask = self._ask(shape, among)
-        nodes = self._usable_nodes(self._index.matching(shape), among) if of_pool is None else of_pool
-        if shape.avoids:
-            nodes = self._not_avoided(nodes, shape)
         if len(nodes) <= FEW:
             return Places(ask, nodes)
         selected = self._index.chosen(shape)
         everywhere = self._index.selected(())
         only: Collection[int] | None = None
-        if of_pool is not None or shape.avoids:
+        if shape.avoids:
             only = self._among.setdefault(nodes, frozenset(nodes))
         if (selected, among) not in self._searches and len(self._searches) >= MOST_SEARCHES:
             only = self._among.setdefault(nodes, frozenset(nodes))
             selected = everywhere
-        return Places(ask, nodes, self._search(selected, among), self._index.kinds(shape), only)
+        return Places(ask, nodes, self._search(selected, among), kinds, only)
 
     def _search(self, selected: NodeSet, among: Among) -> PlaceSearch:
         key = (selected, among)
