@@ -15,7 +15,7 @@ from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
-from scavenger_domain.pod_ends import Exit, Removal, first_started_at, moment
+from scavenger_domain.pod_ends import Exit, Removal, deletion_requested, first_started_at, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import (
@@ -79,7 +79,7 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), first_started_at(pod)
+        run, started = run_of_task(self.draft, pod, self._intent(index, pod)), first_started_at(pod)
         found = self._verdict(run, pod, started)
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
@@ -106,6 +106,15 @@ class Endings:
             case _:  # it never ran: the task waits as before
                 pass
         return True
+
+    def _intent(self, index: int, pod: kinds.Pod) -> RemovalReason | None:
+        """Why the admitter deleted the pod. A start that was taken back while its program ran had not failed: the watch
+        was behind, and somebody else may have deleted the pod before, which ends it like any other."""
+        found = self.intents.of(mark(index, pod))
+        if found is not RemovalReason.START_FAILED:
+            return found
+        started, asked = first_started_at(pod), deletion_requested(pod)
+        return None if started is not None and asked is not None and started <= asked else found
 
     def _verdict(self, run: Run, pod: kinds.Pod, started: datetime | None) -> Termination | None:
         seen = self.draft.seen
