@@ -76,7 +76,21 @@ def test_who_takes_over_reads_an_own_deletion_as_that(
     assert outcome.status.removing is None, "the write that counts the pod names it no longer"
 
 
-@pytest.mark.parametrize("reason", ["StartFailed", "Superseded", "Suspended", "Finished"])
+@pytest.mark.parametrize("asked", [NOON, NOON + 6], ids=["first DELETE", "last DELETE"])
+def test_a_start_that_was_taken_back_while_its_program_ran_counts_as_an_interruption(asked: float) -> None:
+    """The watch was behind: somebody else may have deleted the pod before."""
+    pod = stopping(2, final=asked) if asked > NOON else stopping(2)
+    outcome = decide(see(array(removing=("2-0002cafe:StartFailed",)), pod, now=NOON + 7))
+    assert (outcome.interruptions, outcome.status.interrupted_count) == ((Cause.DELETED,), 1)
+
+
+def test_a_start_that_was_taken_back_before_its_program_ran_counts_for_nothing() -> None:
+    pod = stopping(2, started=NOON + 1)
+    outcome = decide(see(array(removing=("2-0002cafe:StartFailed",)), pod, now=NOON + 7))
+    assert (outcome.status.interrupted_count, outcome.counted) == (0, 1)
+
+
+@pytest.mark.parametrize("reason", ["Superseded", "Suspended", "Finished"])
 def test_after_some_reasons_time_is_booked_and_nothing_is_counted(reason: str) -> None:
     outcome = decide(see(array(removing=(f"2-0002cafe:{reason}",)), stopping(2), now=NOON + 7))
     assert (outcome.status.interrupted_count, outcome.counted) == (0, 1)

@@ -21,7 +21,10 @@ WHOLE_RUN: Final = "*"
 class RemovalReason(Reason):
     """Why the admitter deletes a pod."""
 
-    START_FAILED = "StartFailed", "It did not start in time: no interruption, even if a container started meanwhile."
+    START_FAILED = (
+        "StartFailed",
+        "It did not start in time: no interruption, unless its program ran before it was deleted.",
+    )
     NODE_LEAVING = "NodeLeaving", "Its node has a taint that announces its end: an interruption, NodeDrained."
     QUEUE_RECLAIMED = "QueueReclaimed", "Another queue took its capacity back: an interruption."
     STARVED = "Starved", "On reclaimed capacity it got too little CPU for too long: an interruption."

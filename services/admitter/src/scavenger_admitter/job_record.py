@@ -17,6 +17,7 @@ from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt, pause
 from scavenger_admitter.core.lifecycle.actions import Cleanup
+from scavenger_admitter.core.lifecycle.exits_seen import SeenExit
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
@@ -152,6 +153,8 @@ class JobRecord:
     """What its statuses say is lost and may still change."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
+    exits: Mapping[str, SeenExit] = field(default_factory=dict)
+    """How programs of pods ended that are not counted, by UID."""
     heard: Heard = field(default_factory=Heard)
     """What the API server answered last about its Job and its pods."""
 

@@ -18,6 +18,7 @@ from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.attempt import Stage
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import DeletePod
+from scavenger_admitter.core.lifecycle.exits_seen import remembered
 from scavenger_admitter.core.lifecycle.observation import (
     Granted,
     InterruptDecision,
@@ -92,9 +93,10 @@ class Observer:
         shown = self._informers.arrays.by_uid(key, record.take)
         take = record.take_now({run_of(job), *(pod.metadata.uid for pod in shown)})
         seen = self._seen(key, job, (*take, *deleted))
+        record.exits = remembered(record.exits, seen.pods)
         return Observation(
             seen,
-            replace(self._known(key, job, deleted), evidence=self._evidence.of(key, seen.pods)),
+            replace(self._known(key, job, deleted), evidence=self._evidence.of(key, seen.pods), exits=record.exits),
             self._granted(key, job, take),
             self._rules_now(),
         )

@@ -7,6 +7,7 @@ values of that type (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from scavenger_api import names
@@ -17,6 +18,7 @@ from scavenger_kube.kinds import Pod
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeletePod
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle.exits_seen import restored
 from scavenger_admitter.core.lifecycle.intents import committed
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
@@ -47,6 +49,7 @@ class Confirmed(Generic[T_co]):
 
 def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     """What follows from an observation; None where the API server is to be asked for the Job and its pods first."""
+    observed = _with_exits(observed)
     asked = observed.seen.asked is Asked.RUN
     if not asked and _doubtful(observed):
         return None
@@ -58,6 +61,7 @@ def confirm(observed: Observation) -> Confirmed[Outcome] | None:
 def confirm_creation(observed: Observation) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
     where there was no Job of this name: the pods from before this process began to lead are shown."""
+    observed = _with_exits(observed)
     seen, kind = observed.seen, _kind_of(observed.seen)
     if seen.asked is Asked.NOTHING and observed.known.name_used and kind.anew(seen):
         return None
@@ -84,6 +88,14 @@ def placed(seen: Seen) -> Iterator[tuple[str, Pod]]:
     for pod in seen.pods:
         if pod.spec.node_name:
             yield pod.spec.node_name, pod
+
+
+def _with_exits(observed: Observation) -> Observation:
+    """The same with the ends of pods as they were seen first."""
+    exits, seen = observed.known.exits, observed.seen
+    if not exits:
+        return observed
+    return replace(observed, seen=replace(seen, pods=tuple(restored(pod, exits) for pod in seen.pods)))
 
 
 def _doubtful(observed: Observation) -> bool:

@@ -16,6 +16,7 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
+from scavenger_admitter.core.lifecycle.exits_seen import SeenExit
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, NodeRefusal, Refusal, StartLimits
 from scavenger_admitter.core.lifecycle.success import BELIEVED, Evidence, Success
@@ -175,6 +176,8 @@ class Known:
     was at work last. None where nobody knows."""
     start: StartKnown = StartKnown()
     evidence: Evidence = BELIEVED
+    exits: Mapping[str, SeenExit] = field(default_factory=dict)
+    """How programs ended whose kubelets may not know that any more, by UID of the pod."""
 
 
 @dataclass(frozen=True, slots=True)

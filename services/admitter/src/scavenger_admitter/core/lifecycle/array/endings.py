@@ -16,7 +16,7 @@ from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
-from scavenger_domain.pod_ends import Exit, Removal, deleting, first_started_at, moment
+from scavenger_domain.pod_ends import Exit, Removal, deleting, deletion_requested, first_started_at, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, limits
@@ -75,8 +75,8 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        draft, run = self.draft, run_of_task(self.draft, pod, self.intents.of(mark(index, pod)))
-        found = judge(run, draft.observed)
+        run = run_of_task(self.draft, pod, self._intent(index, pod))
+        found = judge(run, self.draft.observed)
         if isinstance(found, Undecided):
             draft.wakeups.append((found.until - draft.seen.now).total_seconds())
             draft.wait_for_proof(found.unproven)
@@ -106,6 +106,15 @@ class Endings:
             case _:
                 assert_never(found)
         return True
+
+    def _intent(self, index: int, pod: kinds.Pod) -> RemovalReason | None:
+        """Why the admitter deleted the pod. A start that was taken back while its program ran had not failed: the watch
+        was behind, and somebody else may have deleted the pod before, which ends it like any other."""
+        found = self.intents.of(mark(index, pod))
+        if found is not RemovalReason.START_FAILED:
+            return found
+        started, asked = first_started_at(pod), deletion_requested(pod)
+        return None if started is not None and asked is not None and started <= asked else found
 
     def _note_problem(self, pod: kinds.Pod, problem: Problem | None) -> None:
         """Why a start failed. Of a pod that was deleted, whoever did that has said why. What a container of the job's
