@@ -25,6 +25,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.NEXT_CYCLE: (_TURN,),
     WaitReason.STARTING: (_TURN,),
     WaitReason.SUSPENDED: ("{resume}",),
+    WaitReason.DEPENDENCY: ("{others}",),
     WaitReason.CHECKPOINTED: (
         "wait: it goes on in its turn, a minute after its last start at the earliest, later after several short runs",
     ),
@@ -53,6 +54,9 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     ),
     WaitReason.NAME_TAKEN: ("do what the message says of the Service or the Secret", _RETRIED),
     WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
+    WaitReason.DEPENDENCY_NEVER_SATISFIED: (
+        "delete it, and submit it again without the job that the message names, or after another one",
+    ),
     WaitReason.SPEC_TOO_LARGE: ("put large values into a ConfigMap or Secret, mount it, and submit the job again",),
     WaitReason.BEYOND_MAXIMA: (
         "submit it again with what the message allows",
@@ -113,6 +117,7 @@ def remedies(reason: str, facts: Facts) -> tuple[str, ...]:
         "move": command(job, "move", f"--queue {names.DEFAULT_QUEUE}"),
         "wait": command(job, "wait", "--for=running"),
         "resume": command(job, "resume"),
+        "others": _others(job),
         "logs": f"see why it failed: {command(job, 'logs')}",
         "admission": _reopens(facts),
     }
@@ -129,6 +134,14 @@ def _reopens(facts: Facts) -> str:
     if end is not None and end > facts.now:
         return f"jobs start again after the cool-down, which ends in {age(facts.now, end)}"
     return "jobs start again when the load has fallen"
+
+
+def _others(job: Job) -> str:
+    """What shows how far the first job is that this one waits for."""
+    known = {one.job: one for one in job.status.after}
+    left = [one.job for one in job.spec.after if one.job not in known or not known[one.job].ended]
+    where = f" -n {job.namespace}" if job.namespace else ""
+    return f"see how far it is: kubectl sj why {left[0]}{where}" if left else "wait until it is seen that they ended"
 
 
 def _no_hint(_: Facts) -> tuple[str, ...]:

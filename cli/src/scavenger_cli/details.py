@@ -90,6 +90,7 @@ def job_details(
         ("Priority", f"{spec.priority} among the jobs of its namespace" if spec.priority else ""),
         ("Status", _status(job, now)),
         ("Message", status.message),
+        ("After", _after_others(job)),
         ("Tasks", _tasks(job)),
         ("Asks for", f"{pods}{spell(spec.requests)}"),
         ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
@@ -104,6 +105,15 @@ def job_details(
         ("Position", objects.position(job, line, queues)),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def _after_others(job: Job) -> str:
+    """The jobs that it starts after, and what became of them."""
+    known = {one.job: one.ended.lower() or "not ended" for one in job.status.after}
+    return ", ".join(
+        f"{one.job} ({known.get(one.job, 'not seen yet')}{'; may fail' if one.when == 'Ended' else ''})"
+        for one in job.spec.after
+    )
 
 
 def _tasks(job: Job) -> str:

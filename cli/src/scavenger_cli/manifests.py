@@ -148,6 +148,7 @@ class RunOptions:
     parallelism: int = 1
     array: Manifest | None = None
     backoff_limit: int | None = None
+    after: Sequence[str] = ()
     queue: str | None = None
     priority: int | None = None
     interruption_after: str | None = None
@@ -187,6 +188,7 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "parallelism": options.parallelism if options.parallelism != 1 else None,
         "array": options.array,
         "backoffLimit": options.backoff_limit,
+        "after": [other_job(text) for text in options.after] or None,
         "nodeSelector": dict(assignments("--node-selector", options.node_selector)) or None,
         "persistentVolumeClaims": [mount("--pvc", text) for text in options.pvcs] or None,
         "configMaps": [mount("--configmap", text) for text in options.config_maps] or None,
@@ -307,6 +309,15 @@ def namespace_weights(texts: Iterable[str]) -> dict[str, int | None]:
 
 def _parts(texts: Iterable[str]) -> list[str]:
     return [part for text in texts for part in text.split(",") if part]
+
+
+def other_job(text: str) -> Manifest:
+    """One entry of spec.after out of NAME, NAME:completed or NAME:ended. Raises CliError."""
+    name, _, when = text.partition(":")
+    if not name or when.lower() not in ("", "completed", "ended"):
+        remedy = "write NAME, which has to complete, or NAME:ended for one that may fail"
+        raise CliError(f"--after {text} is no job to wait for", remedy, ExitCode.USAGE)
+    return {"job": name, **({"when": when.capitalize()} if when else {})}
 
 
 def mount(option: str, text: str) -> Manifest:

@@ -37,6 +37,20 @@ QUEUED: Final = tuple(phase for phase in Phase if phase.queued)
 FINISHED: Final = tuple(phase for phase in Phase if phase.finished)
 
 
+class AfterJob(Struct, frozen=True, gc=False, rename="camel"):
+    """An entry of spec.after: another job."""
+
+    job: str = ""
+    when: str = "Completed"
+
+
+class FollowedJob(Struct, frozen=True, gc=False, rename="camel"):
+    """An entry of status.after: what became of that job."""
+
+    job: str = ""
+    ended: str = ""
+
+
 class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerJob, as far as it is shown or explained."""
 
@@ -44,6 +58,7 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     main_container: str = ""
     image: str = ""
     checkpoint_exit_code: int | None = None
+    after: tuple[AfterJob, ...] = ()
     node_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     tolerations: tuple[Toleration, ...] = ()
 
@@ -98,11 +113,17 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
         return parse_duration(self.checkpoint_due)
 
 
+class JobStatus(ShownStatus, frozen=True, gc=False, rename="camel"):
+    """status of a ScavengerJob, with what only commands show."""
+
+    after: tuple[FollowedJob, ...] = ()
+
+
 class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     """A ScavengerJob."""
 
     spec: JobSpec = JobSpec()
-    status: ShownStatus = ShownStatus()
+    status: JobStatus = JobStatus()
 
     @property
     def name(self) -> str:

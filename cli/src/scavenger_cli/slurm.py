@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,6 +20,7 @@ from scavenger_cli.slurm_options import (
     Takes,
     array,
     count,
+    dependencies,
     gpus,
     is_script,
     mebibytes,
@@ -33,12 +34,10 @@ __all__ = ["Submission", "converted", "is_script"]
 _QUEUE: Final = "choose a queue with --queue, or spec.queue"
 _PLACE: Final = "choose nodes by their labels: nodeSelector"
 _MAIL: Final = "nobody is mailed; kubectl sj wait ends with the job"
-_AFTER: Final = "wait for the other job first: kubectl sj wait NAME"
 _MEANS: Final = {
     **dict.fromkeys(("partition", "account", "qos", "reservation", "clusters"), _QUEUE),
     **dict.fromkeys(("constraint", "nodelist", "exclude", "nodefile", "prefer", "batch"), _PLACE),
     **dict.fromkeys(("mail-type", "mail-user"), _MAIL),
-    "dependency": _AFTER,
     "begin": "a job starts when there is capacity; suspend it with --hold, and resume it in time",
     "exclusive": "the job shares its node with others",
     "no-requeue": "an interrupted job starts again in any case",
@@ -59,6 +58,7 @@ _READ: Final = frozenset({
     *("job-name", "ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu", "mem", "mem-per-cpu"),
     *("mem-per-gpu", "time", "gres", "gpus", "gpus-per-node", "gpus-per-task", "array", "chdir", "requeue", "hold"),
     *("signal", "output", "error", "export", "wrap", "container-image", "container", "container-workdir"),
+    "dependency",
 })  # fmt: skip
 _SHELLS: Final = re.compile(r"(ba|da|a|z|k)?sh")
 _PYTHON: Final = re.compile(r"python[0-9.]*")
@@ -80,6 +80,7 @@ class Submission:
         claims: to mount, as NAME:/PATH.
         queue: of the job; None for the default one.
         number: what the program gets as SLURM_JOB_ID, and the name of the job ends with; None for a name as it is.
+        jobs: asked for the names of the jobs that there are, where --dependency has a number; None where nobody knows.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Submission:
     claims: Sequence[str] = ()
     queue: str | None = None
     number: int | None = None
+    jobs: Callable[[], Iterable[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def converted(text: str, given: Submission) -> tuple[Manifest, list[str]]:
         "resources": {"requests": requests},
         "parallelism": size.pods if size.pods > 1 else None,
         "array": tasks,
+        "after": _after(options, given, lines),
         "persistentVolumeClaims": [mount("--pvc", one) for one in given.claims] or None,
         "activeDeadlineSeconds": limit * 60 if limit and tasks is None else None,
         "terminationGracePeriodSeconds": _grace(options, lines),
@@ -158,6 +161,9 @@ def understood(job: Manifest) -> Iterator[str]:
         number = len(numbers_of(tasks.get("tasks", 0), tasks.get("indexes", "")))
         most = f", at most {tasks['maxRunning']} at a time" if "maxRunning" in tasks else ""
         yield f"array: {number:,} tasks with the indexes {tasks.get('indexes', f'0-{number - 1}')}{most}"
+    for one in spec.get("after", ()):
+        until = "has completed" if one["when"] == "Completed" else "has completed or failed"
+        yield f"dependency: it starts when {one['job']} {until}"
     if limit := spec.get("activeDeadlineSeconds"):
         yield f"time limit: {limit // 60} minutes, of all runs of the job together"
 
@@ -310,6 +316,48 @@ def _grace(options: Mapping[str, str], lines: list[str]) -> int | None:
     if match[1].upper() not in ("TERM", "15"):
         lines.append(f"--signal: the program gets SIGTERM in the place of {match[1].upper()}, before an interruption")
     return min(int(match[2] or 60), names.MAX_GRACE_SECONDS)
+
+
+_NOT_FOLLOWED: Final = {
+    "after": "it may start before that job",
+    "afterburstbuffer": "there are no burst buffers",
+    "singleton": "it may run beside another job of its name",
+}
+"""Kinds of --dependency that are left out, and what follows from that."""
+
+
+def _after(options: Mapping[str, str], given: Submission, lines: list[str]) -> list[Manifest] | None:
+    """`spec.after` of --dependency. Of a job that stands there twice, the stricter condition holds."""
+    text = options.get("dependency", "")
+    found: dict[str, str] = {}
+    for one in dependencies(text) if text else ():
+        if one.kind in _NOT_FOLLOWED:
+            lines.append(f"--dependency: {one.kind} is left out: {_NOT_FOLLOWED[one.kind]}")
+            continue
+        if one.kind == "afternotok":
+            raise CliError(
+                "--dependency: a job that starts only when another one fails is not known here",
+                "write afterany, and have the script look at what the other job left",
+                ExitCode.USAGE,
+            )
+        name = _job_of_number(one.job, given) if one.job.isdecimal() else one.job
+        if one.task or one.kind == "aftercorr":
+            lines.append(f"--dependency: it waits for all tasks of {name}, and not for one of them")
+        if found.get(name) != "Completed":
+            found[name] = "Ended" if one.kind == "afterany" else "Completed"
+    if "?" in text:
+        lines.append("--dependency: it waits for all of these jobs, and not for one of them")
+    return [{"job": name, "when": when} for name, when in found.items()] or None
+
+
+def _job_of_number(number: str, given: Submission) -> str:
+    """The name of the job that sbatch has given this number. Raises CliError."""
+    ending = re.compile(rf".*-0*{int(number)}")
+    found = [name for name in given.jobs() if ending.fullmatch(name)] if given.jobs is not None else []
+    if len(found) == 1:
+        return found[0]
+    named = f"{len(found)} jobs have the number {number}" if found else f"no job with the number {number} is known"
+    raise CliError(f"--dependency: {named}", "write the name of the job, as afterok:NAME", ExitCode.USAGE)
 
 
 def _exported(options: Mapping[str, str], given: Submission, lines: list[str]) -> dict[str, str]:

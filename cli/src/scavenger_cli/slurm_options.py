@@ -210,6 +210,9 @@ def _next(option: str, rest: list[str]) -> str:
 
 # --- values ---
 
+DEPENDENCIES: Final = ("after", "afterany", "afterburstbuffer", "aftercorr", "afternotok", "afterok", "singleton")
+"""Kinds of --dependency."""
+
 _UNITS: Final = {"": 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 """KiB. Without a unit it is megabytes, and these are MiB."""
 _MEMORY: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE | re.ASCII)
@@ -284,6 +287,29 @@ def array(text: str, option: str = "--array") -> dict[str, Any]:
     if indexes != list(range(len(indexes))):
         found = {"indexes": _short(ranges, indexes)}
     return found | ({"maxRunning": int(limit)} if sign and int(limit) else {})
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """One part of --dependency. kind: afterok and the like. job: number or name. task: of its array, or empty."""
+
+    kind: str
+    job: str
+    task: str
+
+
+def dependencies(text: str) -> list[Dependency]:
+    """`afterok:7:8,afterany:9_3`: one part for each job; `singleton` names none. Raises CliError."""
+    found = []
+    for part in re.split(r"[,?]", text):
+        kind, *jobs = part.split(":")
+        alone = kind.lower() == "singleton"
+        if kind.lower() not in DEPENDENCIES or bool(jobs) is alone or not all(jobs):
+            raise CliError(f"--dependency: {text} cannot be read", "write it as afterok:JOB", ExitCode.USAGE)
+        for job in jobs or [""]:
+            name, _, task = job.partition("+")[0].rpartition("/")[2].partition("_")
+            found.append(Dependency(kind.lower(), name, task))
+    return found
 
 
 def _short(text: str, indexes: Iterable[int]) -> str:

@@ -116,6 +116,25 @@ CASES = {
         "was preempted before the job ran",
         "the admitter retries it",
     ),
+    "after another job": Case(
+        facts(
+            told(
+                "Dependency",
+                "by spec.after it waits for job prep to complete",
+                after=[{"job": "raw", "when": "Ended"}, {"job": "prep"}],
+                status={"after": [{"job": "raw", "uid": "u1", "ended": "Failed"}, {"job": "prep", "uid": "u2"}]},
+            )
+        ),
+        WaitReason.DEPENDENCY,
+        "it waits for job prep to complete",
+        "kubectl sj why prep",
+    ),
+    "after a job that failed": Case(
+        facts(told("DependencyNeverSatisfied", "cannot start as things are: job prep failed", after=[{"job": "prep"}])),
+        WaitReason.DEPENDENCY_NEVER_SATISFIED,
+        "job prep failed",
+        "submit it again without the job that the message names",
+    ),
     "queue missing": Case(
         facts(told("QueueMissing", "there is no ScavengerQueue nigth", queue="nigth")),
         WaitReason.QUEUE_MISSING,

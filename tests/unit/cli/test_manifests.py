@@ -137,6 +137,14 @@ def test_run_of_an_array(sj: Run) -> None:
     assert "parallelism 1" in sj(*words, "--array", "1-20", "--parallelism", "2")[2]
 
 
+def test_run_after_other_jobs(sj: Run) -> None:
+    words = ("run", "sum", "--image", "i", "--cpu", "1", "--memory", "1Gi", "--dry-run=client", "-o", "yaml")
+    code, out, _ = sj(*words, "--after", "sweep", "--after", "prep:ended")
+    assert (code, yaml.safe_load(out)["spec"]["after"]) == (0, [{"job": "sweep"}, {"job": "prep", "when": "Ended"}])
+    assert "NAME:ended for one that may fail" in sj(*words, "--after", "sweep:started")[2]
+    assert "spec.after: a job cannot start after itself" in sj(*words, "--after", "sum")[2]
+
+
 def test_run_on_reclaimed_capacity_sets_limits() -> None:
     options = RunOptions(image="i", cpu="2", memory="4Gi", resources=["nvidia.com/gpu=1"], reclaimed=True)
     made = scavenger_job("sweep", options)

@@ -209,6 +209,13 @@ def test_other_details(fields: dict[str, Any], line: tuple[str, str]) -> None:
     assert line in job_details(job(**fields), NOW, None)
 
 
+def test_the_details_say_what_became_of_the_jobs_that_it_follows() -> None:
+    after = [{"job": "raw", "when": "Ended"}, {"job": "prep"}, {"job": "later"}]
+    status = {"after": [{"job": "raw", "uid": "u1", "ended": "Failed"}, {"job": "prep", "uid": "u2"}]}
+    found = dict(job_details(job(after=after, status=status), NOW, None))
+    assert found["After"] == "raw (failed; may fail), prep (not ended), later (not seen yet)"
+
+
 def test_the_place_in_line() -> None:
     assert ("Position", "2nd of 5 in queue default") in job_details(job(), NOW, (2, 5))
 

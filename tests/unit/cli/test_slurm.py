@@ -278,6 +278,7 @@ def test_every_option_is_honoured_or_told(name: str) -> None:
         "export": "A=1",
         "chdir": "/x",
         "mem": "2G",
+        "dependency": "afterok:fold",
     }
     value = values.get(name, "2")
     plain, told = of(script("--mem=1G" if not name.startswith("mem") else ""))
@@ -384,3 +385,83 @@ def test_sbatch_of_a_file_that_is_no_script(sj: Run, tmp_path: Path) -> None:
     path.write_text("kind: Job\n")
     assert "is no batch script" in sj("sbatch", str(path))[2]
     assert "options stand before the script" in sj("sbatch", "nowhere.sh")[2]
+
+
+# --- dependencies ---
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "said"),
+    [
+        ("afterok:fold-7", [("fold-7", "Completed")], ""),
+        ("afterany:fold-7", [("fold-7", "Ended")], ""),
+        ("afterok:7", [("fold-7", "Completed")], ""),
+        ("afterok:7:8,afterany:a-9", [("fold-7", "Completed"), ("prep-8", "Completed"), ("a-9", "Ended")], ""),
+        ("afterok:scavengerjob.scavenger.dev/fold-7", [("fold-7", "Completed")], ""),
+        ("afterany:7,afterok:7", [("fold-7", "Completed")], ""),
+        ("afterok:7?afterok:8", [("fold-7", "Completed"), ("prep-8", "Completed")], "for all of these jobs"),
+        ("afterok:7_3", [("fold-7", "Completed")], "for all tasks of fold-7"),
+        ("aftercorr:7", [("fold-7", "Completed")], "for all tasks of fold-7"),
+        ("after:7+5", [], "after is left out: it may start before that job"),
+        ("singleton", [], "singleton is left out: it may run beside"),
+    ],
+)
+def test_dependencies(text: str, after: list[tuple[str, str]], said: str) -> None:
+    spec, lines = of(script("--mem=1G", f"--dependency={text}"), jobs=lambda: ["fold-7", "prep-8", "fold-17"])
+    assert [(one["job"], one["when"]) for one in spec.get("after", ())] == after
+    assert [line for line in lines if line.startswith("--dependency")] == [
+        line for line in lines if said and said in line
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("afternotok:fold-7", "starts only when another one fails"),
+        ("afterok:9", "no job with the number 9 is known"),
+        ("afterok:8", "2 jobs have the number 8"),
+        ("afterok", "cannot be read"),
+        ("afterok:", "cannot be read"),
+        ("singleton:7", "cannot be read"),
+        ("soon:7", "cannot be read"),
+    ],
+)
+def test_dependencies_that_are_refused(text: str, said: str) -> None:
+    with pytest.raises(CliError, match=said):
+        of(script(f"--dependency={text}"), jobs=lambda: ["a-8", "b-8", "b-18"])
+
+
+def test_a_number_is_not_known_without_a_cluster() -> None:
+    with pytest.raises(CliError, match="no job with the number 7 is known"):
+        of(script("-d afterok:7"))
+
+
+def test_sbatch_finds_jobs_by_their_numbers(server: Server, sj: Run, tmp_path: Path) -> None:
+    there = [{"metadata": {"name": name, "namespace": "lab"}} for name in ("fold-7", "fold-8")]
+    server.on(JOBS, Answer(body={"kind": "ScavengerJobList", "metadata": {}, "items": there}))
+    server.on(JOBS, Answer(body={"kind": "ScavengerJob", "metadata": {"name": "sum-9"}}), method="POST")
+    words = ("--image=a:1", "--mem=1G", "--dependency=afterok:7", "--wrap", "echo hello")
+    code, _, err = sj("sbatch", *words)
+    assert code == 0
+    assert server.asked(JOBS, "POST")[0].body["spec"]["after"] == [{"job": "fold-7", "when": "Completed"}]
+    assert "understood: dependency: it starts when fold-7 has completed" in err
+
+
+def test_a_number_that_another_job_has_is_drawn_again(server: Server, sj: Run) -> None:
+    taken = {"kind": "Status", "status": "Failure", "reason": "AlreadyExists", "code": 409, "message": "exists"}
+    made = {"kind": "ScavengerJob", "metadata": {"name": "job-7"}}
+    server.on(JOBS, Answer(409, taken), Answer(409, taken), Answer(body=made), method="POST")
+    code, _, err = sj("sbatch", "--image=a:1", "--mem=1G", "--wrap", "echo hello")
+    assert code == 0, err
+    bodies = [request.body for request in server.asked(JOBS, "POST")]
+    numbers = [body["metadata"]["name"].rpartition("-")[2] for body in bodies]
+    assert len(set(numbers)) == 3
+    assert all(env(body["spec"])["SLURM_JOB_ID"] == number for body, number in zip(bodies, numbers, strict=True))
+    assert all(0 < int(number) < 2**31 for number in numbers)
+
+
+def test_jobs_that_are_submitted_at_once_have_numbers_of_their_own(server: Server, sj: Run) -> None:
+    server.on(JOBS, Answer(body={"kind": "ScavengerJob", "metadata": {"name": "job-7"}}), method="POST")
+    for _ in range(20):
+        assert sj("sbatch", "--image=a:1", "--mem=1G", "--wrap", "echo hello")[0] == 0
+    assert len({request.body["metadata"]["name"] for request in server.asked(JOBS, "POST")}) == 20

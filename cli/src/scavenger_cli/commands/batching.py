@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import typer
+from scavenger_kube.errors import AlreadyExists
 
 from scavenger_cli import connection
 from scavenger_cli.access import Access, global_parameters
@@ -16,8 +19,10 @@ from scavenger_cli.manifests import Manifest, name_of, text_of
 from scavenger_cli.options import RESTRICTED, level_of
 from scavenger_cli.output import note
 
-_NUMBERS: Final = 4_000_000_000
-"""Slurm's numbers of jobs have 32 bits."""
+_NUMBERS: Final = 2**31
+"""Numbers of jobs are less than this: programs keep them in 32 bits with a sign."""
+_TRIES: Final = 5
+"""So many numbers are tried where there are jobs with these names already."""
 _FLAGS: Final = ("namespace", "context", "kubeconfig")
 """Of kubectl, which may stand among the options of Slurm."""
 
@@ -57,6 +62,7 @@ def sbatch(
     client = options.get("dry-run") == "client"
     trial = {"test-only", "dry-run"} & options.keys()
     with Access.of(flags) as access:
+        text = _script(options, rest)
         given = slurm.Submission(
             options={name: value for name, value in options.items() if name not in own},
             environment=os.environ,
@@ -64,16 +70,31 @@ def sbatch(
             image=options.get("image", ""),
             claims=[value for name, value in found if name == "pvc"],
             queue=options.get("queue"),
-            number=int(access.now().timestamp() * 100) % _NUMBERS,
+            jobs=None if client else lambda: [job.name for job in access.jobs(access.namespace)],
         )
-        manifest, lines = slurm.converted(_script(options, rest), given)
-        if flags["namespace"] and client:
-            manifest["metadata"]["namespace"] = flags["namespace"]
-        _tell(manifest, lines)
         level = level_of(RESTRICTED) if client else None
         form = "name" if "parsable" in options else None
-        created = create_all(access, [manifest], dry_run=bool(trial), client=level, output=form)
-        see_through(access, created, "wait" in options and not trial, False, None)
+
+        def create(number: int) -> list[dict[str, Any]]:
+            manifest, lines = slurm.converted(text, replace(given, number=number))
+            if flags["namespace"] and client:
+                manifest["metadata"]["namespace"] = flags["namespace"]
+            _tell(manifest, lines)
+            return create_all(access, [manifest], dry_run=bool(trial), client=level, output=form)
+
+        see_through(access, _with_a_free_number(create), "wait" in options and not trial, False, None)
+
+
+def _with_a_free_number(create: Callable[[int], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What was created with a number whose name no other job has. Raises CliError where it cannot be created."""
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return create(1 + secrets.randbelow(_NUMBERS - 1))
+        except CliError as error:
+            if tries == _TRIES or not isinstance(error.__cause__, AlreadyExists):
+                raise
 
 
 def _script(options: dict[str, str], rest: Sequence[str]) -> str:

@@ -95,6 +95,10 @@ def run(
     backoff_limit: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Start it, or each task, again when it fails, so often.")
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB[:ended]", help="Start when this job has completed, or ended; repeatable."),
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue to line up in.")] = None,
     priority: Priority = None,
     pvc: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH[:ro]", help="Mount a claim; repeatable.")] = None,
@@ -151,6 +155,7 @@ def run(
       kubectl sj run pi --image python:3.12 --user 65532 --cpu 1 --memory 1Gi --command -- python pi.py
       kubectl sj run --from job.yaml --queue night
       kubectl sj run sweep --image sweep:1 --cpu 1 --memory 2Gi --array 1-1000%50 --backoff-limit 2
+      kubectl sj run sum --image sum:1 --cpu 1 --memory 2Gi --after sweep
       kubectl sj run fill --image fill:1 --cpu 8 --memory 2Gi --reclaimed
       kubectl sj run md --image gromacs:1 --cpu 4 --memory 8Gi --parallelism 4 --pvc md-state:/state -- -maxh 24
     """
@@ -163,6 +168,7 @@ def run(
         parallelism=parallelism,
         array=_tasks(array),
         backoff_limit=backoff_limit,
+        after=after or (),
         queue=queue,
         priority=priority,
         interruption_after=interruption_after,

@@ -290,10 +290,10 @@ def job_crd() -> Schema:
     """
     schema = _root(ScavengerJob)
     spec = schema["properties"]["spec"]
-    mutable = re.compile(rf"\bself\.({'|'.join(ScavengerJobSpec.MUTABLE)})\b")
+    mutable = re.compile(rf"\bself\.(?:spec\.)?({'|'.join(ScavengerJobSpec.MUTABLE)})\b")
     at_creation(spec, lambda rule: mutable.search(rule) is None)
     for rule in schema[RULES]:  # a name does not change either
-        at_creation({RULES: [rule]}, lambda text: "self.spec" not in text)
+        at_creation({RULES: [rule]}, lambda text: mutable.search(text) is None)
     spec[RULES] = [*spec.get(RULES, ()), immutability_rule(ScavengerJobSpec, spec)]
     return _definition(
         names_={

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import ConfigDict, Field
 
 from scavenger_api import names
+from scavenger_api.after import MAX_AFTER, AfterJob, FollowedJob, after_rules
 from scavenger_api.array import ArraySpec, ArrayStatus, array_rules
 from scavenger_api.duration import DURATION_PATTERN, DurationError, parse_duration
 from scavenger_api.failure_policy import PodFailurePolicy
@@ -266,6 +267,8 @@ class ScavengerJobSpec(Model):
     not count. Of an array it is the time in which at least one task runs."""
     suspend: bool = False
     """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
+    after: Annotated[tuple[AfterJob, ...] | None, Field(max_length=MAX_AFTER, json_schema_extra=list_map("job"))] = None
+    """Other jobs of the namespace that have to end first. The place in the queue is that of their end."""
     ttl_seconds_after_finished: Annotated[
         int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})
     ] = None
@@ -539,6 +542,10 @@ class ScavengerJobStatus(Model):
     """Why the job is where it is, for people."""
     array: ArrayStatus | None = None
     """What became of the tasks of an array."""
+    after: Annotated[tuple[FollowedJob, ...] | None, Field(max_length=MAX_AFTER, json_schema_extra=list_map("job"))] = (
+        None
+    )
+    """What became of the jobs of spec.after that the admitter has seen. Kept when they are deleted."""
     removing: Annotated[tuple[Annotated[str, Field(max_length=64)], ...] | None, Field(max_length=MAX_REMOVING)] = None
     """Pods that the admitter deletes and has not counted yet: index, first digits of the UID, and why, such as
     `57-8c1d0e52:MaxRunning`. `*:PeerFailed` is all pods of the run."""
@@ -579,6 +586,7 @@ class ScavengerJob(Model):
                 field_path=".spec.queue",
                 reason="FieldValueForbidden",
             ),
+            *after_rules(),
         )
     )
 

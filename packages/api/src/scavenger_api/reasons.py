@@ -41,6 +41,7 @@ class WaitReason(Reason):
     NEXT_CYCLE = "NextCycle", "As many jobs as may start at once are starting; its turn is next."
     STARTING = "Starting", "Its start is under way."
     SUSPENDED = "Suspended", "It is not queued, by spec.suspend."
+    DEPENDENCY = "Dependency", "A job of its spec.after does not exist yet, or has not ended."
     CHECKPOINTED = (
         "Checkpointed",
         "It ended with its checkpointExitCode: its state is saved, and it continues from there.",
@@ -88,6 +89,10 @@ class WaitReason(Reason):
         "spec.managedBy of Jobs.",
     )
     # it will not start before the job or the cluster is changed
+    DEPENDENCY_NEVER_SATISFIED = (
+        "DependencyNeverSatisfied",
+        "A job of its spec.after failed, was deleted before its end was seen, or waits for this job.",
+    )
     SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON, or its pods together than 256 MiB."
     BEYOND_MAXIMA = "BeyondMaxima", "It asks for more than an administrator allows any job."
     POD_SECURITY = "PodSecurity", "It asks for what scavenger jobs of its namespace may not have."
@@ -121,6 +126,7 @@ class WaitReason(Reason):
 
 NEVER: Final = frozenset(
     {
+        WaitReason.DEPENDENCY_NEVER_SATISFIED,
         WaitReason.SPEC_TOO_LARGE,
         WaitReason.BEYOND_MAXIMA,
         WaitReason.POD_SECURITY,

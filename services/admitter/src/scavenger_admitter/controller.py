@@ -27,6 +27,7 @@ from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.core.lifecycle.other_jobs import other_job
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter, namespace_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import (
@@ -302,6 +303,18 @@ class Admitter:
             self._records[key].newcomer = None
         if not known:
             self._wakeups.reconcile(key, priority=LOW_PRIORITY if change.initial else 0)
+        self._tell_those_after(change)
+
+    def _tell_those_after(self, change: Change[ScavengerJob]) -> None:
+        """Jobs that wait for this one look at it when it appears, ends or goes. How it ended is kept for them where it
+        goes at once."""
+        old, new = (other_job(one) if one is not None else None for one in (change.old, change.new))
+        if change.initial or old == new:
+            return
+        for job in self._informers.jobs.by_index("after", change.key):
+            if old is not None and old.ended and (new is None or new.uid != old.uid):
+                self._records[job.key].ended_others.setdefault(old.name, old)
+            self._wakeups.reconcile(job.key)
 
     def _on_queue(self, change: Change[ScavengerQueue]) -> None:
         if change.new is None:

@@ -27,6 +27,7 @@ from scavenger_runtime.shared_settings import FollowedSettings, configmap_inform
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle import limits
+from scavenger_admitter.core.lifecycle.other_jobs import waits_for
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
@@ -59,7 +60,7 @@ class Informers:
                 client,
                 SCAVENGERJOBS,
                 clock=clock,
-                indices={"queue": _queue_of, "namespace": by_namespace},
+                indices={"queue": _queue_of, "namespace": by_namespace, "after": _after},
                 transform=slim,
             )
         )
@@ -239,6 +240,11 @@ def _node_of_ours(pod: Pod) -> Iterable[str]:
 
 def _queue_of(job: ScavengerJob) -> tuple[str, ...]:
     return (job.spec.queue,)
+
+
+def _after(job: ScavengerJob) -> tuple[str, ...]:
+    """The jobs that it waits for."""
+    return tuple(f"{job.metadata.namespace}/{one.job}" for one in waits_for(job))
 
 
 def _about(event: Event) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.exits_seen import SeenExit
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
+from scavenger_admitter.core.lifecycle.other_jobs import OtherJob
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import newer
@@ -139,6 +140,8 @@ class JobRecord:
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""
     """The last version that cannot be read and of which that was said."""
+    ended_others: dict[str, OtherJob] = field(default_factory=dict)
+    """Jobs that it waited for and that went when they had ended, by name. At most one for each entry of spec.after."""
     missing: str = ""
     """What its pods need and was not there when it was last looked for."""
     volumes: VolumeTopology = EVERYWHERE

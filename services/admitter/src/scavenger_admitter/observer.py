@@ -30,6 +30,7 @@ from scavenger_admitter.core.lifecycle.observation import (
     Seen,
     StartKnown,
 )
+from scavenger_admitter.core.lifecycle.other_jobs import OtherJob, find_circle, other_job, waits_for
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import run_of
 from scavenger_admitter.informers import Informers
@@ -126,7 +127,20 @@ class Observer:
             diagnosis=informers.diagnosis(_unstarted(pods)) if batch is not None else None,
             usage=self._usage,
             spec_bytes=size_of(job),
+            others=self._others(key, job),
+            circle=find_circle(job.metadata.name, partial(self._waited_for, namespace)) if waits_for(job) else (),
         )
+
+    def _others(self, key: str, job: ScavengerJob) -> list[OtherJob]:
+        """The jobs that a job waits for: those that ended and are gone, and those that are there."""
+        namespace, record = job.metadata.namespace, self._records[key]
+        found = [ended for one in waits_for(job) if (ended := record.ended_others.get(one.job)) is not None]
+        there = (self._informers.jobs.get(f"{namespace}/{one.job}") for one in waits_for(job))
+        return [*found, *(other_job(one) for one in there if one is not None)]
+
+    def _waited_for(self, namespace: str, name: str) -> list[str]:
+        job = self._informers.jobs.get(f"{namespace}/{name}")
+        return [one.job for one in waits_for(job)] if job is not None else []
 
     def _known(self, key: str, job: ScavengerJob, deleted: frozenset[str]) -> Known:
         record, now = self._records[key], self._clock.now()

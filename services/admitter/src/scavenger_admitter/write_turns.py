@@ -29,7 +29,8 @@ def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
     write has its turn."""
     if outcome.quiet_until is not None:
         return True
-    stays = outcome.status.phase is job.status.phase and outcome.status.queued_timestamp == job.status.queued_timestamp
+    new, old = outcome.status, job.status
+    stays = new.phase is old.phase and new.queued_timestamp == old.queued_timestamp and new.after == old.after
     return stays and not outcome.start_failed
 
 

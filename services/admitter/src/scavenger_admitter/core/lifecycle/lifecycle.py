@@ -23,6 +23,7 @@ from scavenger_kube.kinds import Job, Pod
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
+    after,
     checkpointed,
     conditions,
     finished,
@@ -58,7 +59,8 @@ def plan_lifecycle(observed: Observation) -> Outcome:
     """The next status of the job and what follows from it. Pure; raises nothing for what the schema lets in.
 
     The steps, in this order:
-    1. a job without a status, or without its place in line, gets one (from its live Job, if there is one);
+    1. a job without a status, or without its place in line, gets one (from its live Job, if there is one), and what
+       became of the jobs that it follows is written down;
     2. the run in progress is found: its Job by the place in line it was started from, its pods by that Job;
     3. a finished job whose pods run after all runs (somebody edited the status);
     4. a run that nobody noted yet is adopted;
@@ -74,6 +76,7 @@ def plan_lifecycle(observed: Observation) -> Outcome:
         delete(draft)
         return outcome_of(draft)
     waiting.enter_line(draft)
+    after.follow(draft)
     _find_run(draft)
     finished.reopen(draft)
     starting.adopt(draft)
@@ -239,9 +242,10 @@ def _quiet_until(draft: Draft) -> datetime | None:
     A job that starts at once goes from no status, or from its place in line, to Running in one write. What a status
     left out would say follows from the Job again at every look, in this process or in the next.
     """
-    before, phase, batch = draft.seen.job.status.phase, draft.phase, draft.own_job
-    news = draft.events or draft.status.removing != draft.seen.job.status.removing or _names_job_of_tasks(draft)
-    if news or draft.status == draft.seen.job.status:
+    known, phase, batch = draft.seen.job.status, draft.phase, draft.own_job
+    before = known.phase
+    news = draft.events or draft.status.removing != known.removing or draft.status.after != known.after
+    if news or _names_job_of_tasks(draft) or draft.status == known:
         return None
     since = None
     if before is None and (phase is Phase.STARTING or (phase is Phase.WAITING and _in_line(draft))):

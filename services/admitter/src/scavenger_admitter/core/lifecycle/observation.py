@@ -17,6 +17,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.exits_seen import SeenExit
+from scavenger_admitter.core.lifecycle.other_jobs import OtherJob
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, NodeRefusal, Refusal, StartLimits
 from scavenger_admitter.core.lifecycle.success import BELIEVED, Evidence, Success
@@ -115,6 +116,10 @@ class Seen:
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
     spec_bytes: int | None = None
     """How large the spec is as JSON, where only a part of it is kept."""
+    others: Sequence[OtherJob] = ()
+    """Those that it waits for by `spec.after`, as far as they are there, and before them those that ended and went."""
+    circle: Sequence[str] = ()
+    """A way through jobs that wait for each other, from the job back to itself."""
 
     @property
     def every_pod(self) -> Iterator[kinds.Pod]:

@@ -20,7 +20,7 @@ from scavenger_domain.pod_ends import moment
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods
+from scavenger_admitter.core.lifecycle import accounting, after, finished, leftover_pods
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
@@ -150,13 +150,19 @@ def line_up(draft: Draft) -> None:
         )
     if held_by is not None:
         hold(draft, held_by)
-    elif draft.reason in _STUCK:
-        draft.reason = WaitReason.QUEUED
-        draft.set(message="queued for admission")
+    else:
+        release(draft, "queued for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
     if draft.granted.wait is not None and held_by is None and not fresh:
         draft.explained = True
         hold(draft, draft.granted.wait)
+
+
+def release(draft: Draft, message: str) -> None:
+    """What held a job back does so no longer. message: what its status says in place of that."""
+    if draft.reason in _STUCK:
+        draft.reason = WaitReason.QUEUED
+        draft.set(message=message)
 
 
 def hold(draft: Draft, wait: Wait) -> None:
@@ -200,11 +206,14 @@ _PLACES: Final = frozenset(
 )
 """Why a job waits that would wait less if its claims could be used on more nodes."""
 
-_STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE, WaitReason.BEYOND_MAXIMA)
+_STUCK: Final = (
+    *(WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE, WaitReason.BEYOND_MAXIMA),
+    *(WaitReason.DEPENDENCY, WaitReason.DEPENDENCY_NEVER_SATISFIED),
+)
 
 
 def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
-    """What keeps a job from starting until somebody does something about it."""
+    """What keeps a job from starting until somebody does something about it, or another job has ended."""
     batch = draft.seen.batch
     if batch is not None and draft.own_job is None:
         return Wait(WaitReason.HELD_BACK, _foreign(batch))
@@ -212,7 +221,7 @@ def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
         return Wait(WaitReason.HELD_BACK, overdue)
     if problem := too_large(draft.seen):
         return Wait(WaitReason.SPEC_TOO_LARGE, f"it may not start: spec: {problem}")
-    return None if draft.known.start.posted else _forbidden(draft)
+    return None if draft.known.start.posted else _forbidden(draft) or after.wait_for_others(draft)
 
 
 MAX_TOLD: Final = 3

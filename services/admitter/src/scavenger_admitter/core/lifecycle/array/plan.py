@@ -28,6 +28,7 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
+    after,
     finished,
     leftover_pods,
     lifecycle,
@@ -198,7 +199,7 @@ def plan_array(observed: Observation) -> Outcome:
     """The next status of the array and what follows from it. Pure; raises nothing for what the schema lets in.
 
     The steps, in this order:
-    1. an array without a status gets its place in line;
+    1. an array without a status gets its place in line, and what became of the jobs that it follows is written down;
     2. failed tasks wait again where spec.array.retry has grown;
     3. pods that have ended are counted, as many as one write may;
     4. pods that are counted lose their finalizer, and those in the way of another start are deleted;
@@ -214,6 +215,7 @@ def plan_array(observed: Observation) -> Outcome:
         lifecycle.delete(draft)
         return lifecycle.outcome_of(draft)
     waiting.enter_line(draft)
+    after.follow(draft)
     tasks = Tasks.of(spec.tasks, draft.status.array)
     pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
     lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(draft.seen.job.status)
@@ -682,8 +684,16 @@ class _Plan:
             tasks = self.tasks.next(min(most, draft.granted.units), taken)
             draft.actions.append(StartTasks(job, tasks, draft.granted.number))
             draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
-        wait = stuck or self._taken(most) or draft.granted.wait
-        if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
+        self._explain(stuck or self._taken(most) or draft.granted.wait)
+
+    def _explain(self, wait: Wait | None) -> None:
+        """Say why no task starts, or that nothing holds the array back."""
+        draft = self.draft
+        if not self.may_write or not draft.phase.queued or draft.start_failed:
+            return
+        if wait is None:
+            waiting.release(draft, self.summary)
+        else:
             draft.explained = True
             waiting.hold(draft, wait)
 
