@@ -47,7 +47,8 @@ class Cluster:
         self.clock = clock
         client = api.client(request_timeout=5.0)
         self.events = EventRecorder(client, "scavenger-prioritizer", clock=clock)
-        self.settings = PrioritizerSettings(startup_cost=0.0, **settings)
+        # Jobs of these tests run for seconds, and have something to lose all the same.
+        self.settings = PrioritizerSettings(**{"startup_cost": 0.0, "start_over_window": 0.0, **settings})
         self.prioritizer = Prioritizer(client, self.settings, clock, self.events)
 
     def ago(self, seconds: float) -> str:
@@ -214,7 +215,7 @@ async def until(of: Cluster, condition: Callable[[], bool], step: float = 0.25) 
 
 async def test_a_pass_is_due_when_a_protected_job_starts_over() -> None:
     """Not at the end of a period: for a minute whoever needs its cores has them for nothing."""
-    async with cluster(period=600) as c:
+    async with cluster(period=600, start_over_window=None) as c:
         c.publish(0, periodSeconds="1000")
         c.add_job("j", 1800 - 90)
         async with passing(c):
@@ -837,7 +838,7 @@ def _ask(requests: Mapping[str, str], pod: dict[str, Any]) -> None:
 
 
 async def test_the_start_over_window_is_followed() -> None:
-    async with cluster(period=600) as c:
+    async with cluster(period=600, start_over_window=None) as c:
         c.publish(0, periodSeconds="1000")
         c.add_job("j", 1800 + 90)
         async with passing(c):

@@ -254,7 +254,7 @@ def test_only_running_jobs_take_part(phase: str) -> None:
 )
 def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
     """It would be counted among those that can give way, and can no longer."""
-    plan = plan_classes(snapshot([gone, gang("a", started=1), gang("b", started=2)], 50))
+    plan = plan_classes(snapshot([gone, gang("a", started=100), gang("b", started=200)], 50))
     assert classes(plan) == {"a": PREEMPTIBLE, "b": NON_PREEMPTIBLE}
 
 
@@ -407,9 +407,9 @@ def test_who_makes_room_for_somebody_loses_protection_first_and_who_only_gains_i
 
 
 def test_most_at_risk_is_protected_first_and_least_at_risk_unprotected_first() -> None:
-    gangs = [gang(f"j{n}", started=10 * n + 1) for n in range(4)]
+    gangs = [gang(f"j{n}", started=10 * n + 61) for n in range(4)]
     assert [w.pod.name for w in plan_classes(snapshot(gangs, 0)).protect] == ["j3-0", "j2-0", "j1-0", "j0-0"]
-    protected = [gang(f"j{n}", started=10 * n + 1, class_=NON_PREEMPTIBLE) for n in range(4)]
+    protected = [gang(f"j{n}", started=10 * n + 61, class_=NON_PREEMPTIBLE) for n in range(4)]
     plan = plan_classes(snapshot(protected, 100, budgets={"lab": True}))
     assert [w.pod.name for w in plan.unprotect] == ["j0-0", "j1-0", "j2-0", "j3-0"]
 
@@ -495,7 +495,7 @@ def test_the_figure_of_a_preemptible_job_is_written_when_it_has_doubled() -> Non
     assert (write.class_, write.priority) == (PREEMPTIBLE, 1200)
 
 
-@pytest.mark.parametrize("minutes", [0, 1, 10, 29])
+@pytest.mark.parametrize("minutes", [2, 3, 10, 29])
 def test_protection_costs_a_label_and_no_figure_that_schedulers_can_tell_themselves(minutes: int) -> None:
     born = pod("p", written=None, started=ago(60 * minutes))
     subject = gang("j", started=60 * minutes, pods=[born], written=None)
@@ -654,14 +654,39 @@ def test_a_job_that_starts_over_is_preemptible_whatever_its_place_and_beside_the
         subject = started_over("large", seconds, 100_000, class_=NON_PREEMPTIBLE)
         first = {"j0", "j1"} if seconds == 0 else {"j0", "j1", "j2"}  # of no risk at all it is the first by its place
         assert preemptible(plan_classes(snapshot([*others, subject], 30))) == first | also
-    fresh = gang("large", started=6, cost=100_000, class_=NON_PREEMPTIBLE)
-    assert "large" not in preemptible(plan_classes(snapshot([*others, fresh], 33))), "it has written nothing yet"
     reported = gang("large", started=900, cost=100_000, class_=NON_PREEMPTIBLE, checkpoints=(ago(6),))
     assert "large" in preemptible(plan_classes(snapshot([*others, reported], 33)))
     off = replace(NO_STARTUP, window=0)
     assert "large" not in preemptible(plan_classes(snapshot([*others, reported], 33, rules=off)))
     subject = started_over("large", 6, class_=NON_PREEMPTIBLE)
     assert preemptible(plan_classes(snapshot([subject], None))) == set(), "classes are kept"
+
+
+@pytest.mark.parametrize(
+    ("startup", "window", "seconds", "exposed"),
+    [
+        (60, 60, 0, True),
+        (60, 60, 119, True),
+        (60, 60, 120, False),
+        (0, 60, 59, True),
+        (0, 60, 60, False),
+        (600, 60, 659, True),
+        (60, 0, 0, False),
+        (60, 60, -30, True),
+    ],
+)
+def test_a_run_is_preemptible_until_it_has_something_to_lose(
+    startup: int, window: int, seconds: float, exposed: bool
+) -> None:
+    """A restart costs more than it has computed. It has the most at risk, and would be protected by its place."""
+    rules = Rules(startup_cost=startup * MICROSECONDS, window=window * MICROSECONDS)
+    others = [gang(f"j{n}", started=HALF_HOUR + 100 + n, class_=NON_PREEMPTIBLE) for n in range(9)]
+    subject = gang("large", started=seconds, cost=100_000, pods=None)
+    plan = plan_classes(snapshot([*others, subject], 10, rules=rules, budgets={"lab": True}))
+    assert ("large" in preemptible(plan)) is exposed
+    assert [write.pod.job for write in plan.protect] == ([] if exposed else ["large"]), "one patch less a short job"
+    kept = plan_classes(snapshot([gang("large", started=seconds, class_=NON_PREEMPTIBLE)], None, rules=rules))
+    assert not preemptible(kept), "classes are kept where the percentage is not known"
 
 
 def test_the_next_pass_is_due_when_the_first_protected_job_starts_over() -> None:

@@ -156,9 +156,10 @@ class Ranked(Record, frozen=True, gc=False):
     since: int
     """Up to here its work is safe."""
 
-    def safe(self, now: int, window: int) -> bool:
-        """Whether it has passed a checkpoint of this run, reported or due, no longer ago than that."""
-        return self.start < self.since and now - self.since < window
+    def safe(self, now: int, window: int, startup_cost: int) -> bool:
+        """Whether next to nothing is lost if it goes now: it has passed a checkpoint of this run, reported or due, no
+        longer ago than the window; or it has run for no longer than the window and what a restart costs."""
+        return now - self.since < (window if self.start < self.since else startup_cost + window)
 
     def next_start_over(self, now: int) -> int:
         """When its next checkpoint is due, in microseconds."""
@@ -235,8 +236,8 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     it back when they were. Who was preempted does not count. His room is taken, and the next ordinary pod needs that of
     another: with his place kept for him a burst had used up all preemptible jobs, and waited.
 
-    Beside those, jobs are preemptible that have just written a checkpoint, or are to have: whoever goes now loses next
-    to nothing, however many cores it has. And who has lost its protection a moment ago does not have it back yet: a
+    Beside those, jobs are preemptible that have just written a checkpoint, or are to have, or have just started: whoever
+    goes now loses next to nothing, however many cores it has. And who has lost its protection a moment ago does not have it back yet: a
     load that jumps up and down would have half of all jobs change their class twice a minute.
     """
     pools = [snapshot.pool(r.gang) for r in ranked]
@@ -269,7 +270,7 @@ def _counts(pools: Sequence[str], snapshot: Snapshot) -> dict[str, int | None]:
 def _exposed(ranked: Ranked, current: str, snapshot: Snapshot) -> bool:
     """Whether a job is preemptible that is not by its place."""
     now, rules = snapshot.now, snapshot.rules
-    if ranked.safe(now, rules.window):
+    if rules.window and ranked.safe(now, rules.window, rules.startup_cost):
         return True
     at = snapshot.exposed_at.get(ranked.gang.job.key) if current == PREEMPTIBLE else None
     return at is not None and at <= now < at + rules.hold
