@@ -202,7 +202,7 @@ class Admission:
         self.on_class(job)
 
     def on_class(self, job: Job) -> None:
-        """It runs, and the prioritizer has written its status."""
+        """It runs, and the prioritizer has marked its pods."""
         since = self._world.decider.since
         started = job.running_since if since is None else since(job)
         interval = ticks(job.demand.interruption_after) if since is None else DEFAULT_INTERVAL << 20
@@ -212,8 +212,8 @@ class Admission:
                 uid=job.uid,
                 queue=job.demand.queue,
                 parallelism=job.demand.pods,
-                preemptible=job.status_class != NON_PREEMPTIBLE,
-                priority=job.status_priority,
+                preemptible=job.class_ != NON_PREEMPTIBLE,
+                priority=None if job.written is None else float(job.written),
                 since=stamp(started),
                 started=stamp(started),
                 interval=max(1, interval),

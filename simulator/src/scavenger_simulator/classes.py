@@ -1,4 +1,4 @@
-"""The prioritizer: its own rounds over the running jobs, and what it writes on their pods and in their status.
+"""The prioritizer: its own rounds over the running jobs, and what it writes on their pods.
 
 The service looks every ten seconds, and a second after something has changed. Here a round is computed when somebody is
 about to read what it writes, and a new one would be due by then: nobody could tell the difference but by how often the
@@ -28,7 +28,7 @@ class Classes:
     """Keeps the classes of running jobs.
 
     Attributes:
-        changed: called with each job whose status says another class, or another figure, than before.
+        changed: called with each job whose pods say another class, or another figure, than before.
     """
 
     def __init__(self, world: World) -> None:
@@ -84,12 +84,6 @@ class Classes:
         world = self._world
         for write in (*plan.protect, *plan.unprotect, *plan.refresh):
             self._write(write, plan.now)
-        for status in plan.statuses:
-            job = world.by_key[status.job.key]
-            job.status_class = status.class_ or ""
-            job.status_priority = status.priority if status.class_ is not None else None
-            job.changes += 1
-            self.changed(job)
         if plan.changes:
             world.changes += 1
 
@@ -103,6 +97,7 @@ class Classes:
         if write.priority is not None:
             job.written = write.priority
             self._written_at[job.key] = now
+        self.changed(job)
 
 
 def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
@@ -118,8 +113,6 @@ def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
         parallelism=demand.pods,
         started=stamp(job.running_since),
         interruptions=job.known_places,
-        class_=job.status_class,
-        written=job.status_priority,
     )
     checkpoint = None if reported is None else stamp(reported)
     cost = weights.cost({"cpu": demand.cpu_milli, "memory": demand.memory_bytes})

@@ -37,8 +37,6 @@ class Job:
         saved: microseconds of its work that are safe.
         class_: the preemption class on its pods.
         written: CPU-seconds at risk as the prioritizer wrote them on its pods; None where it did not.
-        status_class: the class in its status.
-        status_priority: the CPU-seconds in its status.
         next_report: when its pods next report a checkpoint.
         changes: grows with all that the services see of its pods, reported checkpoints where they have been noted.
         task: it is a task of an array.
@@ -74,8 +72,6 @@ class Job:
         "runs",
         "saved",
         "stage",
-        "status_class",
-        "status_priority",
         "task",
         "uid",
         "use",
@@ -115,9 +111,8 @@ class Job:
         self.finished: int | None = None
         self.runs = self.interruptions = self.places = self.version = 0
         self.use = (0, 0)
-        self.class_ = self.status_class = ""
+        self.class_ = ""
         self.written: int | None = None
-        self.status_priority: int | None = None
         self.useful = self.lost = 0.0
 
     def starts(self, now: int, nodes: tuple[int, ...]) -> None:

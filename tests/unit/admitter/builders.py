@@ -161,12 +161,15 @@ def pod(
     uid: str | None = None,
     beside: kinds.ContainerState | None = None,
     taken: float | None = None,
+    class_: str = "",
+    figure: int | None = None,
+    requests: Mapping[str, str] | None = None,
 ) -> kinds.Pod:
     """A pod of the run from `queued`; running since 10 s unless told otherwise.
 
     `deleted`: when its deletion was requested. `final`: when the kubelet's final DELETE with grace period 0 came, which
     overwrites that. `generations`: metadata.generation and the one the kubelet observed. `beside`: the state of a
-    container that a mesh added. `taken`: when its kubelet had it.
+    container that a mesh added. `taken`: when its kubelet had it. `class_` and `figure`: the marks of the prioritizer.
     """
     state = kinds.ContainerState()
     if ended is not None:
@@ -188,6 +191,9 @@ def pod(
     }
     if checkpoint is not None:
         annotations[names.ANNOTATION_LAST_CHECKPOINT] = checkpoint
+    if figure is not None:
+        annotations[names.ANNOTATION_RUNNING_PRIORITY] = str(figure)
+    asked = (kinds.Container(name="main", resources=kinds.Resources(requests=requests)),) if requests else ()
     owners = (kinds.OwnerReference("Job", "job", owner, controller=True),) if owner else ()
     bare = started is None and ended is None and waiting is None
     proxy = () if beside is None else (kinds.ContainerStatus("proxy", beside),)
@@ -200,12 +206,12 @@ def pod(
             creation_timestamp=stamp(queued + 2),
             deletion_timestamp=None if stamped is None else stamp(stamped),
             deletion_grace_period_seconds=None if stamped is None else 0 if final is not None else grace,
-            labels={names.LABEL_JOB: "job"},
+            labels={names.LABEL_JOB: "job", **({names.LABEL_PREEMPTION_CLASS: class_} if class_ else {})},
             annotations=annotations,
             owner_references=owners,
             finalizers=(names.FINALIZER,) if held else (),
         ),
-        spec=kinds.PodSpec(node_name=node, termination_grace_period_seconds=30),
+        spec=kinds.PodSpec(node_name=node, termination_grace_period_seconds=30, containers=asked),
         status=ObservedStatus(
             phase=phase,
             reason=reason,

@@ -681,12 +681,9 @@ def test_job_name_goes_with_the_run_and_what_is_left_of_that_costs_no_write() ->
     assert not outcome.changed
 
 
-def test_the_prioritizers_field_goes_with_the_run_that_it_is_about() -> None:
+def test_the_class_goes_with_the_run_that_it_is_about() -> None:
     preemption = Preemption.model_validate({"class": "non-preemptible", "runningPriority": 3})
     job = b.job(RUNNING, running=[10], preemption=preemption)
-    checkpoint = b.decide(b.seen(job, 100, b.batch(), b.pod(checkpoint=b.stamp(90))))
-    assert checkpoint.changed
-    assert checkpoint.status.preemption == preemption
     outcome = b.decide(b.seen(job, 100, b.batch(), b.pod(deleted=90)))
     patch = b.changes(job.status, outcome.status)
     assert patch["preemption"] is None

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.observation import Outcome
-from scavenger_admitter.writer import OWN_FIELDS, SCAVENGERJOBS, Writer
+from scavenger_admitter.writer import SCAVENGERJOBS, STATUS_FIELDS, Writer
 from scavenger_api.array import ArrayStatus
-from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.job import Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_kube.errors import Conflict, NotFound
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, scavengerjob_dict
@@ -48,12 +48,11 @@ async def place() -> AsyncIterator[Place]:
         yield Place(api, clock)
 
 
-def test_every_field_but_the_prioritizers_is_the_admitters() -> None:
-    names = set(ScavengerJobStatus.model_json_schema(by_alias=True)["properties"])
-    assert set(OWN_FIELDS) == names - {"preemption"}
+def test_every_field_is_the_admitters() -> None:
+    assert set(STATUS_FIELDS) == set(ScavengerJobStatus.model_json_schema(by_alias=True)["properties"])
 
 
-async def test_what_is_not_said_any_more_goes_and_the_prioritizers_field_stays(place: Place) -> None:
+async def test_what_is_not_said_any_more_goes(place: Place) -> None:
     job = place.put(phase="Running", jobName="a", message="running", preemption=PREEMPTION, usefulCPUSeconds=3)
     written = await place.write(job, job_name=None, message=None, interrupted_count=1)
     found = place.api.get(SCAVENGERJOBS, NS, "a")
@@ -83,7 +82,7 @@ async def test_what_somebody_else_wrote_into_our_fields_goes_too(place: Place) -
     assert place.job().status.finished_timestamp is None
 
 
-async def test_what_the_prioritizer_wrote_meanwhile_is_not_lost(place: Place) -> None:
+async def test_what_an_older_prioritizer_wrote_meanwhile_is_not_lost(place: Place) -> None:
     job = place.put(phase="Running")
     place.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["status"].update(preemption=PREEMPTION))
     with pytest.raises(Conflict):
@@ -93,7 +92,13 @@ async def test_what_the_prioritizer_wrote_meanwhile_is_not_lost(place: Place) ->
     assert again.status.preemption.running_priority == 7
 
 
-async def test_what_the_prioritizer_wrote_of_a_run_that_is_over_goes(place: Place) -> None:
+async def test_a_figure_that_is_not_known_any_more_goes(place: Place) -> None:
+    job = place.put(phase="Running", preemption=PREEMPTION)
+    await place.write(job, preemption=Preemption(class_="preemptible"))
+    assert place.job().status.preemption == Preemption(class_="preemptible")
+
+
+async def test_the_class_of_a_run_that_is_over_goes(place: Place) -> None:
     job = place.put(phase="Running", preemption=PREEMPTION)
     await place.write(job, phase=Phase.INTERRUPTED, preemption=None)
     assert place.job().status.preemption is None

@@ -238,7 +238,7 @@ def _answers(case: dict[str, Any], shared: SharedSettings | None = None) -> dict
     answers["prioritizer"] = ranked.risk / PER_CPU_SECOND
     own = AdmitterJob.model_validate(job)
     jobs = RunningJobs({own.key: {pod.metadata.key: admitter_pod(pod) for pod in pods}})
-    jobs.apply(running_job(own, None))
+    jobs.apply(running_job(own, pods, None))
     resized = any("resized" in pod for pod in case["pods"])
     for gang in jobs.gangs():
         answers["admitter"] = gang.risk(now, rules.startup_cost, rules.trusted, rules.weights) / PER_CPU_SECOND

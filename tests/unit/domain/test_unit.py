@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
-from scavenger_admitter.core.unit_of_task import unit_of_task
+from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.facts import running_task
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob as AdmitterJob

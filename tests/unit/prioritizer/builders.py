@@ -60,7 +60,6 @@ def gang(
     """A job started `started` seconds ago with one pod, or with these."""
     namespace = str(facts.get("namespace", "lab"))
     facts.setdefault("class_", "" if class_ == PREEMPTIBLE else class_)  # nothing is said of what they were born as
-    facts.setdefault("written", 0)
     owner = job(name, started=None if started is None else ago(started), **facts)
     members = pods
     if members is None:
@@ -98,12 +97,7 @@ def carried_out(plan: ClassPlan, before: Snapshot) -> Snapshot:
         written = write.pod.written if write.priority is None else write.priority
         exempt = write.pod.exempt if write.exempt is None else write.exempt
         pods[write.pod.uid] = alter(write.pod, class_=class_, written=written, exempt=exempt)
-    jobs = {}
-    for status in plan.statuses:
-        assert status.job.uid not in jobs, "a status is written once"
-        gone = status.class_ is None
-        jobs[status.job.uid] = alter(status.job, class_=status.class_ or "", written=None if gone else status.priority)
-    gangs = tuple(Gang(jobs.get(g.job.uid, g.job), tuple(pods.get(p.uid, p) for p in g.pods)) for g in before.gangs)
+    gangs = tuple(Gang(g.job, tuple(pods.get(p.uid, p) for p in g.pods)) for g in before.gangs)
     budgets = {n: ok for n, ok in before.budgets.items() if n not in plan.budgets_surplus}
     budgets |= dict.fromkeys(plan.budgets_needed, True)
     return replace(before, gangs=gangs, budgets=budgets)

@@ -47,7 +47,8 @@ class Cluster:
         self.clock = clock
         client = api.client(request_timeout=5.0)
         self.events = EventRecorder(client, "scavenger-prioritizer", clock=clock)
-        self.settings = PrioritizerSettings(startup_cost=0.0, **settings)
+        # Jobs of these tests run for seconds, and have something to lose all the same.
+        self.settings = PrioritizerSettings(**{"startup_cost": 0.0, "start_over_window": 0.0, **settings})
         self.prioritizer = Prioritizer(client, self.settings, clock, self.events)
 
     def ago(self, seconds: float) -> str:
@@ -214,7 +215,7 @@ async def until(of: Cluster, condition: Callable[[], bool], step: float = 0.25) 
 
 async def test_a_pass_is_due_when_a_protected_job_starts_over() -> None:
     """Not at the end of a period: for a minute whoever needs its cores has them for nothing."""
-    async with cluster(period=600) as c:
+    async with cluster(period=600, start_over_window=None) as c:
         c.publish(0, periodSeconds="1000")
         c.add_job("j", 1800 - 90)
         async with passing(c):
@@ -231,8 +232,6 @@ async def test_without_a_regulator_a_third_is_preemptible() -> None:
         await c.one_pass()
         assert [c.label(f"j{n}") for n in range(3)] == [PREEMPTIBLE, NON_PREEMPTIBLE, NON_PREEMPTIBLE]
         assert [c.figure(f"j{n}") for n in range(3)] == [None] * 3, "what schedulers estimate is near enough"
-        assert "preemption" not in c.status("j0")
-        assert c.status("j2")["preemption"] == {"class": NON_PREEMPTIBLE, "runningPriority": 30}
         budget = c.api.get(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
         assert budget is not None
         assert budget["spec"] == BUDGET_SPEC
@@ -282,18 +281,21 @@ async def test_ordinary_pods_are_not_followed_where_karpenter_is_not() -> None:
         assert not c.prioritizer.neighbours.pods.synced
 
 
-async def test_the_admitters_part_of_the_status_stays() -> None:
+async def test_no_status_is_written() -> None:
+    """The admitter says there what the labels say."""
     async with cluster() as c:
         c.publish(0)
-        c.add_job("j", 10, status={"message": "fine", "interruptedCount": 3})
-        await c.one_pass()
-        c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(message="better"))
+        shown = {"preemption": {"class": PREEMPTIBLE, "runningPriority": 7}, "interruptedCount": 3}
+        for name in "jk":
+            c.add_job(name, 10, status=shown)
+        before = [c.status(name) for name in "jk"]
+        assert await c.one_pass() == 3, "a budget and two pods"
+        c.api.edit(SCAVENGERJOBS, "lab", "k", lambda o: o["status"].update(phase="Interrupted"))
         await c.clock.advance(700)
-        c.publish(0)
-        await c.one_pass()
-        status = c.status("j")
-        assert (status["message"], status["interruptedCount"], status["phase"]) == ("better", 3, "Running")
-        assert status["preemption"]["runningPriority"] == 710
+        c.publish(100)
+        assert await c.one_pass() == 1
+        assert [c.status(name) for name in "jk"] == [before[0], {**before[1], "phase": "Interrupted"}]
+        assert not [path for _, path in c.writes() if "scavengerjobs" in path]
 
 
 async def test_a_second_pass_writes_nothing() -> None:
@@ -307,16 +309,16 @@ async def test_a_second_pass_writes_nothing() -> None:
 
 
 async def test_a_figure_is_written_once_a_minute_and_a_class_at_once() -> None:
-    async with cluster(priority_step=0, status_step=0, priority_ratio=0) as c:
+    async with cluster(priority_step=0, priority_ratio=0) as c:
         c.publish(0, periodSeconds="1000")
         c.add_job("j", 10)
-        assert await c.one_pass() == 3, "its budget, its pod and its status"
-        for seconds, writes in ((30, 0), (29, 0), (1, 2), (59, 0)):
+        assert await c.one_pass() == 2, "its budget and its pod"
+        for seconds, writes in ((30, 0), (29, 0), (1, 1), (59, 0)):
             await c.clock.advance(seconds)
             assert await c.one_pass() == writes
         c.publish(100, periodSeconds="1000")
-        assert await c.one_pass() == 2
-        assert (c.label("j"), c.status("j")["preemption"]["class"]) == (PREEMPTIBLE, PREEMPTIBLE)
+        assert await c.one_pass() == 1
+        assert c.label("j") == PREEMPTIBLE
 
 
 async def test_nothing_is_written_twice_while_the_watch_lags() -> None:
@@ -326,7 +328,7 @@ async def test_nothing_is_written_twice_while_the_watch_lags() -> None:
         await c.caught_up()
         await c.prioritizer.writer.carry_out(await c.prioritizer.decide())
         again = await c.prioritizer.decide()  # before the informers have had a turn of the loop to hear of it
-        assert not [*again.protect, *again.unprotect, *again.refresh, *again.statuses]
+        assert not [*again.protect, *again.unprotect, *again.refresh]
 
 
 async def test_while_victims_leave_a_pass_writes_little_and_what_protects_first() -> None:
@@ -386,7 +388,7 @@ async def test_what_nobody_waits_for_is_left_when_there_is_something_new_to_deci
             c.add_job(f"j{n}", 10 * n + 60)
         await c.caught_up()
         plan = await c.prioritizer.decide()
-        assert await c.prioritizer.writer.carry_out(plan, lambda: True) == 7 + 8, "the budget, and one pod"
+        assert await c.prioritizer.writer.carry_out(plan, lambda: True) == 7, "the budget, and one pod"
         assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide(), lambda: False) == 0
 
 
@@ -428,7 +430,7 @@ async def test_a_pass_that_takes_long_is_decided_anew_and_then_by_what_is_so(mon
         left = await slow_pass()
         protected = [n for n in range(10) if c.label(f"j{n}") == NON_PREEMPTIBLE]
         assert protected == [8, 9], "the budget and two pods in five seconds: one at a time, as nobody waits for them"
-        assert left == 8 + 10, "pods and statuses"
+        assert left == 8, "pods"
         c.publish(100, periodSeconds="1000")
         await slow_pass()
         assert {c.label(f"j{n}") for n in range(10)} == {PREEMPTIBLE}, "what somebody waits for is done at once"
@@ -528,19 +530,6 @@ async def test_nor_is_one_touched_that_has_the_name_of_ours() -> None:
         assert found["spec"] == BUDGET_SPEC
 
 
-async def test_the_class_leaves_the_status_with_the_run() -> None:
-    async with cluster() as c:
-        c.publish(0)
-        c.add_job("j", 10)
-        await c.one_pass()
-        c.publish(100)
-        c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(phase="Interrupted"))
-        assert await c.one_pass() == 1
-        assert "preemption" not in c.status("j")
-        assert c.status("j")["phase"] == "Interrupted"
-        assert await c.one_pass() == 0
-
-
 async def test_a_drain() -> None:
     async with cluster() as c:
         c.publish(0, periodSeconds="1000")
@@ -626,10 +615,9 @@ async def test_the_limit_of_writes_leaves_the_rest_to_the_next_pass() -> None:
         for n in range(6):
             c.add_job(f"j{n}", 10 * n + 1)
         await c.caught_up()
-        assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide()) == 8  # 1 budget, 6 pods, 6 statuses
+        assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide()) == 2  # 1 budget, 6 pods
         assert [c.label(f"j{n}") for n in range(6)] == [PREEMPTIBLE] * 2 + [NON_PREEMPTIBLE] * 4
-        assert await c.one_pass() == 5
-        assert await c.one_pass() == 3
+        assert await c.one_pass() == 2
         assert await c.one_pass() == 0
         assert {c.label(f"j{n}") for n in range(6)} == {NON_PREEMPTIBLE}
 
@@ -701,7 +689,6 @@ async def test_the_loop_answers_news_within_the_debounce_and_is_quiet_otherwise(
             c.publish(0)
             await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
             assert c.clock.monotonic() - began <= 2.0
-            await until(c, lambda: c.status("j").get("preemption", {}).get("class") == NON_PREEMPTIBLE)
             quiet = len(c.writes())
             for _ in range(40):  # its figure moves by less than a step
                 await c.clock.advance(1)
@@ -837,7 +824,7 @@ def _ask(requests: Mapping[str, str], pod: dict[str, Any]) -> None:
 
 
 async def test_the_start_over_window_is_followed() -> None:
-    async with cluster(period=600) as c:
+    async with cluster(period=600, start_over_window=None) as c:
         c.publish(0, periodSeconds="1000")
         c.add_job("j", 1800 + 90)
         async with passing(c):

@@ -207,12 +207,7 @@ def test_a_job() -> None:
     )
     assert (facts.started, facts.start_over, facts.checkpoints) == (T0_MICROS, T0_MICROS, (T0_MICROS,))
     assert (facts.run, facts.interruptions, facts.interval) == ("j-1", 2, 1800 * MICROSECONDS)
-    assert (facts.class_, facts.written, facts.created, facts.stopping) == (
-        NON_PREEMPTIBLE,
-        13,
-        T0_MICROS,
-        False,
-    )
+    assert (facts.class_, facts.created, facts.stopping) == (NON_PREEMPTIBLE, T0_MICROS, False)
 
 
 @pytest.mark.parametrize(("capacity", "expected"), [("Reclaimed", True), ("Guaranteed", False), ("", False)])
@@ -224,7 +219,7 @@ def test_a_job_on_reclaimed_capacity(capacity: str, expected: bool) -> None:
 def test_a_job_with_nothing_recorded() -> None:
     facts = job_facts(msgspec.convert({"metadata": {"name": "j"}}, ScavengerJob))
     assert (facts.phase, facts.started, facts.start_over, facts.checkpoints) == ("", None, None, ())
-    assert (facts.class_, facts.written, facts.interruptions) == ("", None, 0)
+    assert (facts.class_, facts.interruptions) == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +284,7 @@ def test_the_run_of_a_job_that_does_not_name_it_has_the_name_of_the_job() -> Non
 
 
 def test_each_task_of_an_array_is_a_gang() -> None:
-    array = builders.job("j", run="j", class_="preemptible", written=7)
+    array = builders.job("j", run="j", class_="preemptible")
     pods = [builders.pod(f"j-{task}", job="j", run="j", task=task, started=started) for task, started in TASKS]
     found = gangs([array], pods)
     assert [(g.job.key, g.job.phase, g.pods) for g in found] == [
@@ -297,7 +292,7 @@ def test_each_task_of_an_array_is_a_gang() -> None:
         ("lab/j[11]", "Starting", (pods[1],)),
     ]
     assert len({g.job.uid for g in found}) == 2
-    assert {(g.job.class_, g.job.written) for g in found} == {("", None)}, "what a status says is of no task"
+    assert {g.job.class_ for g in found} == {""}, "what a status says is of no task"
     assert [g.job.key for g in gangs([array], [])] == ["lab/j"], "a status is written of what waits, too"
 
 

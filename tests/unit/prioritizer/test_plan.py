@@ -12,7 +12,6 @@ from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, cpu_seconds, est
 from scavenger_prioritizer.core.lone import lone_nodes
 from scavenger_prioritizer.core.plan import (
     PodWrite,
-    StatusWrite,
     current_class,
     moved,
     plan_classes,
@@ -254,7 +253,7 @@ def test_only_running_jobs_take_part(phase: str) -> None:
 )
 def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
     """It would be counted among those that can give way, and can no longer."""
-    plan = plan_classes(snapshot([gone, gang("a", started=1), gang("b", started=2)], 50))
+    plan = plan_classes(snapshot([gone, gang("a", started=100), gang("b", started=200)], 50))
     assert classes(plan) == {"a": PREEMPTIBLE, "b": NON_PREEMPTIBLE}
 
 
@@ -376,19 +375,15 @@ def test_a_gang_half_labelled_is_made_whole() -> None:
 
 def test_a_swap_protects_before_it_unprotects() -> None:
     gangs = [
-        gang("up", started=1000, written=1000),
-        gang("down", started=10, class_=NON_PREEMPTIBLE, written=10),
+        gang("up", started=1000),
+        gang("down", started=10, class_=NON_PREEMPTIBLE),
     ]
     plan = plan_classes(snapshot(gangs, 50))
     assert plan.budgets_needed == ("lab",)
     assert plan.protect == (PodWrite(gangs[0].pods[0], NON_PREEMPTIBLE, 1000),)
     assert plan.unprotect == (PodWrite(gangs[1].pods[0], PREEMPTIBLE, 10),)
-    assert set(plan.statuses) == {
-        StatusWrite(gangs[0].job, NON_PREEMPTIBLE, 1000),
-        StatusWrite(gangs[1].job, PREEMPTIBLE, 10),
-    }
     assert {v.gang.job.name for v in plan.changes} == {"up", "down"}
-    assert plan.writes == 5
+    assert plan.writes == 3
 
 
 def steps(share: float, protected: int, bare: int) -> list[list[str]]:
@@ -407,9 +402,9 @@ def test_who_makes_room_for_somebody_loses_protection_first_and_who_only_gains_i
 
 
 def test_most_at_risk_is_protected_first_and_least_at_risk_unprotected_first() -> None:
-    gangs = [gang(f"j{n}", started=10 * n + 1) for n in range(4)]
+    gangs = [gang(f"j{n}", started=10 * n + 61) for n in range(4)]
     assert [w.pod.name for w in plan_classes(snapshot(gangs, 0)).protect] == ["j3-0", "j2-0", "j1-0", "j0-0"]
-    protected = [gang(f"j{n}", started=10 * n + 1, class_=NON_PREEMPTIBLE) for n in range(4)]
+    protected = [gang(f"j{n}", started=10 * n + 61, class_=NON_PREEMPTIBLE) for n in range(4)]
     plan = plan_classes(snapshot(protected, 100, budgets={"lab": True}))
     assert [w.pod.name for w in plan.unprotect] == ["j0-0", "j1-0", "j2-0", "j3-0"]
 
@@ -443,72 +438,27 @@ def test_thresholds_of_zero_write_every_difference_and_nothing_else() -> None:
 
 def test_the_figure_alone() -> None:
     members = [pod("a", written=100, class_=NON_PREEMPTIBLE), pod("b", written=1200, class_=NON_PREEMPTIBLE)]
-    drifted = gang("j", pods=members, written=1200, class_=NON_PREEMPTIBLE)
+    drifted = gang("j", pods=members, class_=NON_PREEMPTIBLE)
     plan = plan_classes(snapshot([drifted], 0))
     assert plan.refresh == (PodWrite(drifted.pods[0], None, 1200),)
-    assert not plan.statuses
     assert not plan.protect
     assert not plan.unprotect
 
 
-def test_a_status_is_written_more_rarely_than_a_pod() -> None:
-    subject = gang("j", started=500, class_=NON_PREEMPTIBLE)
-    plan = plan_classes(snapshot([subject], 0))
-    assert len(plan.refresh) == 1
-    assert not plan.statuses
-
-
-@pytest.mark.parametrize("phase", ["", "Waiting", "Starting", "Interrupted", "Suspended"])
-def test_the_class_goes_from_the_status_when_the_job_no_longer_runs(phase: str) -> None:
-    subject = gang("j", phase=phase, pods=[], class_=NON_PREEMPTIBLE)
-    plan = plan_classes(snapshot([subject]))
-    assert plan.statuses == (StatusWrite(subject.job, None),)
-    assert plan.writes == 1
-
-
-@pytest.mark.parametrize("phase", ["Completed", "Failed"])
-def test_the_class_that_a_finished_job_had_is_not_worth_a_write(phase: str) -> None:
-    assert plan_classes(snapshot([gang("j", phase=phase, pods=[], class_=NON_PREEMPTIBLE)])).writes == 0
-
-
-@pytest.mark.parametrize(("minutes", "writes"), [(0, 0), (1, 0), (2, 1), (29, 1)])
-def test_a_job_of_the_class_it_was_born_with_costs_a_status_after_two_minutes(minutes: int, writes: int) -> None:
-    born = pod("p", written=None, started=ago(60 * minutes))
-    subject = gang("j", started=60 * minutes, pods=[born], written=None)
-    plan = plan_classes(snapshot([subject], 100, rules=Rules()))
-    assert (plan.writes, len(plan.statuses)) == (writes, writes)
-    members = [pod(f"p{n}", written=None, started=ago(60 * minutes), checkpoint=ago(9)) for n in range(4)]
-    found = [gang("g", started=60 * minutes, pods=members, parallelism=4)]
-    assert plan_classes(snapshot(found, 100, rules=Rules())).writes == writes
-
-
-def test_the_figure_of_a_preemptible_job_is_written_when_it_has_doubled() -> None:
-    def statuses(written: int, seconds: float) -> tuple[StatusWrite, ...]:
-        subject = gang("j", started=seconds, written=written)
-        subject = Gang(alter(subject.job, class_=PREEMPTIBLE), subject.pods)
-        found = snapshot([subject], 100)
-        assert plan_classes(replace(found, written_at={"lab/j": ago(59)})).statuses == ()
-        return plan_classes(found).statuses
-
-    assert statuses(600, 1199) == ()
-    (write,) = statuses(600, 1200)
-    assert (write.class_, write.priority) == (PREEMPTIBLE, 1200)
-
-
-@pytest.mark.parametrize("minutes", [0, 1, 10, 29])
+@pytest.mark.parametrize("minutes", [2, 3, 10, 29])
 def test_protection_costs_a_label_and_no_figure_that_schedulers_can_tell_themselves(minutes: int) -> None:
     born = pod("p", written=None, started=ago(60 * minutes))
-    subject = gang("j", started=60 * minutes, pods=[born], written=None)
+    subject = gang("j", started=60 * minutes, pods=[born])
     plan = plan_classes(snapshot([subject], 0, rules=Rules(), budgets={"lab": True}))
     assert plan.protect == (PodWrite(born, NON_PREEMPTIBLE, None),)
     protected = alter(born, class_=NON_PREEMPTIBLE)
-    subject = gang("j", started=60 * minutes, pods=[protected], class_=NON_PREEMPTIBLE, written=60 * minutes + 60)
+    subject = gang("j", started=60 * minutes, pods=[protected], class_=NON_PREEMPTIBLE)
     assert plan_classes(snapshot([subject], 0, rules=Rules(), budgets={"lab": True})).writes == 0
 
 
 def test_a_figure_that_schedulers_cannot_tell_comes_with_the_class() -> None:
     born = pod("p", written=None, started=ago(HALF_HOUR + 10), cost=2000)
-    subject = gang("j", started=HALF_HOUR + 10, pods=[born], written=None)
+    subject = gang("j", started=HALF_HOUR + 10, pods=[born])
     plan = plan_classes(snapshot([subject], 0, rules=replace(NO_STARTUP, window=0)))
     assert plan.protect == (PodWrite(born, NON_PREEMPTIBLE, 20),)
 
@@ -516,7 +466,7 @@ def test_a_figure_that_schedulers_cannot_tell_comes_with_the_class() -> None:
 def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:
     """It knows nothing of start-overs: half an hour and ten seconds on two cores are ten seconds at risk."""
     born = pod("p", written=None, started=ago(HALF_HOUR + 10), cost=2000)
-    subject = gang("j", started=HALF_HOUR + 10, pods=[born], written=None)
+    subject = gang("j", started=HALF_HOUR + 10, pods=[born])
     assert cpu_seconds(estimated_at_risk(subject.pods, NOW)) == 2 * (HALF_HOUR + 10 + 60)
     plan = plan_classes(snapshot([subject], 100))
     assert plan.refresh == (PodWrite(born, None, 20),)
@@ -526,7 +476,7 @@ def test_what_the_scheduler_does_not_see_is_written() -> None:
     """Nine members have finished, and it sees one that runs: a tenth of what is at risk."""
     runs = pod("p", written=None, started=ago(600), cost=1000)
     finished = [pod(f"q{n}", written=None, started=ago(600), cost=1000, live=False, finished=True) for n in range(9)]
-    subject = gang("j", started=600, pods=[runs, *finished], written=None, parallelism=10)
+    subject = gang("j", started=600, pods=[runs, *finished], parallelism=10)
     assert plan_classes(snapshot([subject], 100)).refresh == (PodWrite(runs, None, 6000),)
 
 
@@ -539,7 +489,6 @@ def test_figures_are_written_once_a_minute_and_classes_at_once(ago_: float, quie
     found = replace(found, written_at={"lab/p": ago(ago_), "lab/c": ago(ago_)})
     plan = plan_classes(found)
     assert [w.pod.name for w in plan.refresh] == ([] if quiet else ["p-0"])
-    assert {w.job.name for w in plan.statuses} == ({"c"} if quiet else {"c", "p"})
     assert [w.pod.name for w in plan.protect] == ["c-0"]
 
 
@@ -654,14 +603,39 @@ def test_a_job_that_starts_over_is_preemptible_whatever_its_place_and_beside_the
         subject = started_over("large", seconds, 100_000, class_=NON_PREEMPTIBLE)
         first = {"j0", "j1"} if seconds == 0 else {"j0", "j1", "j2"}  # of no risk at all it is the first by its place
         assert preemptible(plan_classes(snapshot([*others, subject], 30))) == first | also
-    fresh = gang("large", started=6, cost=100_000, class_=NON_PREEMPTIBLE)
-    assert "large" not in preemptible(plan_classes(snapshot([*others, fresh], 33))), "it has written nothing yet"
     reported = gang("large", started=900, cost=100_000, class_=NON_PREEMPTIBLE, checkpoints=(ago(6),))
     assert "large" in preemptible(plan_classes(snapshot([*others, reported], 33)))
     off = replace(NO_STARTUP, window=0)
     assert "large" not in preemptible(plan_classes(snapshot([*others, reported], 33, rules=off)))
     subject = started_over("large", 6, class_=NON_PREEMPTIBLE)
     assert preemptible(plan_classes(snapshot([subject], None))) == set(), "classes are kept"
+
+
+@pytest.mark.parametrize(
+    ("startup", "window", "seconds", "exposed"),
+    [
+        (60, 60, 0, True),
+        (60, 60, 119, True),
+        (60, 60, 120, False),
+        (0, 60, 59, True),
+        (0, 60, 60, False),
+        (600, 60, 659, True),
+        (60, 0, 0, False),
+        (60, 60, -30, True),
+    ],
+)
+def test_a_run_is_preemptible_until_it_has_something_to_lose(
+    startup: int, window: int, seconds: float, exposed: bool
+) -> None:
+    """A restart costs more than it has computed. It has the most at risk, and would be protected by its place."""
+    rules = Rules(startup_cost=startup * MICROSECONDS, window=window * MICROSECONDS)
+    others = [gang(f"j{n}", started=HALF_HOUR + 100 + n, class_=NON_PREEMPTIBLE) for n in range(9)]
+    subject = gang("large", started=seconds, cost=100_000, pods=None)
+    plan = plan_classes(snapshot([*others, subject], 10, rules=rules, budgets={"lab": True}))
+    assert ("large" in preemptible(plan)) is exposed
+    assert [write.pod.job for write in plan.protect] == ([] if exposed else ["large"]), "one patch less a short job"
+    kept = plan_classes(snapshot([gang("large", started=seconds, class_=NON_PREEMPTIBLE)], None, rules=rules))
+    assert not preemptible(kept), "classes are kept where the percentage is not known"
 
 
 def test_the_next_pass_is_due_when_the_first_protected_job_starts_over() -> None:
@@ -713,7 +687,7 @@ def test_a_job_without_any_time_is_as_old_as_time() -> None:
 def test_what_the_scheduler_would_take_follows_the_start_up_cost_that_both_read() -> None:
     """A figure is written where its estimate is not near enough, by the same start-up cost."""
     born = pod("p", written=None, started=ago(100), cost=1000)
-    subject = gang("j", started=100, pods=[born], written=None)
+    subject = gang("j", started=100, pods=[born])
     for cost in (0, 60, 3600):
         rules = Rules(startup_cost=cost * MICROSECONDS, window=0)
         assert not plan_classes(snapshot([subject], 100, rules=rules)).refresh, cost

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as alter
-from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite, Verdict, assert_sound, plan_classes
+from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, Verdict, assert_sound, plan_classes
 from scavenger_prioritizer.core.snapshot import Snapshot
 
-from .builders import NON_PREEMPTIBLE, PREEMPTIBLE, gang, job, pod, published, snapshot
+from .builders import NON_PREEMPTIBLE, PREEMPTIBLE, gang, pod, published, snapshot
 
 JOBS = [gang(f"j{number}", started=300 * number) for number in range(1, 5)]
 SEEN = snapshot(JOBS, 50)
@@ -60,8 +60,6 @@ PROTECT = PodWrite(pod("p"), NON_PREEMPTIBLE, 5)
         (written("refresh", PROTECT), "refresh: p becomes non-preemptible"),
         (written("protect", PodWrite(pod("p", live=False), NON_PREEMPTIBLE, 5)), "protect: p has ended"),
         (written("refresh", PodWrite(pod("p"), None, -5)), "refresh: priority -5"),
-        (lambda plan: replace(plan, statuses=plan.statuses + plan.statuses[:1]), "statuses: a job twice"),
-        (lambda plan: replace(plan, statuses=(StatusWrite(job("x"), NON_PREEMPTIBLE),)), "statuses: lab/x"),
         (lambda plan: replace(plan, budgets_needed=()), "budgets_needed: protected jobs without a budget in"),
         (lambda plan: replace(plan, budgets_surplus=("lab",)), "budgets_surplus: protected jobs are in"),
         (lambda plan: replace(plan, budgets_needed=("lab", "x"), budgets_surplus=("x",)), "written and deleted"),

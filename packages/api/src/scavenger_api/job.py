@@ -470,7 +470,8 @@ class ScavengerJobSpec(Model):
 
 
 class Preemption(Model):
-    """What the prioritizer decided about the running pods."""
+    """What the prioritizer decided about the running pods, as their labels say it. Without a class, a running job is
+    preemptible."""
 
     class_: Annotated[Literal["preemptible", "non-preemptible"] | None, Field(alias="class")] = None
     """non-preemptible: other jobs go first. preemptible: among those that go first when a regular pod needs the
@@ -483,7 +484,7 @@ DeviceSeconds = Annotated[Seconds, Field(ge=0)]
 
 
 class ScavengerJobStatus(Model):
-    """What became of the job so far. Written by the admitter, `preemption` by the prioritizer."""
+    """What became of the job so far. Written by the admitter."""
 
     phase: Phase | None = None
     conditions: Annotated[

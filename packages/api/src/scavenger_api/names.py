@@ -179,7 +179,8 @@ DEFAULT_STARTUP_COST_SECONDS: Final = 60.0
 # (docs/designs/0011-tenancy.md).
 DEFAULT_TRUSTED_INTERVAL_SECONDS: Final = 7200.0
 
-# How long a job is preemptible after a checkpoint, unless the services are told otherwise (docs/preemption-classes.md).
+# How long a job is preemptible after a checkpoint or a start, unless the services are told otherwise
+# (docs/preemption-classes.md).
 DEFAULT_START_OVER_WINDOW_SECONDS: Final = 60.0
 
 # How many cores a unit of a resource is worth (scavenger_api.weights), unless the chart scavenger-base says otherwise.

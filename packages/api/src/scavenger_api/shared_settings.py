@@ -32,7 +32,8 @@ class SharedSettings:
     Attributes:
         startup_cost_seconds: added per core to the unsaved work of a job until the first checkpoint after its start.
         trusted_interval_seconds: the longest `interruptionAfter` that is taken at its word.
-        start_over_window_seconds: a job is preemptible for so long after a checkpoint, reported or due.
+        start_over_window_seconds: a job is preemptible for so long after a checkpoint, reported or due, and for so long
+            and the start-up cost after a start.
         minimum_run: whether a job that was interrupted runs for its checkpoint interval before it is taken again.
         resource_weights: what the resources of a pod count as.
     """

@@ -196,7 +196,7 @@ class AdmissionFeed:
         elif phase is not Phase.RUNNING:
             running.delete(key)
         elif run not in record.take:  # else its room is spoken for, although its status does not say so yet
-            running.apply(running_job(job, self._rate(job)))
+            running.apply(running_job(job, self._informers.members(job), self._rate(job)))
 
     def _keep_room(self, job: ScavengerJob, run: str) -> None:
         """Room of a run that was ended for nobody's sake is kept for the next one: until that is granted or has failed,

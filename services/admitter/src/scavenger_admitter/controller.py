@@ -28,12 +28,14 @@ from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle.other_jobs import other_job
+from scavenger_admitter.core.lifecycle.running import SHOWN_EVERY
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter, namespace_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import (
     failed_by_itself,
     job_key,
     job_progress,
+    marks,
     namespace_level,
     on_its_way,
     placing_facts,
@@ -359,12 +361,24 @@ class Admitter:
         old, new = change.old, change.new
         self._resizes.saw(change)
         if old is not None and new is not None and pod_progress(old) == pod_progress(new):
+            self._hear_marks(old, new)
             return
         # Of an array there are many, and its status is written once in a second.
         together = names.LABEL_TASK in change.obj.metadata.labels or (new is not None and on_its_way(new))
         after = TOGETHER_SECONDS if together else 0.0
         for key in job_key(change.obj):
             self._wakeups.reconcile(key, after=after)
+
+    def _hear_marks(self, old: Pod, new: Pod) -> None:
+        """Another class of a run, or another figure, counts at once, and nothing else follows from it. What its status
+        says follows with the next write, or in one of its own."""
+        if self._wakeups.loop is None or marks(old) == marks(new):
+            return
+        for key in job_key(new):
+            if (job := self._informers.job(key)) is not None:
+                self._feed.update_running(job)
+                if job.spec.array is None:
+                    self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
 
     def _note_gone(self, pod: Pod) -> None:
         """A pod is gone: until now it was there."""

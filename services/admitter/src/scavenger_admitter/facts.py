@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -11,8 +11,10 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.marks import class_of, figure_of
 from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_affinity import apart_by
+from scavenger_domain.pod_reading import read
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_domain.taints import of_resources
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, condition
@@ -24,7 +26,7 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.manifest import pod_labels
-from scavenger_admitter.core.unit_of_task import unit_of_task
+from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.core.volume_topology import EVERYWHERE, VolumeTopology
 
 Rate: TypeAlias = Callable[[datetime], float | None]
@@ -84,6 +86,12 @@ def pod_progress(pod: Pod) -> Hashable:
         pod.spec.node_name,
         pod.status,
     )
+
+
+def marks(pod: Pod) -> Hashable:
+    """What the prioritizer says of the run of a pod."""
+    meta = pod.metadata
+    return meta.labels.get(names.LABEL_PREEMPTION_CLASS), meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY)
 
 
 def _others(meta: ObjectMeta) -> Hashable:
@@ -151,9 +159,17 @@ def candidate(
     )
 
 
-def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
-    """A job in phase Running. `rate`: how fast it has been computing, where that is measured."""
-    status, preemption = job.status, job.status.preemption
+def running_job(job: ScavengerJob, pods: Iterable[Pod], rate: Rate | None) -> RunningJob:
+    """A job in phase Running.
+
+    Args:
+        job: what runs.
+        pods: of the run, which carry its class and its figure.
+        rate: how fast it has been computing, where that is measured.
+    """
+    status, members = job.status, [read(pod) for pod in pods]
+    shown = status.preemption.class_ if status.preemption is not None else None
+    figure = figure_of(members)
     start = accounting.run_start(status)
     since = accounting.recorded_reference(status, start) if start is not None else None
     cores = rate(since) if rate is not None and since is not None else None
@@ -162,8 +178,8 @@ def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
         uid=job.metadata.uid,
         queue=job.spec.queue,
         parallelism=job.spec.parallelism,
-        preemptible=preemption is None or preemption.class_ != names.NON_PREEMPTIBLE,
-        priority=preemption.running_priority if preemption is not None else None,
+        preemptible=class_of(members, shown) != names.NON_PREEMPTIBLE,
+        priority=None if figure is None else float(figure),
         since=micros(since) if since is not None else 0,
         started=micros(start) if start is not None else 0,
         interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),

@@ -53,7 +53,7 @@ class Newcomer:
 
 
 def _own(status: ScavengerJobStatus) -> dict[str, Any]:
-    """A status as it is written, without what is the prioritizer's."""
+    """A status as it is written, without what a prioritizer of an earlier version may have written since."""
     return status.model_copy(update={"preemption": None}).to_dict()
 
 

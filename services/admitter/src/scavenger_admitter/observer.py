@@ -109,6 +109,7 @@ class Observer:
             self._rules,
             trusted_interval=timedelta(seconds=shared.trusted_interval_seconds),
             startup_cost=timedelta(seconds=shared.startup_cost_seconds),
+            weights=shared.resource_weights,
         )
 
     def _seen(self, key: str, job: ScavengerJob, told: Collection[str]) -> Seen:

@@ -34,7 +34,7 @@ from scavenger_admitter.freshness import active_jobs, metadata_of, nodes_by_name
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.queue_controller import set_finalizers
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.writer import SCAVENGERJOBS, own_fields
+from scavenger_admitter.writer import SCAVENGERJOBS, merged
 
 log = get_logger(__name__)
 
@@ -114,7 +114,7 @@ async def _stop(client: ApiClient, meta: ObjectMeta, nodes: Mapping[str, Node | 
 async def _status_after(
     client: ApiClient, job: ScavengerJob, nodes: Mapping[str, Node | None], clock: Clock
 ) -> dict[str, Any] | None:
-    """The status of a job whose pods go now, in the fields of the admitter; None where it stays as it is."""
+    """The status of a job whose pods go now, as a merge patch; None where it stays as it is."""
     seen = await with_run(client, Seen(job=job, batch=None, pods=(), nodes=nodes, now=clock.now()))
     taken = {run_of(job): InterruptDecision(InterruptionReason.JOB_DELETED, GONE)}
     if job.spec.array is not None:  # its tasks are counted one by one, and stop without being counted as interrupted
@@ -127,7 +127,7 @@ async def _status_after(
         status = status.model_copy(update={"phase": Phase.WAITING, "message": GONE})
     elif status.phase is Phase.SUSPENDED:
         status = status.model_copy(update={"message": GONE})
-    return own_fields(status, job.status) if status != job.status else None
+    return merged(status) if status != job.status else None
 
 
 async def _release_queues(client: ApiClient) -> None:

@@ -52,12 +52,10 @@ from scavenger_admitter.slim_jobs import size_of, slim
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
-OWN_FIELDS: Final = tuple(
-    field.serialization_alias or name
-    for name, field in ScavengerJobStatus.model_fields.items()
-    if name != "preemption"  # the prioritizer's
+STATUS_FIELDS: Final = tuple(
+    field.serialization_alias or name for name, field in ScavengerJobStatus.model_fields.items()
 )
-"""What the admitter writes of a status: all of these each time, null where there is nothing to say, which removes."""
+"""Of a status. All of these are written each time, null where there is nothing to say, which removes."""
 TRIES: Final = 3
 """How often a Job or a pod is sent where the answer is Conflict."""
 OF_A_LIMIT_RANGE: Final = re.compile(r"maximum cpu usage per|cpu max limit to request ratio")
@@ -73,15 +71,15 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
-def own_fields(status: ScavengerJobStatus, before: ScavengerJobStatus) -> dict[str, Any]:
-    """What is written of a status by a merge patch, and nothing that others write. before: as it was read."""
+def merged(status: ScavengerJobStatus) -> dict[str, Any]:
+    """What is written of a status by a merge patch, which keeps what is left out."""
     fields = status.to_dict()
-    own = {name: fields.get(name) for name in OWN_FIELDS}
-    if status.preemption is None and before.preemption is not None:  # it was about a run that is over
-        own["preemption"] = None
-    if status.array is not None:  # a merge keeps what is left out
-        own["array"] = {"activeSince": None, **status.array.to_dict()}
-    return own
+    patch = {name: fields.get(name) for name in STATUS_FIELDS}
+    if status.array is not None:
+        patch["array"] = {"activeSince": None, **status.array.to_dict()}
+    if status.preemption is not None:
+        patch["preemption"] = {"runningPriority": None, **status.preemption.to_dict()}
+    return patch
 
 
 class TaskAnswered(Protocol):
@@ -230,8 +228,7 @@ class Writer:
             ApiError: the API server refuses.
         """
         meta = job.metadata
-        own = own_fields(decided.value.status, job.status)
-        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": merged(decided.value.status)}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
         return slim(ScavengerJob.model_validate_json(body), job)
 

@@ -100,7 +100,6 @@ class Prioritizer:
         self.writer = PlanWriter(
             client,
             events,
-            self.job_facts,
             self.pod_facts,
             budget=self._budget,
             clock=clock,

@@ -51,8 +51,7 @@ SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 def job_facts(job: ScavengerJob) -> JobFacts:
     """What a plan needs of a ScavengerJob. Never raises: what is unreadable counts as absent."""
-    status, preemption, unit = job.status, job.status.preemption, unit_of(job)
-    written = preemption.running_priority
+    status, unit = job.status, unit_of(job)
     return JobFacts(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
@@ -70,8 +69,7 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         preempted=true_because(status.conditions, ConditionType.INTERRUPTED, InterruptionReason.PREEMPTED),
         interruptions=unit.interruptions,
         stopping=unit.stopping,
-        class_=preemption.class_,
-        written=None if written is None else round(written),
+        class_=status.preemption.class_ or "",
     )
 
 

@@ -47,9 +47,6 @@ class PrioritizerSettings(ServiceSettings):
     priority_step: int = option(
         60, "a running priority is written to a pod when it moved by this", unit="CPU-seconds", ge=0
     )
-    status_step: int = option(
-        600, "a running priority is written to a status when it moved by this", unit="CPU-seconds", ge=0
-    )
     priority_ratio: float = option(
         1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
     )
@@ -92,7 +89,6 @@ class PrioritizerSettings(ServiceSettings):
             trusted=shared.trusted_interval,
             weights=shared.resource_weights,
             step=self.priority_step,
-            status_step=self.status_step,
             ratio=self.priority_ratio,
             budgets=self.budgets,
             window=shared.start_over_window,

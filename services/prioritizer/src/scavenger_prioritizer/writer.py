@@ -1,10 +1,9 @@
-"""What the prioritizer writes to the API: labels, annotations, statuses, budgets and Events. Decides nothing."""
+"""What the prioritizer writes to the API: labels, annotations, budgets and Events. Decides nothing."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -15,16 +14,15 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable
 from scavenger_kube.kinds import ConfigMap, Pod
 from scavenger_kube.resources import CONFIGMAPS, PODDISRUPTIONBUDGETS, PODS
-from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_prioritizer import metrics
-from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
-from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
-from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS, FactsCache
+from scavenger_prioritizer.core.plan import ClassPlan, PodWrite
+from scavenger_prioritizer.core.snapshot import PodFacts
+from scavenger_prioritizer.facts import BUDGET_SPEC, FactsCache
 
 BUDGET_LABELS: Final = {
     names.LABEL_MANAGED_BY: names.PRIORITIZER,
@@ -68,7 +66,6 @@ class PlanWriter:
         self,
         client: ApiClient,
         events: EventRecorder,
-        jobs: FactsCache[ScavengerJob, JobFacts],
         pods: FactsCache[Pod, PodFacts],
         *,
         budget: WriteBudget,
@@ -78,7 +75,6 @@ class PlanWriter:
     ) -> None:
         self._client = client
         self._events = events
-        self._jobs = jobs
         self._pods = pods
         self._budget = budget
         self._clock = clock
@@ -122,7 +118,6 @@ class PlanWriter:
                 protected=len(plan.protect),
                 unprotected=len(plan.unprotect),
                 refreshed=len(plan.refresh),
-                statuses=len(plan.statuses),
                 budgets=len(plan.budgets_needed) + len(plan.budgets_surplus),
                 pending=pending,
             )
@@ -148,7 +143,6 @@ class PlanWriter:
         yield Step("unprotect", unprotect, count)
         yield Step("protect", rest, Urgency.EXPLAIN)
         yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN)
-        yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN)
         yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count)
 
     async def _all(self, step: Step, writes: Sequence[Write], until: float, outdated: Callable[[], bool]) -> int:
@@ -201,37 +195,6 @@ class PlanWriter:
             self.exposed_at[pod.unit] = self._now
         if write.class_ is not None or write.priority is not None:
             self.written_at[pod.unit] = self._now
-
-    async def _write_status(self, write: StatusWrite) -> None:
-        """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same
-        name is taken off by the next pass, as that job does not run yet.
-        """
-        job = write.job
-        if write.class_ is None:
-            patch = {"status": {"preemption": None}}
-            with suppress(NotFound):
-                await self._client.merge_patch(SCAVENGERJOBS, job.namespace, job.name, patch, subresource="status")
-        else:
-            await self._apply_status(job, write.class_, write.priority)
-        self._jobs.note(job, class_=write.class_ or "", written=write.priority)
-        self.written_at[job.key] = self._now
-
-    async def _apply_status(self, job: JobFacts, class_: str, priority: int) -> None:
-        """Server-side apply of the one field that is ours; the admitter's fields keep their manager."""
-        body = {
-            "apiVersion": SCAVENGERJOBS.api_version,
-            "kind": SCAVENGERJOBS.kind,
-            "metadata": {"namespace": job.namespace, "name": job.name},
-            "status": {"preemption": {"class": class_, "runningPriority": priority}},
-        }
-        await self._client.apply(
-            SCAVENGERJOBS,
-            job.namespace,
-            job.name,
-            body,
-            field_manager=names.PRIORITIZER,
-            subresource="status",
-        )
 
     async def _apply_budget(self, namespace: str) -> None:
         body = {

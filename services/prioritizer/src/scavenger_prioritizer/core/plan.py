@@ -1,8 +1,7 @@
 """Which running jobs an ordinary pod may displace: a pure function of one snapshot (docs/preemption-classes.md).
 
-The class stands twice: as a label on every pod of the gang, which is what schedulers and budgets read, and in the
-status of the job, for people. The label is the truth: a plan is computed against it, so a prioritizer that starts anew
-goes on where the last one was.
+The class is a label on every pod of the gang, which is what schedulers and budgets read. A plan is computed against it,
+so a prioritizer that starts anew goes on where the last one was. What a status says of it the admitter writes.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_domain.gang import at_risk, cpu_seconds, estimated_at_risk, start_over
+from scavenger_domain.marks import class_of, moved
 from scavenger_domain.soundness import CHECKS
 
 from scavenger_prioritizer.core.snapshot import (
@@ -54,14 +54,6 @@ class PodWrite(Record, frozen=True, gc=False):
     exempt: bool | None = None
 
 
-class StatusWrite(Record, frozen=True, gc=False):
-    """One write of `status.preemption`; class_ None removes it: the job does not run."""
-
-    job: JobFacts
-    class_: str | None
-    priority: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class ClassPlan:
     """Verdicts in the order of victims, and the writes that bring the cluster there.
@@ -84,7 +76,6 @@ class ClassPlan:
     unprotect: tuple[PodWrite, ...] = ()
     refresh: tuple[PodWrite, ...] = ()
     """Pods whose class stays, whose running priority has moved, or which the budget is to leave out."""
-    statuses: tuple[StatusWrite, ...] = ()
     budgets_surplus: tuple[str, ...] = ()
     """Namespaces with a budget and nothing to protect, where that is wrong or has stayed for long."""
     idle_budgets: Mapping[str, int] = field(default_factory=dict)
@@ -94,7 +85,7 @@ class ClassPlan:
     def writes(self) -> int:
         """Requests it takes to carry the plan out."""
         pods = len(self.cover) + len(self.protect) + len(self.unprotect) + len(self.refresh)
-        return len(self.budgets_needed) + pods + len(self.statuses) + len(self.budgets_surplus)
+        return len(self.budgets_needed) + pods + len(self.budgets_surplus)
 
     @property
     def class_steps(self) -> tuple[tuple[PodWrite, ...], ...]:
@@ -134,7 +125,6 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
         protect=protect,
         unprotect=unprotect,
         refresh=refresh,
-        statuses=_statuses(verdicts, snapshot),
         budgets_surplus=surplus,
         idle_budgets=idle,
     )
@@ -156,9 +146,10 @@ class Ranked(Record, frozen=True, gc=False):
     since: int
     """Up to here its work is safe."""
 
-    def safe(self, now: int, window: int) -> bool:
-        """Whether it has passed a checkpoint of this run, reported or due, no longer ago than that."""
-        return self.start < self.since and now - self.since < window
+    def safe(self, now: int, window: int, startup_cost: int) -> bool:
+        """Whether next to nothing is lost if it goes now: it has passed a checkpoint of this run, reported or due, no
+        longer ago than the window; or it has run for no longer than the window and what a restart costs."""
+        return now - self.since < (window if self.start < self.since else startup_cost + window)
 
     def next_start_over(self, now: int) -> int:
         """When its next checkpoint is due, in microseconds."""
@@ -235,9 +226,9 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     it back when they were. Who was preempted does not count. His room is taken, and the next ordinary pod needs that of
     another: with his place kept for him a burst had used up all preemptible jobs, and waited.
 
-    Beside those, jobs are preemptible that have just written a checkpoint, or are to have: whoever goes now loses next
-    to nothing, however many cores it has. And who has lost its protection a moment ago does not have it back yet: a
-    load that jumps up and down would have half of all jobs change their class twice a minute.
+    Beside those, jobs are preemptible that have just written a checkpoint, or are to have, or have just started:
+    whoever goes now loses next to nothing, however many cores it has. And who has lost its protection a moment ago does
+    not have it back yet: a load that jumps up and down would have half of all jobs change their class twice a minute.
     """
     pools = [snapshot.pool(r.gang) for r in ranked]
     counts, positions = _counts(pools, snapshot), Counter[str]()
@@ -269,7 +260,7 @@ def _counts(pools: Sequence[str], snapshot: Snapshot) -> dict[str, int | None]:
 def _exposed(ranked: Ranked, current: str, snapshot: Snapshot) -> bool:
     """Whether a job is preemptible that is not by its place."""
     now, rules = snapshot.now, snapshot.rules
-    if ranked.safe(now, rules.window):
+    if rules.window and ranked.safe(now, rules.window, rules.startup_cost):
         return True
     at = snapshot.exposed_at.get(ranked.gang.job.key) if current == PREEMPTIBLE else None
     return at is not None and at <= now < at + rules.hold
@@ -283,30 +274,11 @@ def _due(ranked: Sequence[Ranked], verdicts: Sequence[Verdict], snapshot: Snapsh
 
 
 def current_class(gang: Gang) -> str:
-    """The class a gang has now: what its living pods agree on.
-
-    Where they do not, a prioritizer was stopped between two patches; what the status says was the last complete one. A
-    pod without a class counts as preemptible, as it was created.
-    """
-    labels = {pod.class_ == NON_PREEMPTIBLE for pod in gang.pods if pod.live}
-    if len(labels) == 1:
-        return NON_PREEMPTIBLE if labels.pop() else PREEMPTIBLE
-    return NON_PREEMPTIBLE if gang.job.class_ == NON_PREEMPTIBLE else PREEMPTIBLE
+    """The class a gang has now: what its living pods agree on, else the last one that its status was told."""
+    return class_of(gang.pods, gang.job.class_)
 
 
 # --- writes ---
-
-
-def moved(old: int | None, new: int, step: int, ratio: float) -> bool:
-    """Whether a running priority has moved enough to matter, in CPU-seconds.
-
-    By at least `step`, and by at least `ratio` times the smaller of the two: small figures decide who goes next and
-    need to be right, large ones only need to be large.
-    """
-    if old is None:
-        return True
-    difference = abs(new - old)
-    return difference > 0 and difference >= max(step, ratio * min(old, new))
 
 
 def _pod_writes(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[tuple[PodWrite, ...], ...]:
@@ -367,32 +339,6 @@ def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
             for pod in gang.pods:
                 if pod.live and pod.class_ == NON_PREEMPTIBLE:
                     yield PodWrite(pod, PREEMPTIBLE, None)
-
-
-def _statuses(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[StatusWrite, ...]:
-    """Class and running priority stand in the status of all running jobs, but for those that have only just started and
-    are what their pods were born as: many of these end before anybody reads it. What is decided of the tasks of an
-    array stands on their pods only."""
-    writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot)]
-    # It says something about running pods. Once they are gone it would only mislead whoever reads of a job in line; of
-    # a finished one it says what it was, and that is not worth a write.
-    writes.extend(StatusWrite(gang.job, None) for gang in snapshot.gangs if gang.job.class_ and _in_line(gang.job))
-    return tuple(writes)
-
-
-def _in_line(job: JobFacts) -> bool:
-    return job.phase not in (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED)
-
-
-def _status_differs(verdict: Verdict, snapshot: Snapshot) -> bool:
-    job, rules = verdict.gang.job, snapshot.rules
-    if job.task:
-        return False
-    if not job.class_ and verdict.class_ == PREEMPTIBLE:
-        return snapshot.now - verdict.start >= rules.shown_after
-    if job.class_ != verdict.class_:
-        return True
-    return not _rests(job, snapshot) and moved(job.written, verdict.priority, rules.status_step, rules.ratio)
 
 
 def _budgets(
@@ -474,11 +420,6 @@ def _assert_writes(plan: ClassPlan, snapshot: Snapshot) -> None:
             assert write.pod.uid not in uids, f"{name}: {write.pod.name} is written twice"
             assert write.priority is None or write.priority >= 0, f"{name}: priority {write.priority}"
             uids.add(write.pod.uid)
-    protected = {v.gang.job.key for v in plan.verdicts if v.class_ == NON_PREEMPTIBLE}
-    jobs = [write.job.key for write in plan.statuses]
-    assert len(jobs) == len(set(jobs)), f"statuses: a job twice: {sorted(jobs)}"
-    for write in plan.statuses:
-        assert (write.class_ == NON_PREEMPTIBLE) <= (write.job.key in protected), f"statuses: {write.job.key}"
     assert plan.due is None or snapshot.known, "due: nobody is protected by a percentage"
 
 

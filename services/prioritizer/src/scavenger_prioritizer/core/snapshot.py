@@ -144,8 +144,6 @@ class JobFacts(Record, frozen=True, gc=False):
     """Being deleted or suspended."""
     class_: str = ""
     """status.preemption.class as it is now."""
-    written: int | None = None
-    """status.preemption.runningPriority as it is now, in CPU-seconds."""
     task: str = ""
     """Index of the task; empty for a job without tasks. What its status says of a run is of no task."""
 
@@ -167,9 +165,9 @@ class Rules:
     """What an administrator may set.
 
     startup_cost: microseconds added per core until the first checkpoint after a start. trusted: microseconds, the
-    longest interval that is taken at its word. weights: of resources, in what is at risk. step, status_step: by
-    how many CPU-seconds the running priority must have moved before it is written to a pod, and to a status. ratio: and
-    by which share of the smaller of the two values.
+    longest interval that is taken at its word. weights: of resources, in what is at risk. step: by how
+    many CPU-seconds the running priority must have moved before it is written. ratio: and by which share of the smaller
+    of the two values.
     budgets: whether non-preemptible pods have PodDisruptionBudgets.
     """
 
@@ -177,7 +175,6 @@ class Rules:
     trusted: int = TRUSTED
     weights: Weights = DEFAULT_WEIGHTS
     step: int = 60
-    status_step: int = 600
     ratio: float = 1.0
     budgets: bool = True
     returning: int = 15 * MICROSECONDS
@@ -185,8 +182,6 @@ class Rules:
     that room has it for nothing."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
-    shown_after: int = 120 * MICROSECONDS
-    """The status of a job that was never protected says so when it has run for so long."""
     window: int = START_OVER_WINDOW
     """A job is preemptible for so long after its checkpoint, reported or due, whatever its place."""
     hold: int = 60 * MICROSECONDS

@@ -69,7 +69,7 @@ def plan_lifecycle(observed: Observation) -> Outcome:
     7. what the pods of the last run said as they ended is heard, and what earlier runs left is cleared away;
     8. a job in line is started where admission has granted that, may stand for admission, or says what holds it back;
     9. a finished job lets go of its pods, and goes itself when its time is over;
-    10. conditions and jobName follow from all this.
+    10. conditions and jobName follow from all this, and what is written says the class that the pods of a run have.
     """
     draft = draft_of(observed)
     if draft.seen.job.metadata.deletion_timestamp is not None:
@@ -89,6 +89,7 @@ def plan_lifecycle(observed: Observation) -> Outcome:
     if draft.status.removing and not draft.phase.active:
         draft.set(removing=None)  # the run has ended, and was judged
     summarise(draft)
+    running.show_class(draft)
     return outcome_of(draft)
 
 

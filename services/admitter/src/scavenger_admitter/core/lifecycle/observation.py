@@ -11,6 +11,7 @@ from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.rules.bounds import BY_DEFAULT, Bounds
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.pod_security import Level
 from scavenger_kube import kinds
 
@@ -36,6 +37,8 @@ class LifecycleSettings(StartLimits):
     """No longer interval between checkpoints is believed."""
     startup_cost: timedelta = timedelta(seconds=DEFAULT_STARTUP_COST_SECONDS)
     """What a restart costs each core, when it comes to who stops first."""
+    weights: Weights = DEFAULT_WEIGHTS
+    """Of resources, in what a run has at risk."""
     snapshots: bool = False
     """Whether there is an image for snapshots."""
     certain_hints: frozenset[str] = frozenset()
@@ -239,8 +242,7 @@ class Outcome:
     """The next status, and what follows once it is written."""
 
     status: ScavengerJobStatus
-    """Equal to the observed one when there is nothing to write. `preemption` is the prioritizer's and as observed, but
-    goes with the run that it is about."""
+    """Equal to the observed one when there is nothing to write."""
     changed: bool
     quiet_until: datetime | None = None
     """All that is new is that the job waits its turn, or is starting. Nobody misses that write if it is over by then:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.job import Capacity, Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason
-from scavenger_api.times import format_time
+from scavenger_api.times import format_time, micros
+from scavenger_domain.marks import class_of, figure_of, moved
 from scavenger_domain.pod_ends import started_at
+from scavenger_domain.pod_reading import PodReading, read
 
 from scavenger_admitter.core.lifecycle import accounting, finished, limits
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.verdict import Hangs, Runs
+from scavenger_admitter.core.units import run_at_risk
 
 PROGRESS_EVERY: Final = timedelta(minutes=1)
 """Checkpoints and start-overs of a run in progress go into the status no more often than this."""
+
+SHOWN_EVERY: Final = timedelta(minutes=2)
+"""A class that has changed is worth a status of its own when the last one is so old."""
+
+SHOWN_STEP: Final = 600
+"""CPU-seconds by which the figure of a run on reclaimed capacity has moved, and doubled or halved, to be worth one."""
 
 STALLED_INTERVALS: Final = 3
 """A run that has reported checkpoints, and for so many intervals none, seems to hang."""
@@ -77,6 +87,45 @@ def fail(draft: Draft, verdict: Hangs) -> None:
     finished.fail(draft, draft.seen.now, FailureReason.NO_PROGRESS, said)
 
 
+def show_class(draft: Draft) -> None:
+    """Class and running priority of the run, by the marks of its pods: in a status that is written anyway, or in one of
+    its own when what is shown has been wrong for long. What is decided of tasks stands on their pods only."""
+    seen, run = draft.seen, draft.run
+    if run is None or draft.phase is not Phase.RUNNING or seen.job.spec.array is not None:
+        return
+    members = [read(pod, draft.rules.weights) for pod in run.pods]
+    known = draft.status.preemption or Preemption()
+    shown = Preemption(class_=class_of(members, known.class_), running_priority=_figure(draft, members))
+    if draft.status == seen.job.status:
+        if not _misleads(known, shown, seen.job):
+            return
+        if (wait := _rest(draft, SHOWN_EVERY)) > 0:
+            draft.wakeups.append(wait)
+            return
+    draft.set(preemption=shown)
+
+
+def _figure(draft: Draft, members: Sequence[PodReading]) -> float | None:
+    """CPU-seconds that are lost if the job goes now. On reclaimed capacity the prioritizer alone knows the real use."""
+    job, rules = draft.seen.job, draft.rules
+    if job.spec.capacity is Capacity.RECLAIMED:
+        return figure_of(members)
+    one = timedelta(microseconds=1)
+    now, cost, trusted = micros(draft.seen.now), rules.startup_cost // one, rules.trusted_interval // one
+    return run_at_risk(job, draft.status, members, now, cost, trusted)
+
+
+def _misleads(known: Preemption, shown: Preemption, job: ScavengerJob) -> bool:
+    """Whether what is shown is worth a status of its own. Without a class, a job is preemptible. What a figure has
+    become since is computed by whoever shows it, but for the use of reclaimed capacity."""
+    if (known.class_ or names.PREEMPTIBLE) != shown.class_:
+        return True
+    if job.spec.capacity is not Capacity.RECLAIMED or shown.running_priority is None:
+        return False
+    before = known.running_priority
+    return moved(None if before is None else round(before), round(shown.running_priority), SHOWN_STEP, 1.0)
+
+
 def _note_stall(draft: Draft, run: Run, start: datetime) -> None:
     """Note whether the run reports checkpoints no longer. One that has reported none yet may belong to a program that
     never does. It is looked at whenever a checkpoint is due."""
@@ -101,10 +150,10 @@ def _past_deadline(draft: Draft, start: datetime) -> bool:
     return True
 
 
-def _rest(draft: Draft) -> float:
+def _rest(draft: Draft, every: timedelta = PROGRESS_EVERY) -> float:
     """Seconds until progress may be written again."""
     last, now = draft.known.last_write, draft.seen.now
-    return (last + PROGRESS_EVERY - now).total_seconds() if last is not None and last <= now else 0.0
+    return (last + every - now).total_seconds() if last is not None and last <= now else 0.0
 
 
 def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:

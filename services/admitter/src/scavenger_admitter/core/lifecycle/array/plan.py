@@ -51,7 +51,7 @@ from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts
-from scavenger_admitter.core.unit_of_task import unit_of_task
+from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
 WRITE_EVERY: Final = timedelta(seconds=1)
