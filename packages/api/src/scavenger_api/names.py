@@ -39,6 +39,45 @@ NON_PREEMPTIBLE: Final = "non-preemptible"
 LABEL_POD_SECURITY: Final = f"{GROUP}/pod-security"
 LABEL_POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
+# --- batch/v1 Jobs that users create and the admitter runs (docs/designs/0032-adopted-jobs.md) ---
+MANAGED_BY_ADOPTER: Final = f"{GROUP}/adopter"
+"""spec.managedBy of an adopted Job. The field is immutable, so an adopted Job never becomes a ScavengerJob's."""
+LABEL_ADOPT: Final = f"{GROUP}/adopt"
+"""On a namespace, by the administrator: which of its Jobs are adopted. On a Job: `never`."""
+ADOPT_LABELLED: Final = "labelled"
+"""Only Jobs that have `LABEL_QUEUE` themselves."""
+ADOPT_ALL: Final = "all"
+ADOPT_NEVER: Final = "never"
+LABEL_ADOPT_QUEUE: Final = f"{GROUP}/adopt-queue"
+"""On a namespace, by the administrator: the queue of its adopted Jobs that name none."""
+LABEL_KIND: Final = f"{GROUP}/kind"
+"""On a pod: the kind of the object whose name `LABEL_JOB` is, where that is no ScavengerJob."""
+KIND_JOB: Final = "Job"
+CONDITION_LEDGER: Final = f"{GROUP}/Ledger"
+"""In the status of an adopted Job: what the admitter has counted. Always False, so that nobody takes it for an end."""
+JOB_LABELS: Final = (
+    "job-name",
+    "controller-uid",
+    "batch.kubernetes.io/job-name",
+    "batch.kubernetes.io/controller-uid",
+)
+"""By which clients find the pods of a Job. An interrupted pod loses them before it ends."""
+# On a Job, or in the jobTemplate of a CronJob, by the user. What ScavengerJobs have in their spec.
+ANNOTATION_INTERRUPTION_AFTER: Final = f"{GROUP}/interruption-after"
+ANNOTATION_SNAPSHOT: Final = f"{GROUP}/snapshot"
+ANNOTATION_CHECKPOINT_EXIT_CODE: Final = f"{GROUP}/checkpoint-exit-code"
+ANNOTATION_MINIMUM_RUN: Final = f"{GROUP}/minimum-run"
+ADOPTED_ANNOTATIONS: Final = (
+    ANNOTATION_INTERRUPTION_AFTER,
+    ANNOTATION_SNAPSHOT,
+    ANNOTATION_CHECKPOINT_EXIT_CODE,
+    ANNOTATION_MINIMUM_RUN,
+)
+"""What users may say of a Job that they create."""
+ANNOTATION_RELEASE: Final = f"{GROUP}/release"
+"""On an adopted Job, by an administrator (`kubectl sj release`)."""
+RELEASE_REQUESTED: Final = "requested"
+
 # --- annotations ---
 # On a namespace, by the administrator: the service accounts whose tokens its scavenger jobs get, between commas.
 ANNOTATION_SERVICE_ACCOUNTS: Final = f"{GROUP}/service-accounts"
