@@ -75,8 +75,8 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run = run_of_task(self.draft, pod, self._intent(index, pod))
-        found = judge(run, self.draft.observed)
+        draft, run = self.draft, run_of_task(self.draft, pod, self._intent(index, pod))
+        found = judge(run, draft.observed)
         if isinstance(found, Undecided):
             draft.wakeups.append((found.until - draft.seen.now).total_seconds())
             draft.wait_for_proof(found.unproven)
