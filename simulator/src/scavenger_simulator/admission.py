@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -10,22 +9,19 @@ from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.placement.inputs import PendingPod
 from scavenger_admitter.core.admission.running import DEFAULT_INTERVAL, RunningJob
-from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.admission.view.object_facts import NOT_STARTED, PodFacts
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import DEFAULT_QUEUE, NON_PREEMPTIBLE
-from scavenger_kube.kinds import Condition, Node, NodeStatus, ObjectMeta
 
 from scavenger_simulator.clock import SECOND, moment, stamp, ticks
-from scavenger_simulator.cluster import PODS_PER_NODE
 from scavenger_simulator.jobs import NAMESPACE, Job, Stage
+from scavenger_simulator.objects import node_object, shape_of
 from scavenger_simulator.result import MomentKind
-from scavenger_simulator.scenario import NodeSpec, OrdinaryPod
+from scavenger_simulator.scenario import OrdinaryPod
 from scavenger_simulator.world import World
 
-_READY = (Condition(type="Ready", status="True"),)
 _REQUESTS = LoadRule.fixed(100.0, counted_with_candidate=False)
 """Nothing holds a job back but that nodes have no room for what it requests."""
 
@@ -61,7 +57,7 @@ class _Array:
             key=self.key,
             uid=f"{first.number:08d}",
             queue=first.demand.queue,
-            shape=_shape(first.demand.cpu_milli, first.demand.memory_bytes),
+            shape=first.shape,
             interrupted_count=int(hit > 0),
             queued_at=stamp(max(self.place, ticks(first.demand.submitted))),
             tasks=hit or len(self._waiting),
@@ -97,7 +93,7 @@ class Admission:
         if len(self._numbers) != len(world.scenario.nodes):
             raise ValueError("two nodes of the scenario have one name")
         for spec in world.scenario.nodes:
-            self._state.apply_node(_node(spec))
+            self._state.apply_node(node_object(spec))
         for name, weight in sorted(world.scenario.queues.items()):
             self._state.apply_queue(QueueView(name, weight=weight))
         self._arrays: dict[str, _Array] = {}
@@ -124,14 +120,17 @@ class Admission:
         now = world.now
         self._planned = False
         rule = self._rule(now)
-        if not world.waiting or rule.shut is not None:  # the levels wake it again
+        if not world.waiting or rule.nothing_starts is not None:  # the levels wake it again
             return
         self._next = now + max(1, ticks(world.settings.admission_interval))
         shared = len({*world.scenario.queues, DEFAULT_QUEUE}) > 1
         if shared:
             self._others.update_classes()
         snapshot = self._state.snapshot(now=stamp(now), rule=rule)
-        if not shared and not all(limit.under() for limit in snapshot.limits):  # nobody starts, and nobody is asked
+        full = {limit.pool for limit in snapshot.limits if not limit.under()}
+        if not shared and full.issuperset(
+            limit.pool for limit in snapshot.limits
+        ):  # nobody starts, and nobody is asked
             return
         plan = plan_admissions(
             snapshot,
@@ -178,7 +177,7 @@ class Admission:
                 key=job.key,
                 uid=job.uid,
                 queue=DEFAULT_QUEUE if plain else job.demand.queue,
-                shape=_shape(job.demand.cpu_milli, job.demand.memory_bytes),
+                shape=job.shape,
                 parallelism=job.demand.pods,
                 interrupted_count=0 if plain else job.known_places,
                 queued_at=stamp(job.queued_at),
@@ -238,7 +237,7 @@ class Admission:
             self._state.running.interrupt(
                 job.key,
                 stamp(self._world.now),
-                _shape(job.demand.cpu_milli, job.demand.memory_bytes).counted,
+                job.shape.counted,
                 job.demand.pods,
             )
         else:
@@ -255,7 +254,7 @@ class Admission:
 
     def _apply_pods(self, job: Job, started: int, leaves_by: int) -> None:
         names, run = self._world.cluster.names, str(job.admitted)
-        requests = _shape(job.demand.cpu_milli, job.demand.memory_bytes).requests
+        requests = job.shape.requests
         for key, node in zip(job.pod_keys, job.nodes, strict=True):
             self._state.apply_pod_facts(
                 PodFacts(
@@ -276,13 +275,13 @@ class Admission:
 
     def on_bound(self, pod: OrdinaryPod, node: int) -> None:
         """An ordinary pod has a node."""
-        requests = _shape(pod.cpu_request_milli, pod.memory_request_bytes).requests
+        requests = shape_of(pod.cpu_request_milli, pod.memory_request_bytes).requests
         key = f"ordinary/{pod.name}"
         self._state.apply_pod_facts(PodFacts(key, key, self._world.cluster.names[node], requests, ended=False, job=""))
 
     def on_pending(self, pod: OrdinaryPod, nominated: int | None) -> None:
         """An ordinary pod waits for room; nominated: the node on which it is made."""
-        shape = _shape(pod.cpu_request_milli, pod.memory_request_bytes)
+        shape = shape_of(pod.cpu_request_milli, pod.memory_request_bytes, pod.pool)
         key = f"ordinary/{pod.name}"
         waits = PendingPod(
             key=key,
@@ -296,20 +295,3 @@ class Admission:
     def on_left(self, pod: OrdinaryPod) -> None:
         """An ordinary pod is gone."""
         self._state.delete_pod(f"ordinary/{pod.name}")
-
-
-@lru_cache(maxsize=4096)
-def _shape(cpu_milli: int, memory_bytes: int) -> Shape:
-    return Shape.of({"cpu": cpu_milli, "memory": memory_bytes})
-
-
-def _node(spec: NodeSpec) -> Node:
-    allocatable: dict[str, str | int | float] = {
-        "cpu": f"{spec.cpu_milli}m",
-        "memory": spec.memory_bytes,
-        "pods": PODS_PER_NODE,
-    }
-    return Node(
-        metadata=ObjectMeta(name=spec.name),
-        status=NodeStatus(allocatable=allocatable, capacity=allocatable, conditions=_READY),
-    )

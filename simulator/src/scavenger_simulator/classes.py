@@ -55,11 +55,15 @@ class Classes:
         if world.decider.since is not None or not (due or world.published is not self._published):
             return
         self._at, self._published = world.now, world.published
-        share = Share.of(LevelsView.of(world.published.to_data(), moment(world.now)))
+        view, cluster = LevelsView.of(world.published.to_data(), moment(world.now)), world.cluster
         plan = plan_classes(
             Snapshot(
                 now=stamp(world.now),
-                share=share,
+                share=Share.of(view),
+                shares={name: Share.of(pool) for name, pool in view.pools.items()},
+                pool_of={
+                    name: pool for name, pool in zip(cluster.names, cluster.pools, strict=True) if pool in view.pools
+                },
                 gangs=self._current(),
                 rules=world.settings.prioritizer,
                 budgets={NAMESPACE: True},
@@ -81,7 +85,8 @@ class Classes:
                 job.note_report(now)
             known = self._gangs.get(number)
             if known is None or known[0] != job.changes:
-                known = (job.changes, _gang(job, job.reported(now), weights))
+                names = self._world.cluster.names
+                known = (job.changes, _gang(job, job.reported(now), weights, [names[node] for node in job.nodes]))
             gangs[number] = known
         self._gangs = gangs
         self._written_at = {key: at for key, at in self._written_at.items() if self._world.by_key[key].holds_room}
@@ -107,8 +112,8 @@ class Classes:
         self._watcher.on_class(job)
 
 
-def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
-    """What the prioritizer sees of a running job."""
+def _gang(job: Job, reported: int | None, weights: Weights, nodes: list[str]) -> Gang:
+    """What the prioritizer sees of a running job. nodes: of its pods."""
     demand, run = job.demand, f"{job.demand.name}-{job.admitted}"
     facts = JobFacts(
         namespace=NAMESPACE,
@@ -131,13 +136,13 @@ def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
             cost=cost,
             job=demand.name,
             run=run,
-            node=str(node),
+            node=node,
             started=stamp(job.running_since),
             index=index,
             checkpoint=checkpoint,
             class_=job.class_ or PREEMPTIBLE,
             written=job.written,
         )
-        for index, (key, node) in enumerate(zip(job.pod_keys, job.nodes, strict=True))
+        for index, (key, node) in enumerate(zip(job.pod_keys, nodes, strict=True))
     )
     return Gang(facts, pods)

@@ -7,14 +7,13 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+
+from scavenger_domain.nodes import pool_of
 
 from scavenger_simulator.clock import SECOND
+from scavenger_simulator.objects import PODS_PER_NODE, node_object
 from scavenger_simulator.scenario import NodeSpec
 from scavenger_simulator.victims import Amounts
-
-PODS_PER_NODE: Final = 110
-"""What a kubelet takes unless told otherwise."""
 
 
 class Use:
@@ -52,6 +51,7 @@ class Cluster:
 
     Attributes:
         nodes: what they are.
+        pools: of each node, the name of its pool as components find it.
         free: per node, what is not requested: millicores, bytes and pods, each a list.
         reserved: per node, what is promised to ordinary pods that wait for victims to leave, in the same way.
         ordinary: what ordinary pods use.
@@ -62,6 +62,7 @@ class Cluster:
 
     def __init__(self, nodes: Sequence[NodeSpec], start: int) -> None:
         self.nodes = tuple(nodes)
+        self.pools = tuple(pool_of(node_object(node)) for node in nodes)
         self.names = tuple(node.name for node in nodes)
         self.free = (
             [node.cpu_milli for node in nodes],
@@ -74,6 +75,11 @@ class Cluster:
         self.by_node = [Use(start) for _ in nodes]
         self.cpu_milli = sum(node.cpu_milli for node in nodes)
         self.memory_bytes = sum(node.memory_bytes for node in nodes)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether there is more than one pool of nodes."""
+        return len(set(self.pools)) > 1
 
     def take(self, node: int, amounts: Amounts, times: int = 1) -> None:
         """Requests of pods that come to a node (or, with -1, leave it)."""

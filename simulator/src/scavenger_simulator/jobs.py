@@ -7,6 +7,7 @@ from enum import StrEnum
 from scavenger_domain.gang import job_of
 
 from scavenger_simulator.clock import SECOND, ticks
+from scavenger_simulator.objects import shape_of
 from scavenger_simulator.scenario import ScavengerDemand
 from scavenger_simulator.victims import Amounts
 
@@ -33,6 +34,7 @@ class Job:
 
     Attributes:
         demand: what it asks for, and how it behaves.
+        shape: of its pods, as admission sees them.
         nodes: of its pods, by their number; empty while it has none.
         saved: microseconds of its work that are safe.
         class_: the preemption class on its pods.
@@ -71,6 +73,7 @@ class Job:
         "running_since",
         "runs",
         "saved",
+        "shape",
         "stage",
         "task",
         "uid",
@@ -92,6 +95,7 @@ class Job:
         self.task = job_of(self.key) != self.key
         self.uid = f"{number:08d}"
         self.pod_keys = tuple(f"{self.key}-{i}" for i in range(demand.pods))
+        self.shape = shape_of(demand.cpu_milli, demand.memory_bytes, demand.pool)
         self.amounts: Amounts = (demand.cpu_milli, demand.memory_bytes, 1)
         self.millicores = demand.cpu_milli * demand.pods
         self.cores = demand.cores

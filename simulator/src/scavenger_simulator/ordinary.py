@@ -104,6 +104,10 @@ class OrdinaryPods:
         self._pending: list[_Pod] = []
         self._next_node = 0
         self._feasible = feasible_nodes(len(world.scenario.nodes))
+        # Numbers of the nodes by their pool; empty where there is one.
+        self._pools: dict[str, set[int]] = {}
+        for node, node_spec in enumerate(world.scenario.nodes if world.cluster.pooled else ()):
+            self._pools.setdefault(node_spec.pool, set()).add(node)
         self._ranked: tuple[int, int, list[tuple[float, int, Job]]] | None = None
         for number, spec in enumerate(world.scenario.ordinary):
             pod = _Pod(number, spec, world.end)
@@ -184,7 +188,10 @@ class OrdinaryPods:
         kept_cpu, kept_memory, kept_pods = cluster.reserved
         nodes, count, begin = cluster.nodes, len(cluster.nodes), self._next_node
         best, score, found, last = None, -1.0, 0, begin
-        for last in chain(range(begin, count), range(begin)):
+        order: Iterable[int] = chain(range(begin, count), range(begin))
+        if self._pools:
+            order = filter(self._pools.get(pod.spec.pool, frozenset()).__contains__, order)
+        for last in order:
             left, left_memory = free_cpu[last] - cpu, free_memory[last] - memory
             if left < kept_cpu[last] or left_memory < kept_memory[last] or free_pods[last] - 1 < kept_pods[last]:
                 continue
@@ -210,6 +217,8 @@ class OrdinaryPods:
                     break
 
     def _fits(self, pod: _Pod, node: int) -> bool:
+        if self._pools and node not in self._pools.get(pod.spec.pool, ()):
+            return False
         spare = self._world.cluster.spare(node, pod.amounts)
         if pod.nominated == node:  # what is kept there is kept for itself
             spare = (spare[0] + pod.amounts[0], spare[1] + pod.amounts[1], spare[2] + pod.amounts[2])
@@ -217,12 +226,14 @@ class OrdinaryPods:
 
     def look_again(self) -> None:
         """Classes may have changed: pods for which nobody had to go before are tried again."""
-        failed: list[Amounts] = []
+        failed: list[tuple[str, Amounts]] = []
         for pod in [pod for pod in self._pending if pod.nominated is None]:
-            if any(all(mine >= other for mine, other in zip(pod.amounts, one, strict=True)) for one in failed):
+            kind = pod.spec.pool
+            amounts = [one for pool, one in failed if pool == kind]
+            if any(all(mine >= other for mine, other in zip(pod.amounts, one, strict=True)) for one in amounts):
                 continue
             if not self._make_room(pod):
-                failed.append(pod.amounts)
+                failed.append((kind, pod.amounts))
 
     # --- victims ---
 
@@ -283,8 +294,10 @@ class OrdinaryPods:
         return False
 
     def _closed(self, pod: _Pod, node: int) -> bool:
-        """Whether the pod would not fit if the node were empty."""
+        """Whether the pod would not fit if the node were empty, or may not go there."""
         spec = self._world.cluster.nodes[node]
+        if spec.pool != pod.spec.pool:
+            return True
         return pod.amounts[0] > spec.cpu_milli or pod.amounts[1] > spec.memory_bytes
 
     def _promising(self, pod: _Pod) -> Iterator[int]:
@@ -304,7 +317,7 @@ class OrdinaryPods:
                 sums = freed.setdefault(node, [0, 0, 0])
                 _add(sums, job.amounts, world.on_node[node][job])
                 paid[node] = paid.get(node, 0.0) + risk
-                if node not in enough:
+                if node not in enough and not self._closed(pod, node):
                     spare = world.cluster.spare(node, pod.amounts)
                     if spare[0] + sums[0] < 0 or spare[1] + sums[1] < 0 or spare[2] + sums[2] < 0:
                         continue

@@ -44,11 +44,12 @@ class Recorder:
 
     def note_period(self, point: Point, nodes_above: int) -> None:
         """A period of the regulator is over. nodes_above: nodes whose CPU was at the upper level or above it."""
-        if self.points and self.points[-1].admit != point.admit:
-            self.flips += 1
+        if self.points:
+            before = self.points[-1].of_pools
+            self.flips += sum(old.admit != new.admit for old, new in zip(before, point.of_pools, strict=False))
         self.points.append(point)
-        self.above += any(one.load >= one.upper for one in (point.cpu, point.memory))
-        self.above_ordinary += any(one.ordinary >= one.upper for one in (point.cpu, point.memory))
+        self.above += any(pool.above() for pool in point.of_pools)
+        self.above_ordinary += any(pool.above(ordinary=True) for pool in point.of_pools)
         self.above_nodes += nodes_above
 
     def totals(self, jobs: Sequence[Job], start: int, end: int, *, starved_after: float, events: int) -> Totals:

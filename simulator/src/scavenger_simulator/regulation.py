@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_regulator.core.history import History
 from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.metrics.metric import RESOURCES
@@ -16,6 +18,7 @@ from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, after_evictions
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
+    POOL,
     Figure,
     Figures,
     Gang,
@@ -24,12 +27,13 @@ from scavenger_regulator.core.snapshot import (
     PodFacts,
     RecentTermination,
     Snapshot,
+    of_pool,
 )
 from scavenger_regulator.core.state import ScopeState
 
 from scavenger_simulator.clock import SECOND, moment, ticks
 from scavenger_simulator.jobs import Job, Stage
-from scavenger_simulator.result import MomentKind, Point, ResourcePoint
+from scavenger_simulator.result import MomentKind, Point, PoolPoint, ResourcePoint
 from scavenger_simulator.world import World
 
 _GUARD: Final = 0.1
@@ -68,9 +72,11 @@ class Regulation:
         nodes = world.scenario.nodes
         room = [{"cpu": node.cpu_milli / 1000, "memory": float(node.memory_bytes)} for node in nodes]
         self._nodes = {
-            node.name: NodeFacts(node.name, amounts, amounts, counts=True)
-            for node, amounts in zip(nodes, room, strict=True)
+            node.name: NodeFacts(node.name, amounts, amounts, counts=True, pool=pool)
+            for node, amounts, pool in zip(nodes, room, world.cluster.pools, strict=True)
         }
+        # The load of a pool is that of its nodes.
+        self._by_node = self._rules.per_node or world.cluster.pooled
         self._states: dict[str, ScopeState] = {}
         self._histories: dict[str, dict[str, History]] = {}
         self._gangs: dict[int, tuple[int, Gang]] = {}
@@ -98,9 +104,9 @@ class Regulation:
         events.add(now + self._period, self._begin_average, None)
 
     def _spent(self) -> list[int]:
-        """CPU time up to now: of the cluster, or of each node where nodes have levels of their own."""
+        """CPU time up to now: of the cluster, or of each node where nodes or pools have levels of their own."""
         now, cluster = self._world.now, self._world.cluster
-        if self._rules.per_node:
+        if self._by_node:
             return [use.spent(now) for use in cluster.by_node]
         return [cluster.ordinary.spent(now) + cluster.jobs.spent(now)]
 
@@ -113,7 +119,7 @@ class Regulation:
         at, span = moment(now), self._window
         cores = [(spent - old) / span / 1000 for spent, old in zip(self._spent(), before, strict=True)]
         pods = self._pods(since, at, span)
-        if self._rules.per_node:
+        if self._by_node:
             nodes = {
                 name: self._figures(cpu, use.memory, at, span)
                 for name, cpu, use in zip(cluster.names, cores, cluster.by_node, strict=True)
@@ -255,9 +261,9 @@ class Regulation:
 
     def _act(self, decision: Decision, snapshot: Snapshot) -> None:
         now, world = snapshot.now, self._world
-        planned = [v for v in decision.victims if v.reason is EvictionReason.ABOVE_UPPER and v.scope == CLUSTER]
-        if planned:
-            world.recorder.minimum += self._fewest(decision.scopes[CLUSTER])
+        planned = {v.scope for v in decision.victims if v.reason is EvictionReason.ABOVE_UPPER and of_pool(v.scope)}
+        for scope in planned:
+            world.recorder.minimum += self._fewest(decision, scope)
         done = []
         for victim in decision.victims:
             job = world.by_key[victim.candidate.gang.key]
@@ -266,18 +272,23 @@ class Regulation:
                 done.append(victim)
         self._states = after_evictions(self._states, done, now, self._rules)
 
-    def _fewest(self, decided: ScopeDecision) -> int:
-        """The fewest jobs that would have closed the gaps, at the least: as many as it takes of those that use most."""
-        plan, cluster = decided.plan, self._world.cluster
+    def _fewest(self, decision: Decision, scope: str) -> int:
+        """The fewest jobs that would have closed the gaps of a pool, at the least: as many as it takes of those
+        there that use most."""
+        plan, cluster = decision.scopes[scope].plan, self._world.cluster
         if plan is None:
             return 0
         fewest = 0
-        staying = [job for job in self._world.holding.values() if job.stage is Stage.RUNNING]
+        there = [decision.pool_of.get(name, CLUSTER) == scope for name in cluster.names]
+        cores = sum(node.cpu_milli for node, here in zip(cluster.nodes, there, strict=True) if here)
+        memory = sum(node.memory_bytes for node, here in zip(cluster.nodes, there, strict=True) if here)
+        running = [job for job in self._world.holding.values() if job.stage is Stage.RUNNING]
+        staying = [(job, count) for job in running if (count := sum(there[node] for node in job.nodes))]
         for i, resource in enumerate(RESOURCES):
             gap = plan.gaps.get(resource, 0.0) - plan.short.get(resource, 0.0)
-            room = (cluster.cpu_milli, cluster.memory_bytes)[i]
+            room = (cores, memory)[i]
             needed = 0
-            for use in sorted((job.use[i] * len(job.nodes) for job in staying), reverse=True):
+            for use in sorted((job.use[i] * count for job, count in staying), reverse=True):
                 if gap <= 1e-6:
                     break
                 gap -= 100.0 * use / room
@@ -287,33 +298,66 @@ class Regulation:
 
     def _record(self, decision: Decision) -> None:
         world, decided = self._world, decision.scopes[CLUSTER]
-        ordinary, jobs = world.cluster.percent(world.cluster.ordinary), world.cluster.percent(world.cluster.jobs)
         running = [job for job in world.holding.values() if job.stage is Stage.RUNNING]
-        points = []
-        for i, resource in enumerate(RESOURCES):
-            levels = decided.levels.get(resource, self._rules.initial)
-            points.append(
-                ResourcePoint(ordinary[i] + jobs[i], ordinary[i], levels.lower, levels.admission, levels.upper)
-            )
+        seen = self._seen(decision)
+        default = seen.pop(CLUSTER)
+        names = dict(zip(world.cluster.pools, (node.pool or PLAIN_POOL for node in world.cluster.nodes), strict=True))
         world.recorder.note_period(
             Point(
                 at=world.now / SECOND,
-                cpu=points[0],
-                memory=points[1],
+                cpu=default.cpu,
+                memory=default.memory,
                 percentage=decided.percentage,
                 state=decided.state.value,
                 admit=decided.admit,
                 running=len(running),
                 waiting=world.waiting,
                 running_cores=sum(job.millicores for job in running) / 1000,
+                pools={names[scope.removeprefix(POOL)]: point for scope, point in sorted(seen.items())},
             ),
             self._nodes_above(decision),
         )
+
+    def _seen(self, decision: Decision) -> dict[str, PoolPoint]:
+        """What was seen and said of each pool, by its scope."""
+        cluster = self._world.cluster
+        if not cluster.pooled:
+            with_jobs, ordinary = cluster.percent(cluster.jobs), cluster.percent(cluster.ordinary)
+            loads = [(one + other, one) for one, other in zip(ordinary, with_jobs, strict=True)]
+            return {CLUSTER: self._point(decision.scopes[CLUSTER], loads)}
+        scope_of = [decision.pool_of.get(name, CLUSTER) for name in cluster.names]
+        room, used, jobs = ({scope: [0, 0] for scope in decision.pools} for _ in range(3))
+        for scope, node, use in zip(scope_of, cluster.nodes, cluster.by_node, strict=True):
+            _add(room[scope], (node.cpu_milli, node.memory_bytes))
+            _add(used[scope], (use.cpu, use.memory))
+        for job in self._world.holding.values():
+            for number in job.nodes:
+                _add(jobs[scope_of[number]], job.use)
+        found = {}
+        for scope, decided in decision.pools.items():
+            amounts = zip(used[scope], jobs[scope], room[scope], strict=True)
+            loads = [(100.0 * all_ / most, 100.0 * (all_ - of_jobs) / most) for all_, of_jobs, most in amounts]
+            found[scope] = self._point(decided, loads)
+        return found
+
+    def _point(self, decided: ScopeDecision, loads: Sequence[tuple[float, float]]) -> PoolPoint:
+        """Of a pool. loads: of CPU and memory, with jobs and without."""
+        points = []
+        for (load, ordinary), resource in zip(loads, RESOURCES, strict=True):
+            levels = decided.levels.get(resource, self._rules.initial)
+            points.append(ResourcePoint(load, ordinary, levels.lower, levels.admission, levels.upper))
+        return PoolPoint(points[0], points[1], decided.state.value, decided.admit)
 
     def _nodes_above(self, decision: Decision) -> int:
         """Nodes whose CPU is used up to an upper level: their own where they have one, else that of the cluster."""
         cluster, above = self._world.cluster, 0
         for name, node, use in zip(cluster.names, cluster.nodes, cluster.by_node, strict=True):
-            decided = decision.scopes.get(name, decision.scopes[CLUSTER])
+            pool = decision.scopes[decision.pool_of.get(name, CLUSTER)]
+            decided = decision.scopes.get(name, pool)
             above += 100 * use.cpu >= decided.levels.get("cpu", self._rules.initial).upper * node.cpu_milli
         return above
+
+
+def _add(sums: list[int], amounts: tuple[int, int]) -> None:
+    sums[0] += amounts[0]
+    sums[1] += amounts[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -46,10 +47,25 @@ class ResourcePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolPoint:
+    """What the regulator saw and said of one pool of nodes in a period."""
+
+    cpu: ResourcePoint
+    memory: ResourcePoint
+    state: str
+    admit: bool
+
+    def above(self, *, ordinary: bool = False) -> bool:
+        """Whether a load is at its upper level. ordinary: the load without jobs."""
+        return any((one.ordinary if ordinary else one.load) >= one.upper for one in (self.cpu, self.memory))
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """A period of the regulator: what it saw and said.
 
-    percentage: preemptible, None while Blind. running, waiting: jobs. running_cores: requests of those that run.
+    percentage: preemptible, None while Blind. running, waiting: jobs. running_cores: requests of those that run. pools:
+    of the pools of nodes with levels of their own, by name; all else but jobs is of the default pool.
     """
 
     at: float
@@ -61,6 +77,12 @@ class Point:
     running: int
     waiting: int
     running_cores: float
+    pools: Mapping[str, PoolPoint] = field(default_factory=dict)
+
+    @property
+    def of_pools(self) -> tuple[PoolPoint, ...]:
+        """What was seen and said of each pool, of the default pool first."""
+        return PoolPoint(self.cpu, self.memory, self.state, self.admit), *self.pools.values()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,18 @@ from dataclasses import dataclass, field
 FOREVER = math.inf
 """When a pod leaves that stays."""
 
+ANY_POOL = "*"
+"""The pool of jobs that may run on all nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node, with what it can allocate to pods."""
+    """A node, with what it can allocate to pods. pool: of nodes with a device and its taint; empty for all others."""
 
     name: str
     cpu_milli: int
     memory_bytes: int
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class OrdinaryPod:
     """A pod that is no scavenger's.
 
     arrives: when it is created. leaves: when it is deleted or ends, whether it has found a node by then or not.
-    priority: of its PriorityClass. interactive: annotated so, and may displace non-preemptible jobs.
+    priority: of its PriorityClass. interactive: annotated so, and may displace non-preemptible jobs. pool: of the nodes
+    that it runs on.
     """
 
     name: str
@@ -80,6 +85,7 @@ class OrdinaryPod:
     usage: UsageTrace
     priority: int = 0
     interactive: bool = False
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,8 @@ class ScavengerDemand:
     the program writes a checkpoint so often and reports it; None: it writes one every `interruption_after`, and reports
     none. checkpoint_cost: seconds for which it does not compute while it writes one. grace_seconds: from the order to
     end until it has ended. restart_seconds: after an interruption, until it computes again. usage: the share of its
-    request that a pod really uses of CPU, and of memory. array: of a task, the name of its array.
+    request that a pod really uses of CPU, and of memory. array: of a task, the name of its array. pool: of the nodes
+    that it runs on; ANY_POOL for all.
     """
 
     name: str
@@ -117,6 +124,7 @@ class ScavengerDemand:
     restart_seconds: float = 0.0
     usage: tuple[float, float] = (1.0, 1.0)
     array: str = ""
+    pool: str = ""
 
     @property
     def cores(self) -> float:

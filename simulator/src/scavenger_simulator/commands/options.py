@@ -118,7 +118,7 @@ def _add_scenario(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--ordinary", action="append", metavar="SOURCE", help="synthetic:PATTERN or prometheus; several add up"
     )
-    group.add_argument("--nodes", help="auto, or COUNTxCPU:MEMORY,… such as 20x16:64Gi,10x32:128Gi")
+    group.add_argument("--nodes", help="auto, or COUNTxCPU:MEMORY[@POOL],… such as 20x16:64Gi,4x96:384Gi@gpu")
     group.add_argument(
         "--demand", action="append", metavar="SOURCE", help="csv:FILE, synthetic or none; several add up"
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +17,7 @@ from scavenger_simulator.inputs.nodes import fleet, parse_nodes
 from scavenger_simulator.inputs.prometheus import History, Told
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.inputs.synthetic import Pattern, Synthetic, synthetic_jobs, synthetic_pods
-from scavenger_simulator.scenario import NodeSpec, OrdinaryPod, ScavengerDemand, Scenario
+from scavenger_simulator.scenario import ANY_POOL, NodeSpec, OrdinaryPod, ScavengerDemand, Scenario
 
 DRAWN: Final = "checkpoint intervals, grace periods and restarts are drawn: no trace has them"
 """Of every scenario, as its origin says it."""
@@ -78,6 +80,7 @@ def build(
     ordinary = _ordinary(sources, history)
     nodes = _nodes(sources, ordinary, history)
     jobs = _demand(sources, nodes)
+    ordinary, jobs = in_pools(ordinary, jobs, nodes, sources.seed)
     _check_names([pod.name for pod in ordinary] + [job.name for job in jobs], sources.name)
     return Scenario(
         name=sources.name,
@@ -165,6 +168,35 @@ def sampled(work: Mapping[str, float], core_seconds: float, seed: int) -> list[s
         chosen.add(name)
         total += work[name]
     return [name for name in work if name in chosen]
+
+
+def in_pools(
+    ordinary: tuple[OrdinaryPod, ...], jobs: tuple[ScavengerDemand, ...], nodes: Sequence[NodeSpec], seed: int
+) -> tuple[tuple[OrdinaryPod, ...], tuple[ScavengerDemand, ...]]:
+    """The same pods and jobs, each in a pool of nodes: drawn by its name, in proportion to the CPU of the pools, where
+    no record says it. Raises InputError where a job names a pool that there is not."""
+    cores: dict[str, int] = {}
+    for node in nodes:
+        cores[node.pool] = cores.get(node.pool, 0) + node.cpu_milli
+    for job in jobs:
+        if job.pool and job.pool != ANY_POOL and job.pool not in cores:
+            known = ", ".join(sorted(name for name in cores if name)) or "none"
+            raise InputError(f"there are no nodes of pool {job.pool!r}", f"write one of: {known} or {ANY_POOL}")
+    if len(cores) < 2:
+        return ordinary, jobs
+    names, total = sorted(cores), sum(cores.values())
+    bounds = list(accumulate(cores[name] / total for name in names))
+
+    def drawn(name: str) -> str:
+        return names[min(bisect_right(bounds, chance(seed, name, "pool")), len(names) - 1)]
+
+    placed = [replace(pod, pool=drawn(_owner(pod.name))) for pod in ordinary]
+    return tuple(placed), tuple(job if job.pool else replace(job, pool=drawn(job.array or job.name)) for job in jobs)
+
+
+def _owner(pod: str) -> str:
+    """What pods of one service have in common of their names: all of it to the second hyphen."""
+    return "-".join(pod.split("-")[:2])
 
 
 def _check_names(names: Sequence[str], scenario: str) -> None:

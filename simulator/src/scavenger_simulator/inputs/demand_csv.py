@@ -28,7 +28,7 @@ MOST_PODS: Final = 10_000
 
 REQUIRED: Final = ("name", "submitted", "work", "cpu", "memory")
 OF_A_RUN: Final = ("interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
-OPTIONAL: Final = ("queue", "pods", "tasks", *OF_A_RUN)
+OPTIONAL: Final = ("queue", "pods", "tasks", "pool", *OF_A_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ def _job(row: Row, name: str, submitted: float, seed: int, habits: Habits) -> Sc
         cpu_milli=cpu,
         memory_bytes=memory,
         queue=row.text("queue", "default"),
+        pool=row.text("pool", ""),
         pods=round(row.number("pods", least=1, most=MOST_PODS, default=1)),
         interruption_after=given.get("interruption_after"),
         checkpoint_every=given.get("checkpoint_every"),

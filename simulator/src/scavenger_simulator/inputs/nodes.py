@@ -17,14 +17,15 @@ SIZES: Final = ((8_000, 32 * GIB), (16_000, 64 * GIB), (32_000, 128 * GIB))
 """Millicores and bytes of nodes where nothing says what nodes there are."""
 PODS_PER_NODE: Final = 110
 """As a kubelet has it by default."""
-_GROUP: Final = re.compile(r"(\d{1,6})x([^:]+):(.+)")
+_GROUP: Final = re.compile(r"(\d{1,6})x([^:@]+):([^@]+)(?:@([a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?))?")
 
 Request = tuple[int, int]
 """Millicores and bytes."""
 
 
 def parse_nodes(text: str) -> tuple[NodeSpec, ...]:
-    """Nodes written as `20x16:64Gi,10x32:128Gi`: how many, with which CPU and memory. Raises InputError."""
+    """Nodes written as `20x16:64Gi,4x96:384Gi@gpu`: how many, with which CPU and memory, and of which pool. Raises
+    InputError."""
     found: list[NodeSpec] = []
     for group in text.split(","):
         match = _GROUP.fullmatch(group.strip())
@@ -33,10 +34,11 @@ def parse_nodes(text: str) -> tuple[NodeSpec, ...]:
                 raise QuantityError(f"{group.strip()!r} is no group of nodes")
             count, cpu, memory = int(match[1]), millis(match[2]), units(match[3])
         except QuantityError as error:
-            raise InputError(str(error), "write COUNTxCPU:MEMORY, such as 20x16:64Gi,10x32:128Gi") from None
+            remedy = "write COUNTxCPU:MEMORY, such as 20x16:64Gi,10x32:128Gi, and @POOL behind nodes of another pool"
+            raise InputError(str(error), remedy) from None
         if cpu <= 0 or memory <= 0:
             raise InputError(f"{group.strip()!r} has no room", "write a CPU and a memory above 0")
-        found += [NodeSpec(f"node-{len(found) + i:04d}", cpu, memory) for i in range(count)]
+        found += [NodeSpec(f"node-{len(found) + i:04d}", cpu, memory, match[4] or "") for i in range(count)]
     if not found:
         raise InputError("there are no nodes", "write at least one, such as 1x16:64Gi")
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from scavenger_simulator.report.charts import Chart, Point
@@ -47,11 +48,19 @@ def pictures(study: Study, run: RunResult) -> Iterator[Picture]:
     if run.points:
         yield _load(study, run, "CPU", lambda sample: sample.cpu)
         yield _load(study, run, "Memory", lambda sample: sample.memory)
+        for name in run.points[-1].pools:
+            yield _load(study, run, f"CPU of pool {name}", partial(_of_pool, name, "cpu"), name)
+            yield _load(study, run, f"Memory of pool {name}", partial(_of_pool, name, "memory"), name)
         yield _running(study, run)
     moments = [moment for moment in run.moments if moment.kind in LEFT_BY]
     if moments:
         yield _leaving(study, moments)
         yield _lanes(study, run)
+
+
+def _of_pool(name: str, resource: str, sample: Sample) -> ResourcePoint:
+    found: ResourcePoint = getattr(sample.pools[name], resource)
+    return found
 
 
 def _thinned(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
@@ -66,7 +75,10 @@ def _series(
     return [(group[0].at, best(of(sample) for sample in group)) for group in groups]
 
 
-def _load(study: Study, run: RunResult, name: str, of: Callable[[Sample], ResourcePoint]) -> Picture:
+def _load(
+    study: Study, run: RunResult, name: str, of: Callable[[Sample], ResourcePoint], pool: str | None = None
+) -> Picture:
+    """Load and levels of one resource. pool: whose; None for the default pool."""
     chart = Chart(study.start, study.end, 100.0, height=280, unit="% of allocatable", title=f"{name} load and levels")
     groups = _thinned(run.points)
     ordinary = _series(groups, lambda sample: of(sample).ordinary)
@@ -74,7 +86,8 @@ def _load(study: Study, run: RunResult, name: str, of: Callable[[Sample], Resour
     chart.area(load, RUNNING, below=ordinary)
     chart.area(ordinary, ORDINARY)
     chart.line(load, LOAD, width=1.0)
-    for first, last in _stretches(run.points, "Evicting"):
+    states = [(point.at, point.state if pool is None else point.pools[pool].state) for point in run.points]
+    for first, last in _stretches(states, "Evicting"):
         chart.span(first, min(last, study.end), EVICTING)
     for level, colour, dashed in LEVELS:
         chart.line(_series(groups, lambda s, level=level: getattr(of(s), level)), colour, dashed=dashed)  # type: ignore[misc]
@@ -87,17 +100,17 @@ def _load(study: Study, run: RunResult, name: str, of: Callable[[Sample], Resour
     return Picture(f"{name}: load against levels", chart.svg(), legend)
 
 
-def _stretches(points: Sequence[Sample], state: str) -> Iterator[tuple[float, float]]:
-    """From when to when a state held."""
+def _stretches(states: Sequence[tuple[float, str]], state: str) -> Iterator[tuple[float, float]]:
+    """From when to when a state held. states: with the moments from which they hold."""
     begin: float | None = None
-    for point in points:
-        if point.state == state and begin is None:
-            begin = point.at
-        elif point.state != state and begin is not None:
-            yield begin, point.at
+    for at, one in states:
+        if one == state and begin is None:
+            begin = at
+        elif one != state and begin is not None:
+            yield begin, at
             begin = None
     if begin is not None:
-        yield begin, points[-1].at
+        yield begin, states[-1][0]
 
 
 def _running(study: Study, run: RunResult) -> Picture:
