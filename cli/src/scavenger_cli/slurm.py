@@ -127,7 +127,7 @@ def converted(text: str, given: Submission) -> tuple[Manifest, list[str]]:
     place = _Place.of(options, given)
     lines = [*_left_out(options, script), *_changed(options, size, tasks)]
     one_task = _srun_is_the_program(script, size)
-    lines += [*_of_the_body(script, options, one_task=one_task), *place.lines]
+    lines += [*_of_the_body(script, one_task=one_task), *place.lines]
     command = _command(script, base, given.arguments, [_SRUN] if one_task else [])
     requests = _requests(options, size, lines)
     limit = minutes("--time", options["time"]) if "time" in options else 0
@@ -205,7 +205,7 @@ def _kind(text: str) -> str:
     return next((word for word in words if word not in ("gpu", "") and not word.isdecimal()), "")
 
 
-def _of_the_body(script: Script, options: Mapping[str, str], *, one_task: bool) -> Iterator[str]:
+def _of_the_body(script: Script, *, one_task: bool) -> Iterator[str]:
     text = _code(script)
     for program, means in _PROGRAMS.items():
         if program == "srun" and one_task:
@@ -215,8 +215,6 @@ def _of_the_body(script: Script, options: Mapping[str, str], *, one_task: bool) 
     used = set(re.findall(r"\bSLURM_\w+", text))
     if others := sorted(used - set(_SET)):
         yield f"{', '.join(others)}: they are not set"
-    if "SLURM_RESTART_COUNT" in used and "array" in options:
-        yield "SLURM_RESTART_COUNT: it is not set for tasks of an array"
 
 
 def _code(script: Script) -> str:
@@ -403,8 +401,9 @@ def _variables(
     }
     if size.gpus:
         found["SLURM_GPUS_ON_NODE"] = str(size.gpus)
+    found["SLURM_RESTART_COUNT"] = f"$({names.ENV_RESTARTS})"
     if tasks is None:
-        return found | {"SLURM_RESTART_COUNT": f"$({names.ENV_RESTARTS})"}
+        return found
     numbers = numbers_of(tasks.get("tasks", 0), tasks.get("indexes", ""))
     return found | {
         "SLURM_ARRAY_JOB_ID": number,

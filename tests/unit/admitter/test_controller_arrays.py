@@ -217,6 +217,32 @@ async def test_what_was_decided_for_a_grant_that_was_taken_back_starts_nothing_f
         assert c.api.count("POST", "/pods") == 2
 
 
+async def test_a_task_knows_how_often_it_was_interrupted() -> None:
+    """The others do not count for it, nor does a failure; and a successor of the admitter knows it as well."""
+
+    def restarts(index: int) -> str:
+        pod = next(one for one in c.pods("sweep") if one["metadata"]["labels"][names.LABEL_TASK] == str(index))
+        env = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+        return str(env[names.ENV_RESTARTS])
+
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        c.submit("sweep", array={"tasks": 3}, backoffLimit=5)
+        for times in range(1, 4):
+            await c.until(lambda: len(alive(c)) == 3)
+            c.delete_pod(next(pod for pod in c.pods("sweep") if pod["metadata"]["labels"][names.LABEL_TASK] == "1"))
+            await c.until(lambda times=times: sets(c).get("interruptions") == f"1:{times}")  # type: ignore[misc]
+        await first.kill()
+        c.admitter()
+        await c.until(lambda: len(alive(c)) == 3)
+        c.end(next(pod for pod in c.pods("sweep") if pod["metadata"]["labels"][names.LABEL_TASK] == "2"), 3)
+        await c.until(lambda: sets(c).get("retriesUsed") == "2:1")
+        await c.until(lambda: len(alive(c)) == 3)
+        assert [restarts(index) for index in range(3)] == ["0", "3", "0"]
+        assert sets(c)["interruptions"] == "1:3"
+
+
 async def test_an_interrupted_task_starts_again_and_the_others_run_on() -> None:
     async with empty_harness() as c:
         c.node()

@@ -133,7 +133,7 @@ def test_a_task_knows_its_array() -> None:
         "SLURM_ARRAY_TASK_MAX": "20",
         "SLURM_ARRAY_TASK_STEP": "5",
     }
-    assert "SLURM_RESTART_COUNT" not in found
+    assert found["SLURM_RESTART_COUNT"] == "$(SCAVENGER_RESTARTS)"
 
 
 def test_options_end_at_the_first_command() -> None:

@@ -34,6 +34,7 @@ def _counts(text: str) -> str:
 
 
 Indexes = Annotated[str, AfterValidator(_indexes), Field(max_length=MAX_SET_LENGTH)]
+Counts = Annotated[str, AfterValidator(_counts), Field(max_length=MAX_COUNTS_LENGTH)]
 Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS, **_COUNT)]
 
 
@@ -96,8 +97,11 @@ class ArrayStatus(Model):
     """Which tasks run, as of the last write."""
     interrupted_indexes: Indexes = ""
     """Tasks that others interrupted. They start before those that have not run."""
-    retries_used: Annotated[str, AfterValidator(_counts), Field(max_length=MAX_COUNTS_LENGTH)] = ""
+    retries_used: Counts = ""
     """How often each task started again because a container failed by itself, such as `7:1,40-42:2`."""
+    interruptions: Counts | None = None
+    """How often each task was interrupted, such as `7:1,40-42:2`; 15 stands for more. Its program has it as
+    SCAVENGER_RESTARTS."""
     retry: Annotated[int, Field(ge=0, **_COUNT)] = 0
     """The spec.array.retry that was acted on."""
     active_since: Timestamp | None = None

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from scavenger_api.events import CHECKPOINT_UNREADABLE, SNAPSHOT_WARNING
-from scavenger_api.indexes import parse_indexes
+from scavenger_api.indexes import parse_counts, parse_indexes
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import LABEL_JOB, MANAGED_BY
 from scavenger_api.times import format_time
@@ -419,6 +419,7 @@ class Writer:
             raise ReferenceAbsent(absent)
         affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
         interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
+        restarts = parse_counts(status.interruptions or "") if status is not None else {}
         numbers = job.spec.task_numbers
 
         def made(index: int) -> dict[str, Any]:
@@ -429,6 +430,7 @@ class Writer:
                 queue=job.spec.queue,
                 affinity=affinity,
                 interrupted=back,
+                restarts=restarts.get(index, 0),
                 grant=action.grant,
                 number=numbers[index] if numbers is not None else None,
             )

@@ -37,6 +37,7 @@ def pod_of_task(
     queue: str,
     affinity: Mapping[str, Any],
     interrupted: bool = False,
+    restarts: int = 0,
     grant: int = 0,
     number: int | None = None,
 ) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def pod_of_task(
         queue: that its array is in now; the template names the one that it was in when its Job was created.
         affinity: of the pod, in place of what the template has.
         interrupted: whether others interrupted the last run of the task; its pod says so.
+        restarts: how often the task was interrupted before, which its program is told.
         grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
         number: what the user calls the task; None for its index.
     """
@@ -65,11 +67,11 @@ def pod_of_task(
         names.ENV_TASK: str(number),
         names.ENV_TASKS: str(batch["spec"]["completions"]),
         names.ENV_PEERS: spec["hostname"],
+        names.ENV_RESTARTS: str(restarts),
     }
     first = [{"name": name, "value": value} for name, value in own.items()]
-    not_kept = {*own, names.ENV_RESTARTS}  # how often each task has started again is kept nowhere
     for container in (one for kind in ("initContainers", "containers") for one in spec.get(kind, ())):
-        container["env"] = [*first, *(one for one in container["env"] if one["name"] not in not_kept)]
+        container["env"] = [*first, *(one for one in container["env"] if one["name"] not in own)]
     if affinity:
         spec["affinity"] = dict(affinity)
     return pod

@@ -188,6 +188,9 @@ def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Seen, size: int) -
     if old.phase is not None:
         said = len(outcome.interruptions)
         assert interrupted == said, f"interruptedCount: {interrupted} more, and {said} tasks were interrupted"
+    told, known = parse_counts(after.interruptions or ""), parse_counts(before.interruptions or "")
+    more = sum(told.values()) - sum(known.values())
+    assert 0 <= more <= interrupted, f"interruptions: {more} more, and {interrupted} tasks were interrupted"
     completed = parse_indexes(after.completed_indexes) & ~parse_indexes(before.completed_indexes)
     lost = parse_indexes(before.completed_indexes) & ~parse_indexes(after.completed_indexes)
     assert not lost, f"completedIndexes: tasks {list(indexes_of(lost))} are no longer there"

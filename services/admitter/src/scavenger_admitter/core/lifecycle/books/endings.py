@@ -172,6 +172,7 @@ class Endings:
         stamps = sorted((*before.interrupted_timestamps, at))[-names.MAX_RECENT_TIMESTAMPS :]
         draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
         self.removals.append((removal, lost))
+        self.tasks.interrupted_now.append(index)
         self.tasks.end(index, interrupted=interrupted.by_others(draft, removal))
 
     def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:

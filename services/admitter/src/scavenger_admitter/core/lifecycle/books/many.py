@@ -681,4 +681,5 @@ def _left(draft: Draft, every: timedelta) -> float:
 
 
 def _size(array: ArrayStatus) -> int:
-    return len(array.completed_indexes) + len(array.failed_indexes) + len(array.retries_used)
+    counts = len(array.retries_used) + len(array.interruptions or "")
+    return len(array.completed_indexes) + len(array.failed_indexes) + counts

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import (
+    MAX_COUNT,
     all_of,
     format_counts,
     format_indexes,
@@ -32,6 +33,9 @@ class Tasks:
         failed: tasks that failed for good.
         interrupted: tasks that others interrupted and that have not ended since.
         retries: restarts after failures, by index.
+        interruptions: how often each task was interrupted, as the status has it. Read only where one is added: most
+            looks add none.
+        interrupted_now: the tasks that were interrupted since, once for each time.
         retry: `spec.array.retry`, as far as it was acted on.
         counted: pods (`mark`) that are in all of this and may still have their finalizer.
         active_since: since when tasks run without a break, where that time is limited; None while none runs.
@@ -42,6 +46,8 @@ class Tasks:
     failed: int = 0
     interrupted: int = 0
     retries: dict[int, int] = field(default_factory=dict)
+    interruptions: str = ""
+    interrupted_now: list[int] = field(default_factory=list)
     retry: int = 0
     counted: frozenset[str] = frozenset()
     active_since: datetime | None = None
@@ -57,9 +63,10 @@ class Tasks:
             parse_indexes(status.failed_indexes),
             parse_indexes(status.interrupted_indexes),
             parse_counts(status.retries_used),
-            status.retry,
-            frozenset(status.counted),
-            status.active_since,
+            interruptions=status.interruptions or "",
+            retry=status.retry,
+            counted=frozenset(status.counted),
+            active_since=status.active_since,
         )
 
     def status(self, running: int) -> ArrayStatus:
@@ -74,10 +81,19 @@ class Tasks:
             running_indexes=format_indexes(running),
             interrupted_indexes=format_indexes(self.interrupted),
             retries_used=format_counts(self.retries),
+            interruptions=self._all_interruptions() or None,
             retry=self.retry,
             counted=tuple(sorted(self.counted)),
             active_since=self.active_since,
         )
+
+    def _all_interruptions(self) -> str:
+        if not self.interrupted_now:
+            return self.interruptions
+        counts = parse_counts(self.interruptions)
+        for index in self.interrupted_now:
+            counts[index] = min(MAX_COUNT, counts.get(index, 0) + 1)
+        return format_counts(counts)
 
     @property
     def over(self) -> int:
