@@ -13,7 +13,7 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_regulator.core.history import DEFAULT_WINDOW, History
 from scavenger_regulator.core.learning import learn, learned
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import ThrottleLines, WaterLevels
 from scavenger_regulator.core.metrics.added import MOST, parse_added
 from scavenger_regulator.core.metrics.fields import FieldError
 from scavenger_regulator.core.metrics.metric import Action, Metric
@@ -21,6 +21,7 @@ from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, AddedFigures, Figure, Gang, Measurement, Snapshot
 from scavenger_regulator.core.state import ScopeState, dump_states, load_states
+from scavenger_regulator.core.throttle import ThrottleRules
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources.added import AddedSource, joined
 from scavenger_regulator.sources.prometheus import PrometheusSource, Queries, Vector
@@ -31,6 +32,7 @@ LEVELS = WaterLevels(50.0, 60.0, 80.0)
 NETWORK = Metric("network", 3, evict=Action.QUANTIFIED, levels=LEVELS)
 PARSED = {"name": "network", "node": "n", "capacity": "c"}
 OWN_LEVELS = {"lower": 50, "admission": 60, "upper": 80}
+LINES = {"throttle": 75, "restore": 65}
 
 
 # --- what may be said ---
@@ -84,6 +86,11 @@ def test_what_is_no_list(text: str, says: str) -> None:
         ({"priority": True}, r"\[0\].priority"),
         ({"sortable": "yes"}, r"\[0\].sortable: 'yes' is neither true nor false"),
         ({"evict": "maybe"}, r"\[0\].evict: 'maybe' is unknown; write one of never, quantified, unquantified"),
+        ({"throttle": "quantified"}, r"\[0\].throttle: quantified needs to know what pods use; write `pod`"),
+        ({"throttle": "slow"}, r"\[0\].throttle: 'slow' is unknown; write one of never, quantified, unquantified"),
+        ({"levels": {**OWN_LEVELS, **LINES}}, r"\[0\].levels: .* and throttle is never; write how: `throttle`"),
+        ({"levels": {**OWN_LEVELS, "throttle": 70}}, r"\[0\].levels: .* has one of throttle, restore; write both"),
+        ({"levels": {**OWN_LEVELS, "throttle": 60, "restore": 65}}, r"\[0\].levels: .* restore <= throttle <= upper"),
         ({"evict": "quantified"}, r"\[0\].evict: quantified needs to know what pods use; write `pod`"),
         ({"levels": None}, r"\[0\].levels: they are missing, as `pod` is; write lower, admission and upper"),
         ({"levels": [50, 60, 80]}, r"\[0\].levels: .* are none"),
@@ -145,6 +152,76 @@ def decide(taken: Snapshot, metric: Metric = NETWORK, state: ScopeState | None =
 
 def victims(decision: Decision) -> list[str]:
     return [v.candidate.gang.key.removeprefix("lab/") for v in decision.victims]
+
+
+THROTTLED = replace(NETWORK, throttle=Action.QUANTIFIED, lines=ThrottleLines(75.0, 65.0))
+
+
+def slowed(decision: Decision) -> dict[str, Any]:
+    return {one.gang.key.removeprefix("lab/"): pytest.approx(one.cores) for one in decision.resizes}
+
+
+@pytest.mark.parametrize(
+    ("used", "metric", "expected"),
+    [
+        (74.0, THROTTLED, {}),
+        (76.0, THROTTLED, {"loud": 0.725}),  # 11 points down to 65, of a job that sends 40
+        (76.0, replace(THROTTLED, throttle=Action.UNQUANTIFIED), {"loud": 0.5, "quiet": 0.5}),
+        (76.0, replace(THROTTLED, throttle=Action.NEVER), {}),
+        (76.0, replace(THROTTLED, lines=None), {"loud": 0.6}),  # down to `admission`
+        (69.0, replace(THROTTLED, lines=None), {}),  # half way from `admission` to `upper` is 70
+    ],
+)
+def test_jobs_are_slowed_down_for_it(used: float, metric: Metric, expected: dict[str, float]) -> None:
+    jobs = tuple(gang(name, pod_resizable={"main": 1.0}) for name in ("loud", "quiet"))
+    taken = with_network(jobs, used, {"loud": 40.0, "quiet": 0.0})
+    assert slowed(decide(taken, metric, throttle=ThrottleRules(enabled=True))) == expected
+
+
+def test_they_get_it_back_under_its_line_and_nobody_else_starts_in_between() -> None:
+    """The job sends 20 with half of its CPU: 20 more would come, and up to the line there are 5, then 30."""
+    jobs = (gang("loud", pod_resizable={"main": 0.5}),)
+    rules = {"throttle": ThrottleRules(enabled=True), "metric": replace(THROTTLED, levels=WaterLevels(20, 70, 80))}
+    taken = snapshot(jobs)
+    of_job = replace(taken.measurement, pods={pod.key: figures(0.5, 0.0) for one in jobs for pod in one.pods})
+    for used, expected in ((60.0, {"loud": 0.625}), (35.0, {"loud": 1.0}), (70.0, {})):
+        seen = with_network(jobs, used, {"loud": 20.0}, measurement=of_job)
+        assert slowed(decide(seen, **rules)) == expected
+    short = decide(with_network(jobs, 55.0, {"loud": 20.0}, measurement=of_job), **rules)
+    assert (short.published.admit, short.scopes[CLUSTER].reading.ramping["network"]) == (False, pytest.approx(20.0))
+    assert decide(with_network(jobs, 45.0, {"loud": 20.0}, measurement=of_job), **rules).published.admit
+
+
+def test_nobody_yields_for_it_where_slowing_down_is_enough() -> None:
+    saved = gang("saved", checkpoint=ago(5), pod_resizable={"main": 1.0})
+    taken = with_network((saved,), 72.0, {"saved": 40.0})
+    assert victims(decide(taken, NETWORK, yield_at_checkpoint=True, yield_from=0.5)) == []
+    small = with_network((saved,), 72.0, {"saved": 12.0})
+    assert victims(decide(small, NETWORK, yield_at_checkpoint=True)) == ["saved"]
+    metric = replace(NETWORK, throttle=Action.QUANTIFIED)
+    rules = {"throttle": ThrottleRules(enabled=True, share=0.01), "yield_at_checkpoint": True}
+    assert victims(decide(with_network((saved,), 70.0, {"saved": 11.0}), metric, **rules)) == []
+
+
+def test_victims_are_ordered_by_a_figure_of_its_own() -> None:
+    """Of jobs that send alike, the one whose own figure is largest goes first; those without one last."""
+    jobs = tuple(gang(name, started) for name, started in (("a", 900), ("b", 600), ("c", 300)))
+    taken = with_network(jobs, 85.0, dict.fromkeys("abc", 40.0))
+    assert victims(decide(taken)) == ["c"], "who loses least"
+    pods = {key: dict(one) for key, one in taken.measurement.pods.items()}
+    pods["lab/a-0"]["sort/network"] = Figure(1.0, ago(10))
+    pods["lab/b-0"]["sort/network"] = Figure(7.0, ago(10))
+    seen = replace(taken, measurement=replace(taken.measurement, pods=pods))
+    assert victims(decide(seen, replace(NETWORK, sort=True))) == ["b"]
+    assert victims(decide(seen, replace(NETWORK, sort=True, evict=Action.UNQUANTIFIED))) == ["b", "a", "c"]
+
+
+def test_the_own_order_is_asked_of_prometheus() -> None:
+    (one,) = parse_added(json.dumps([{**PARSED, "pod": "p", "sort": " age "}]))
+    assert (one.sort, one.metric.sort) == ("age", True)
+    order = [({"namespace": "lab", "pod": "a-0"}, 4.0)]
+    found = joined(measured({}), {one: [[], [], [], order]}, TAKEN, QUERIES)
+    assert found.pods["lab/a-0"]["sort/network"].value == 4.0
 
 
 @pytest.mark.parametrize(
@@ -314,7 +391,7 @@ def test_answers_become_figures() -> None:
     use: Vector = [({"node": "n1"}, 30.0), ({"node": "elsewhere"}, 1.0), ({}, 1.0)]
     room: Vector = [({"node": "n1"}, 100.0)]
     of_pods: Vector = [({"namespace": "lab", "pod": "a"}, 5.0)]
-    found = joined(measured({}), {ADDED: [use, room, of_pods]}, TAKEN, QUERIES)
+    found = joined(measured({}), {ADDED: [use, room, of_pods, []]}, TAKEN, QUERIES)
     assert found.added["network"] == AddedFigures({"n1": Figure(30.0, NOW, 60.0)}, {"n1": 100.0})
     assert found.pods["lab/a"] == {"network": Figure(5.0, NOW, 60.0)}
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 from scavenger_kube.kinds import Node
-from scavenger_regulator.core.level_policies import levels_of, parse_policies
-from scavenger_regulator.core.levels import INITIAL, WaterLevels
+from scavenger_regulator.core.level_policies import levels_of, lines_of, parse_policies
+from scavenger_regulator.core.levels import INITIAL, ThrottleLines, WaterLevels
 from scavenger_regulator.core.metrics.fields import FieldError
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
@@ -21,6 +21,7 @@ from scavenger_testing.builders import node_dict
 from .builders import GIB, figures, measured, node, snapshot
 
 LOW = {"lower": 40, "admission": 50, "upper": 60}
+SLOW = {**LOW, "throttle": 55, "restore": 45}
 SMALL = {"name": "small", "nodeSelector": {"size": "small"}, "levels": {"cpu": LOW}}
 ALL = {"name": "all", "levels": {"cpu": {"lower": 30, "admission": 55, "upper": 90}, "memory": LOW}}
 
@@ -40,6 +41,14 @@ def test_of_all_policies_that_select_a_node_each_level_is_the_lowest(
     labels: dict[str, str], expected: dict[str, WaterLevels]
 ) -> None:
     assert levels_of(parse_policies(policies(SMALL, ALL)), labels) == expected
+
+
+def test_of_lines_to_throttle_from_each_is_the_lowest() -> None:
+    ours, all_ = ({**LOW, "throttle": 55, "restore": 45}, {**LOW, "throttle": 58, "restore": 42})
+    text = policies({**SMALL, "levels": {"cpu": ours}}, {**ALL, "levels": {"cpu": all_, "memory": LOW}})
+    small = msgspec.convert(node_dict("n", labels={"size": "small"}), Node)
+    assert node_facts(small, (), policies=parse_policies(text)).lines == {"cpu": ThrottleLines(55, 42)}
+    assert lines_of(parse_policies(text), {}) == {"cpu": ThrottleLines(58, 42)}
 
 
 def test_a_policy_that_does_not_select_a_node_says_nothing_of_it() -> None:
@@ -88,6 +97,8 @@ def test_what_cannot_be_said(changes: dict[str, Any], says: str) -> None:
     [
         (policies(SMALL, SMALL), "two have the name 'small'"),
         (policies({**SMALL, "levels": {"network": LOW}}), "'small' has levels of 'network', which is no metric"),
+        (policies({**SMALL, "levels": {"memory": SLOW}}), "'small' has throttle and restore of 'memory'"),
+        (policies({**SMALL, "levels": {"cpu": SLOW}}), "--level-policies: throttle needs --throttle"),
         ("[", "not JSON"),
     ],
 )

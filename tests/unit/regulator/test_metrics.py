@@ -25,7 +25,7 @@ from scavenger_regulator.core.metrics.metric import (
 )
 def test_what_is_measured_everywhere(name: str, throttle: Action, averaged: bool, gives_way: bool) -> None:
     (metric,) = (one for one in BUILT_IN if one.name == name)
-    assert (metric.throttle, metric.restore) == (throttle, throttle)
+    assert metric.throttle is throttle
     assert metric.evict is Action.QUANTIFIED
     assert metric.sortable
     assert metric.priority in PRIORITIES

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from scavenger_api.levels import LevelsState
 from scavenger_regulator.core.eviction.plan import EvictionRules
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import ThrottleLines, WaterLevels
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Gang, Measurement, Snapshot
 from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.core.throttle import (
+    Line,
     Resize,
     ThrottlePlan,
     ThrottleRules,
@@ -46,7 +48,8 @@ def plan(
     def of(pod: Any) -> float | None:
         return use if isinstance(use, float) else use.get(pod.key.partition("/")[2].rpartition("-")[0])
 
-    return plan_resizes(ThrottleSnapshot(state, over, room, gangs, of, frozenset(infeasible)), rules)
+    line = Line("cpu", over, room, gangs, of)
+    return plan_resizes(ThrottleSnapshot(state, [line], gangs, of, frozenset(infeasible)), rules)
 
 
 def to(found: ThrottlePlan) -> dict[str, Any]:
@@ -57,9 +60,9 @@ def to(found: ThrottlePlan) -> dict[str, Any]:
 def test_as_much_as_the_gap_asks_for_from_the_first_on() -> None:
     jobs = [job(name) for name in ("a", "b", "c", "d")]
     assert to(plan(*jobs, over=1.5)) == {"a-0": 0.4, "b-0": 0.4, "c-0": 0.7}
-    assert plan(*jobs, over=1.5).freed == pytest.approx(1.5)
+    assert plan(*jobs, over=1.5).freed["cpu"] == pytest.approx(1.5)
     assert to(plan(*jobs, over=9.0)) == {f"{name}-0": 0.4 for name in "abcd"}
-    assert plan(*jobs, over=9.0).freed == pytest.approx(2.4), "who has his share keeps it"
+    assert plan(*jobs, over=9.0).freed["cpu"] == pytest.approx(2.4), "who has his share keeps it"
     assert to(plan(*jobs)) == {}
 
 
@@ -68,7 +71,7 @@ def test_who_does_not_use_his_cpu_frees_none() -> None:
     use = {"idle": 0.3, "half": 0.6, "full": 1.0}
     found = plan(job("idle"), job("half"), job("full"), job("unknown"), over=0.5, use=use)
     assert to(found) == {"half-0": 0.4, "full-0": 0.7}
-    assert found.freed == pytest.approx(0.5)
+    assert found.freed["cpu"] == pytest.approx(0.5)
 
 
 def test_what_was_taken_a_moment_ago_counts_until_it_shows() -> None:
@@ -204,3 +207,82 @@ def test_a_resize_says_which_way_it_goes() -> None:
     one = job("a", 0.5)
     assert not Resize(one, one.pods[0], "main", 0.7, 0.5).throttles
     assert Resize(one, one.pods[0], "main", 0.4, 0.5).throttles
+
+
+# --- for loads of other metrics, and of nodes ---
+
+
+def of(**use: float) -> Callable[[Any], float | None]:
+    """By job, what each of its pods uses."""
+    return lambda pod: use.get(pod.key.partition("/")[2].rpartition("-")[0])
+
+
+def over_lines(*lines: Line, gangs: Iterable[Gang], cpu: float = 1.0) -> ThrottlePlan:
+    there = list(gangs)
+    return plan_resizes(ThrottleSnapshot(LevelsState.SPECULATIVE, lines, there, lambda _: cpu), THROTTLE)
+
+
+def test_a_pod_sends_less_by_the_share_of_its_cpu_that_it_lacks() -> None:
+    jobs = [job("quiet"), job("loud"), job("louder")]
+    network = Line("network", 60.0, 0.0, jobs, of(loud=50.0, louder=100.0))
+    found = over_lines(network, gangs=jobs)
+    assert to(found) == {"loud-0": 0.4, "louder-0": 0.7}, "30 of the one, 30 of the other, and none that sends nothing"
+    assert (found.freed["network"], found.closed) == (pytest.approx(60.0), {"network"})
+    assert over_lines(replace(network, over=99.0), gangs=jobs).closed == frozenset()
+
+
+def test_what_one_load_takes_counts_for_the_next() -> None:
+    jobs = [job("a"), job("b")]
+    cpu = Line("cpu", 0.9, 0.0, jobs, lambda _: 1.0)
+    network = Line("network", 30.0, 0.0, jobs, of(a=0.0, b=50.0))
+    assert to(over_lines(network, cpu, gangs=jobs)) == {"b-0": 0.4, "a-0": 0.7}
+    assert to(over_lines(cpu, network, gangs=jobs)) == {"a-0": 0.4, "b-0": 0.4}
+
+
+def test_where_nobody_knows_what_pods_use_all_are_slowed_down_and_all_get_it_back() -> None:
+    jobs = [job("a"), job("b", pods=2)]
+    power = Line("power", math.inf, 0.0, jobs, None)
+    assert to(over_lines(power, gangs=jobs)) == {"a-0": 0.4, "b-0": 0.4, "b-1": 0.4}
+    slow = [job("a", 0.4), job("b", 0.4)]
+    cpu = Line("cpu", 0.0, 9.0, slow, lambda _: 0.4)
+    assert to(over_lines(replace(power, over=0.0), cpu, gangs=slow)) == {}
+    assert to(over_lines(replace(power, over=0.0, room=math.inf), cpu, gangs=slow)) == {"a-0": 1.0, "b-0": 1.0}
+
+
+def test_cpu_is_given_back_as_far_as_every_load_leaves_room() -> None:
+    """Each core given back to the job brings 50 of the network with it."""
+    jobs = [job("a", 0.4)]
+    cpu, network = Line("cpu", 0.0, 9.0, jobs, of(a=0.4)), Line("network", 0.0, 15.0, jobs, of(a=20.0))
+    assert to(over_lines(network, cpu, gangs=jobs, cpu=0.4)) == {"a-0": 0.7}
+    assert to(over_lines(replace(network, over=1.0), cpu, gangs=jobs, cpu=0.4)) == {}
+    assert to(over_lines(replace(network, room=99.0), cpu, gangs=jobs, cpu=0.4)) == {"a-0": 1.0}
+
+
+def test_a_node_s_load_is_about_the_jobs_there() -> None:
+    jobs = [job("here"), job("there", on="node-2")]
+    line = Line("cpu", 0.5, 0.0, jobs, lambda _: 1.0, "node-2")
+    pool = Line("cpu", 0.0, 9.0, jobs, lambda _: 1.0)
+    assert to(over_lines(pool, line, gangs=jobs)) == {"there-0": 0.5}
+    slow = [job("here", 0.4), job("there", 0.4, on="node-2")]
+    left = replace(line, over=0.0, room=0.0)
+    assert to(over_lines(pool, left, gangs=slow, cpu=0.4)) == {"here-0": 1.0}, "the other node has no room"
+
+
+LINES = {"cpu": ThrottleLines(throttle=60, restore=50)}
+"""Of a node, far below the levels of its pool."""
+
+
+def two_nodes(cpu: float, cores: float = 1.0, state: ScopeState | None = None) -> Decision:
+    """Two nodes of ten cores, on each a job and so much load; node-2 has lines of its own."""
+    there = tuple(job(name, cores, on=f"node-{name}") for name in ("1", "2"))
+    nodes = {"node-1": node("node-1"), "node-2": node("node-2", lines=LINES)}
+    taken = measured({name: figures(cpu, 10.0) for name in nodes}, there, cpu=cores)
+    states = {} if state is None else {CLUSTER: state}
+    return regulate(Snapshot(NOW, ago(3600), nodes, there, taken), states, replace(RULES, per_node=True))
+
+
+def test_a_policy_says_from_where_to_where_jobs_on_its_nodes_are_slowed_down() -> None:
+    assert resized(two_nodes(5.9)) == {}
+    assert resized(two_nodes(6.5)) == {"lab/2": 0.5}, "1.5 cores too many, and half of the job at the most"
+    assert resized(two_nodes(5.5, 0.5)) == {"lab/1": 1.0}, "between the lines there is nothing to give back"
+    assert resized(two_nodes(4.8, 0.5)) == {"lab/1": 1.0, "lab/2": 0.7}

@@ -21,7 +21,7 @@ from scavenger_kube.kinds import Container, Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
-from scavenger_regulator.core.level_policies import NodeLevels, levels_of
+from scavenger_regulator.core.level_policies import NodeLevels, levels_of, lines_of
 from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, PodFacts
 
@@ -92,6 +92,7 @@ def node_facts(
         offered=published,
         copied=published == _offered(node.status.allocatable),
         levels=levels_of(policies, node.metadata.labels),
+        lines=lines_of(policies, node.metadata.labels),
     )
 
 

@@ -29,7 +29,7 @@ from scavenger_regulator.core.level_policies import NodeLevels, parse_policies
 from scavenger_regulator.core.levels import LevelPolicy, ordered
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.metrics.added import AddedMetric, parse_added
-from scavenger_regulator.core.metrics.metric import RESOURCES
+from scavenger_regulator.core.metrics.metric import RESOURCES, Action, that_throttle
 from scavenger_regulator.core.reclaimed.offer import OfferRules
 from scavenger_regulator.core.rules import NodeMemoryRules, Rules
 from scavenger_regulator.core.throttle import ThrottleRules
@@ -221,16 +221,32 @@ class RegulatorSettings(ServiceSettings):
     @model_validator(mode="after")
     def _levels_of_nodes(self) -> Self:
         """`level-policies` have `per-node`: without it nodes have no levels of their own; and each metric they name is
-        cpu, memory or one of `added-metrics`."""
+        cpu, memory or one of `added-metrics`, and jobs can be throttled for it where it has a line for that."""
         if self.policies and not self.per_node:
             raise ValueError("--level-policies needs --per-node: without it nodes have no levels of their own")
         known = {*RESOURCES, *(one.metric.name for one in self.added)}
+        throttled = {metric.name for metric in that_throttle(one.metric for one in self.added)}
         for policy in self.policies:
             if unknown := sorted(policy.levels.keys() - known):
                 raise ValueError(
                     f"--level-policies: {policy.name!r} has levels of {unknown[0]!r}, which is no metric; "
                     f"there are {', '.join(sorted(known))}"
                 )
+            if vain := sorted(policy.lines.keys() - throttled):
+                raise ValueError(
+                    f"--level-policies: {policy.name!r} has throttle and restore of {vain[0]!r}, for which no job is "
+                    f"throttled; leave them out, or write how in --added-metrics"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _lines_of_use(self) -> Self:
+        """Lines to throttle from, of `level-policies` and `added-metrics`, have `throttle`: without it no job is."""
+        of_policies = any(policy.lines for policy in self.policies)
+        of_metrics = any(one.metric.throttle is not Action.NEVER for one in self.added)
+        if (of_policies or of_metrics) and not self.throttle:
+            name = "--level-policies" if of_policies else "--added-metrics"
+            raise ValueError(f"{name}: throttle needs --throttle: without it no job is throttled")
         return self
 
     @model_validator(mode="after")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import ThrottleLines, WaterLevels
 from scavenger_regulator.core.metrics.fields import Fields, check_names, parse_objects
 
 MOST: Final = 64
@@ -27,6 +27,8 @@ class NodeLevels:
     name: str
     selector: Mapping[str, str]
     levels: Mapping[str, WaterLevels]
+    lines: Mapping[str, ThrottleLines] = field(default_factory=dict)
+    """By metric, from where to where jobs on the selected nodes are throttled."""
 
 
 def parse_policies(text: str) -> tuple[NodeLevels, ...]:
@@ -46,17 +48,30 @@ def _parse(number: int, item: Mapping[str, Any]) -> NodeLevels:
         raise fields.error("levels", "they are missing", "write metric: {lower, admission, upper}")
     inner = Fields(f"[{number}].levels", levels)
     known = {metric: one for metric in levels if (one := inner.levels(metric)) is not None}
-    return NodeLevels(fields.text("name"), selector, known)
+    lines = {metric: two for metric in levels if (two := inner.lines(metric)) is not None}
+    return NodeLevels(fields.text("name"), selector, known, lines)
 
 
 def levels_of(policies: Iterable[NodeLevels], labels: Mapping[str, str]) -> dict[str, WaterLevels]:
     """What holds for a node with these labels, by metric: the lowest of each level."""
     found: dict[str, WaterLevels] = {}
-    for policy in policies:
-        if all(labels.get(key) == value for key, value in policy.selector.items()):
-            for metric, levels in policy.levels.items():
-                found[metric] = lowest(found.get(metric, levels), levels)
+    for policy in _selecting(policies, labels):
+        for metric, levels in policy.levels.items():
+            found[metric] = lowest(found.get(metric, levels), levels)
     return found
+
+
+def lines_of(policies: Iterable[NodeLevels], labels: Mapping[str, str]) -> dict[str, ThrottleLines]:
+    """From where to where jobs on a node with these labels are throttled, by metric: the lowest of each."""
+    found: dict[str, ThrottleLines] = {}
+    for policy in _selecting(policies, labels):
+        for metric, lines in policy.lines.items():
+            found[metric] = found.get(metric, lines).lowest(lines)
+    return found
+
+
+def _selecting(policies: Iterable[NodeLevels], labels: Mapping[str, str]) -> Iterable[NodeLevels]:
+    return (one for one in policies if all(labels.get(key) == value for key, value in one.selector.items()))
 
 
 def lowest(one: WaterLevels, other: WaterLevels) -> WaterLevels:

@@ -37,6 +37,27 @@ class WaterLevels:
     upper: float
 
 
+@dataclass(frozen=True, slots=True)
+class ThrottleLines:
+    """Loads in percent, restore <= throttle.
+
+    Attributes:
+        throttle: from here on jobs are throttled, until the load is at `restore`.
+        restore: under it they get their CPU back.
+    """
+
+    throttle: float
+    restore: float
+
+    def under(self, upper: float) -> ThrottleLines:
+        """The same, neither of them above the eviction threshold `upper`."""
+        return ThrottleLines(min(self.throttle, upper), min(self.restore, upper))
+
+    def lowest(self, other: ThrottleLines) -> ThrottleLines:
+        """The lower of each."""
+        return ThrottleLines(min(self.throttle, other.throttle), min(self.restore, other.restore))
+
+
 INITIAL: Final = WaterLevels(70.0, 80.0, 85.0)
 """Before there is enough history."""
 

@@ -21,20 +21,19 @@ from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_domain.soundness import CHECKS
 
 from scavenger_regulator.core.eviction.candidates import leaving
-from scavenger_regulator.core.eviction.plan import Candidate, EvictionPlan, Outcome, sorter_for
-from scavenger_regulator.core.eviction.risk import at_risk
+from scavenger_regulator.core.eviction.plan import EvictionPlan, Outcome
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
-from scavenger_regulator.core.load import Fresh
 from scavenger_regulator.core.publication import published_levels, with_pools
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, plan_node_memory
 from scavenger_regulator.core.reclaimed.offer import Offer, plan_offers, to_write
 from scavenger_regulator.core.reclaimed.state import ReclaimedState
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.scope import CLOCK_ERROR, ScopeDecision, Victim, decide_scope
+from scavenger_regulator.core.scope import ScopeDecision, Victim, decide_scope
 from scavenger_regulator.core.snapshot import CLUSTER, POOL, Gang, NodeFacts, PodFacts, Snapshot, of_pool
 from scavenger_regulator.core.state import ScopeState
-from scavenger_regulator.core.throttle import LEAST, Resize, ThrottleSnapshot, owed, plan_resizes, restored, throttled
+from scavenger_regulator.core.throttle import Resize, restored
+from scavenger_regulator.core.throttling import throttle_pool
 
 FEW_NODES: Final = 2
 """A pool of so many nodes has the deviation of the default pool."""
@@ -127,7 +126,7 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     for scope, part in _scopes(snapshot, pool_of, rules):
         decided = decide_scope(scope, part, states.get(scope, ScopeState()), rules, taken)
         if of_pool(scope):
-            decided = _throttle(decided, part, pool_of, rules) if rules.throttle.enabled else decided
+            decided = _throttle(decided, part, pool_of, scopes, rules)
             history, source = part.history.get(scope, {}), snapshot.measurement.source
             pools[scope] = published_levels(decided, snapshot.now, history, rules, source)
         scopes[scope] = decided
@@ -251,53 +250,22 @@ def _with_reclaimed(decision: Decision, snapshot: Snapshot, reclaimed: Reclaimed
 # --- throttling ---------------------------------------------------------------------------------------------
 
 
-def _throttle(decided: ScopeDecision, snapshot: Snapshot, pool_of: Mapping[str, str], rules: Rules) -> ScopeDecision:
-    """What was decided of a pool, and whose CPU is taken or given back. Where that is enough, nobody yields.
-
-    A gang over several pools is slowed down by the pool of its first pod alone, or one would take what another gives.
-    """
-    reading, state = decided.reading, decided.next_state
-    if reading is None:
+def _throttle(
+    decided: ScopeDecision,
+    snapshot: Snapshot,
+    pool_of: Mapping[str, str],
+    scopes: Mapping[str, ScopeDecision],
+    rules: Rules,
+) -> ScopeDecision:
+    """A gang over several pools is slowed down by the pool of its first pod alone, or one would take what another
+    gives."""
+    if not rules.throttle.enabled:
         return decided
     if pool_of:
         own = tuple(g for g in snapshot.gangs if g.pods and pool_of.get(g.pods[0].node, CLUSTER) == decided.scope)
         snapshot = replace(snapshot, gangs=own)
-    slow, points, level = throttled(snapshot.gangs), reading.room["cpu"] / 100, decided.levels["cpu"].admission
-    over = max(0.0, reading.firm["cpu"] - level) * points if "cpu" in state.yielding else 0.0
-    if not slow and not over:
-        return decided
-    # What was given back last has to show first, or the same room would be given away again.
-    shown = max(snapshot.started, state.restored_at + CLOCK_ERROR if state.restored_at else snapshot.started)
-    room = max(0.0, level - reading.firm["cpu"] - reading.ramping["cpu"]) * points if reading.since >= shown else 0.0
-    fresh = Fresh(snapshot.now, rules.trust)
-
-    def use(pod: PodFacts) -> float | None:
-        figure = snapshot.measurement.of(pod).get("cpu")
-        return figure.value if figure is not None and fresh.has(figure) else None
-
-    infeasible = {pod.node for gang in snapshot.gangs for pod in gang.pods if pod.refused_resize}
-    gangs = _as_evicted(snapshot.gangs if over else slow, snapshot, rules)
-    plan = plan_resizes(ThrottleSnapshot(decided.state, over, room, gangs, use, infeasible), rules.throttle)
-    enough = plan.freed >= over - LEAST and state.yielding <= {"cpu"}
-    ramping = reading.ramping["cpu"] + reading.percent("cpu", sum(owed(gang) for gang in slow))
-    return replace(
-        decided,
-        reading=replace(reading, ramping={**reading.ramping, "cpu": min(100.0, ramping)}),
-        next_state=replace(state, restored_at=snapshot.now) if plan.gives_back else state,
-        yields=() if enough else decided.yields,
-        throttle=plan,
-    )
-
-
-def _as_evicted(gangs: Iterable[Gang], snapshot: Snapshot, rules: Rules) -> list[Gang]:
-    """Those of them that stay, in the order in which they would be evicted for CPU."""
-    now = snapshot.now
-    known = [
-        Candidate(gang, at_risk(gang, now, rules.risk, snapshot.cpu_time), {}, gang.preemptible)
-        for gang in gangs
-        if gang.running and not leaving(gang, now)
-    ]
-    return [one.gang for one in sorted(known, key=sorter_for(rules.eviction.order, "cpu"))]
+    nodes = {name: scopes[name] for name, node in snapshot.nodes.items() if node.lines and name in scopes}
+    return throttle_pool(decided, snapshot, nodes, rules)
 
 
 def _resizes(decision: Decision, snapshot: Snapshot, rules: Rules) -> tuple[Resize, ...]:

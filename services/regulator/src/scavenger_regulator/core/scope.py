@@ -261,6 +261,11 @@ def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLe
     return replace(state, high=high, high_at={**state.high_at, **{r: sampled_at[r] for r in new}})
 
 
+def yields_from(levels: WaterLevels, rules: Rules) -> float:
+    """Percent of load, well above the admission level, from which jobs yield or are throttled."""
+    return levels.admission + rules.yield_from * (levels.upper - levels.admission)
+
+
 def _yielding(
     state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules
 ) -> tuple[frozenset[str], datetime | None]:
@@ -273,7 +278,7 @@ def _yielding(
     yielding = frozenset(
         r
         for r in reading.load.keys() & that_evict(rules.metrics, Action.QUANTIFIED)
-        if load[r] >= levels[r].admission + rules.yield_from * (levels[r].upper - levels[r].admission)
+        if load[r] >= yields_from(levels[r], rules)
         or (r in state.yielding and state.yielded_at is not None and load[r] > levels[r].admission)
     )
     return yielding, state.yielded_at if yielding else None

@@ -19,7 +19,7 @@ from scavenger_domain.sizes import Sizes
 from scavenger_domain.unit import WHOLE_SECOND, of_life
 
 from scavenger_regulator.core.history import Figures as History
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import ThrottleLines, WaterLevels
 
 CLUSTER: Final = ""
 """The scope of the default pool: all counted nodes that are in no pool with levels of its own. Other scopes are those
@@ -128,6 +128,8 @@ class NodeFacts:
     created: datetime | None = None
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
     """By metric, levels above which its own are not to be."""
+    lines: Mapping[str, ThrottleLines] = field(default_factory=dict)
+    """By metric, from where to where jobs on it are throttled."""
     pool: str = PLAIN_POOL
     """As in `scavenger_domain.nodes.pool_of`."""
     kept_out: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from scavenger_runtime.logging import get_logger
 
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.metrics.added import AddedMetric
+from scavenger_regulator.core.metrics.metric import SORT
 from scavenger_regulator.core.snapshot import AddedFigures, Figure, Measurement
 from scavenger_regulator.sources import Source, SourceError
 from scavenger_regulator.sources.prometheus import PrometheusSource, Queries, Vector, figure_of, pod_key, times_of
@@ -23,7 +24,8 @@ log = get_logger(__name__)
 def joined(
     measurement: Measurement, answers: Mapping[AddedMetric, Sequence[Vector]], taken: Vector, queries: Queries
 ) -> Measurement:
-    """The measurement with what was answered of each metric: use of nodes, capacity of nodes, use of pods.
+    """The measurement with what was answered of each metric: use of nodes, capacity of nodes, use of pods, and by what
+    pods are ordered.
 
     Raises:
         SourceError: where a time is none.
@@ -32,7 +34,7 @@ def joined(
     everywhere, newest = times.get(""), max(times.values(), default=None)
     pods = {key: dict(figures) for key, figures in measurement.pods.items()}
     added = {}
-    for one, (use, room, of_pods) in answers.items():
+    for one, (use, room, of_pods, order) in answers.items():
         window = queries.window if one.metric.averaged else 0.0
         nodes: dict[str, Figure] = {}
         for labels, value in use:
@@ -42,8 +44,9 @@ def joined(
                 nodes[node] = figure_of(value, at, window)
         capacity = {labels.get(queries.node_label, ""): value for labels, value in room}
         added[one.metric.name] = AddedFigures(nodes, capacity)
-        for labels, value in of_pods if newest is not None else ():
-            pods.setdefault(pod_key(labels, queries), {})[one.metric.name] = figure_of(value, newest or 0.0, window)
+        for name, vector in {one.metric.name: of_pods, SORT + one.metric.name: order}.items():
+            for labels, value in vector if newest is not None else ():
+                pods.setdefault(pod_key(labels, queries), {})[name] = figure_of(value, newest or 0.0, window)
     return replace(measurement, pods=pods, added=added)
 
 
@@ -73,7 +76,7 @@ class AddedSource:
         """When samples were taken, and what is answered of each metric."""
         taken, *found = await asyncio.gather(
             self._answers("taken", [self._queries.taken]),
-            *(self._answers(one.metric.name, [one.node, one.capacity, one.pod]) for one in self._metrics),
+            *(self._answers(one.metric.name, [one.node, one.capacity, one.pod, one.sort]) for one in self._metrics),
         )
         answers = {one: answer for one, answer in zip(self._metrics, found, strict=True) if answer is not None}
         silent = {one.metric.name for one in self._metrics if one not in answers}

@@ -10,7 +10,7 @@ from scavenger_domain.requests import above_request
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk, promised
 from scavenger_regulator.core.load import Fresh, Reading, Trust
-from scavenger_regulator.core.metrics.metric import GIVES_WAY
+from scavenger_regulator.core.metrics.metric import GIVES_WAY, RESOURCES, SORT
 from scavenger_regulator.core.snapshot import Figures, Gang, Measurement, PodFacts, RecentTermination, Snapshot
 
 STUCK_AFTER = timedelta(seconds=60)
@@ -43,6 +43,7 @@ def candidates(
     """
     now, refused, failed = snapshot.now, snapshot.refused, snapshot.failed
     fresh = Fresh(now, trust)
+    added = [metric for metric in reading.load if metric not in RESOURCES]
     found = []
     for gang in gangs:
         if gang.uid in taken or gang.uid in refused or gang.uid in failed or leaving(gang, now):
@@ -63,7 +64,8 @@ def candidates(
         of_limit = _used_of_limit(here, snapshot.measurement, fresh)
         keeps = not gang.stopping and promised(gang, lost.started, now, risk)
         over = _over_request(here, measured, reading.load, fresh)
-        found.append(Candidate(gang, lost, frees, gang.preemptible, of_limit, keeps, over))
+        sort = sort_figures([figures for _, figures in measured], added, fresh) if added else {}
+        found.append(Candidate(gang, lost, frees, gang.preemptible, of_limit, keeps, over, sort))
     return found
 
 
@@ -104,6 +106,17 @@ def _over_request(
         if above_request(used, requested):
             found.add(resource)
     return frozenset(found)
+
+
+def sort_figures(pods: Iterable[Figures], metrics: Iterable[str], fresh: Fresh) -> dict[str, float]:
+    """By metric, the largest fresh figure of these pods by which victims are ordered for it."""
+    found: dict[str, float] = {}
+    for metric in metrics:
+        own = [figure for figures in pods if (figure := figures.get(SORT + metric)) is not None]
+        known = [figure.value for figure in own if fresh.has(figure)]
+        if known:
+            found[metric] = max(known)
+    return found
 
 
 def _used_of_limit(pods: Iterable[PodFacts], measurement: Measurement, fresh: Fresh) -> float:

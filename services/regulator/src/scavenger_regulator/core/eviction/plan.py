@@ -15,6 +15,7 @@ victims that are preemptible go, the others are awaited (docs/designs/0008-the-l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -48,6 +49,8 @@ class Candidate:
     used_of_limit: float = 0.0
     promised: bool = False
     over_request: frozenset[str] = frozenset()
+    sort: Mapping[str, float] = field(default_factory=dict)
+    """By metric, the figure of its own by which victims are ordered for it: of its pods the largest."""
 
     @property
     def loss(self) -> float:
@@ -145,6 +148,11 @@ def by_use_of_limit(candidate: Candidate) -> Key:
     return -candidate.used_of_limit
 
 
+def by_sort(metric: str) -> Sorter:
+    """Those with the largest figure of the metric's own first; those without one last."""
+    return lambda candidate: -candidate.sort.get(metric, -math.inf)
+
+
 def by_running_time(candidate: Candidate) -> Key:
     """Most recently started first."""
     return -candidate.risk.started.timestamp()
@@ -166,12 +174,23 @@ SORTERS: Final[Mapping[str, Callable[[str], Sorter]]] = {
 }
 """By the name used in settings; each is given the resource that is being acted on."""
 
-DEFAULT_ORDER: Final = ("class", "at-risk", "over-request", "use", "running-time")
+DEFAULT_ORDER: Final = ("class", "at-risk", "over-request", "use", "use-of-limit", "running-time")
+
+_OWN_ORDER: Final = ("class", "sort", "running-time")
+"""Of a metric with a figure of its own to order by."""
+
+
+def order_of(metric: Metric, order: Sequence[str]) -> tuple[str, ...]:
+    """The names of the sorters for this metric. order: those that the administrator chose."""
+    if metric.sort:
+        return _OWN_ORDER
+    return tuple(name for name in order if metric.sortable or name != "use")
 
 
 def sorter_for(order: Iterable[str], resource: str) -> Sorter:
     """The sorters of these names, composed, those promised a run last. Raises KeyError for an unknown name."""
-    return compose(by_promise, *(SORTERS[name](resource) for name in order))
+    known = {**SORTERS, "sort": by_sort}
+    return compose(by_promise, *(known[name](resource) for name in order))
 
 
 # --- the plan -----------------------------------------------------------------------------------------------
@@ -272,7 +291,7 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
     preemptible = [candidate for candidate in snapshot.candidates if candidate.preemptible]
     urgent = max((m for m in snapshot.metrics if m.name in gaps), key=lambda m: m.priority)
     if urgent.evict is Action.UNQUANTIFIED:
-        return _plan_all(preemptible, snapshot, gaps, urgent.name)
+        return _plan_all(preemptible, snapshot, gaps, urgent)
     if not snapshot.over_all:
         return _plan_among(preemptible, snapshot, gaps)
     if _at_ceiling(snapshot):
@@ -283,17 +302,18 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
 
 
 def _plan_all(
-    candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float], name: str
+    candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float], metric: Metric
 ) -> EvictionPlan:
     """All that may go, for a metric of which nobody knows what they use."""
-    order, most = sorter_for(snapshot.rules.order, name), snapshot.rules.max_victims
+    order = sorter_for(order_of(metric, snapshot.rules.order), metric.name)
+    most = snapshot.rules.max_victims
     return EvictionPlan(
         Outcome.PLANNED if candidates else Outcome.NOBODY_LEFT,
         victims=tuple(sorted(candidates, key=order)[:most]),
         gaps=gaps,
         pending_release=snapshot.pending_release,
         short={} if candidates else gaps,
-        acting=(name,),
+        acting=(metric.name,),
         postponed=max(0, len(candidates) - most),
     )
 
@@ -398,9 +418,10 @@ def _solve(
     needed = [gaps[name] for name in resources]
     candidates = over_first(candidates, resources)
     frees = [[c.frees[name] for name in resources] for c in candidates]
-    order = sorter_for(_sorters(snapshot, resources[0]), resources[0])
+    urgent = next(metric for metric in snapshot.metrics if metric.name == resources[0])
+    order = sorter_for(order_of(urgent, snapshot.rules.order), urgent.name)
     solution: Solution
-    if _by_loss(snapshot.rules.order):
+    if not urgent.sort and _by_loss(snapshot.rules.order):
         costs = costs_of(candidates, resources, snapshot.overshoot_cost, loss)
         solution = solve_covering_knapsack(costs, frees, needed)
         chosen = [candidates[i] for i in solution.chosen]
@@ -409,12 +430,6 @@ def _solve(
         solution = solve_in_order([frees[i] for i in rank], needed)
         chosen = [candidates[rank[i]] for i in solution.chosen]
     return _Choice(resources, tuple(sorted(chosen, key=order)), solution.feasible)
-
-
-def _sorters(snapshot: EvictionSnapshot, name: str) -> list[str]:
-    """Names of sorters, without that by use of a metric that is not to be sorted by."""
-    sortable = all(m.sortable for m in snapshot.metrics if m.name == name)
-    return [sorter for sorter in snapshot.rules.order if sortable or sorter != "use"]
 
 
 def _by_loss(order: Sequence[str]) -> bool:

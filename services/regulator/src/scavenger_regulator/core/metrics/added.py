@@ -12,7 +12,19 @@ from scavenger_regulator.core.metrics.metric import RESOURCES, Action, Metric
 
 MOST: Final = 16
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,29}")
-FIELDS: Final = ("name", "priority", "node", "pod", "capacity", "sortable", "evict", "averaged", "levels")
+FIELDS: Final = (
+    "name",
+    "priority",
+    "node",
+    "pod",
+    "capacity",
+    "sortable",
+    "evict",
+    "averaged",
+    "levels",
+    "throttle",
+    "sort",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +36,14 @@ class AddedMetric:
         node: PromQL, what each node uses of it.
         capacity: PromQL, how much each node has of it.
         pod: PromQL, what each scavenger pod uses of it; empty where nobody knows.
+        sort: PromQL, by what victims are ordered for it; empty: by what they would lose.
     """
 
     metric: Metric
     node: str
     capacity: str
     pod: str = ""
+    sort: str = ""
 
 
 def parse_added(text: str) -> tuple[AddedMetric, ...]:
@@ -54,7 +68,14 @@ def _parse(number: int, item: Mapping[str, Any]) -> AddedMetric:
     evict = fields.action("evict", Action.QUANTIFIED if pod else Action.NEVER)
     if evict is Action.QUANTIFIED and not pod:
         raise fields.error("evict", "quantified needs to know what pods use", "write `pod`, or unquantified or never")
-    levels = fields.levels()
+    throttle = fields.action("throttle", Action.NEVER)
+    if throttle is Action.QUANTIFIED and not pod:
+        raise fields.error(
+            "throttle", "quantified needs to know what pods use", "write `pod`, or unquantified or never"
+        )
+    levels, lines, sort = fields.levels(), fields.lines(), fields.text("sort", "")
+    if lines is not None and throttle is Action.NEVER:
+        raise fields.error("levels", "throttle and restore are there, and throttle is never", "write how: `throttle`")
     if levels is None and not pod:
         remedy = "write lower, admission and upper: levels are learnt from what is not used by scavenger pods"
         raise fields.error("levels", "they are missing, as `pod` is", remedy)
@@ -65,5 +86,8 @@ def _parse(number: int, item: Mapping[str, Any]) -> AddedMetric:
         evict=evict,
         averaged=fields.flag("averaged", default=False),
         levels=levels,
+        throttle=throttle,
+        lines=lines,
+        sort=bool(sort),
     )
-    return AddedMetric(metric, fields.text("node"), fields.text("capacity"), pod)
+    return AddedMetric(metric, fields.text("node"), fields.text("capacity"), pod, sort)

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import ThrottleLines, WaterLevels
 from scavenger_regulator.core.metrics.metric import PRIORITIES, Action
 
 LEVELS: Final = ("lower", "admission", "upper")
+LINES: Final = ("throttle", "restore")
 
 
 class FieldError(ValueError):
@@ -99,11 +100,29 @@ class Fields:
         value = self.item.get(field)
         if value is None:
             return None
-        if not isinstance(value, dict) or set(value) != set(LEVELS):
+        if not isinstance(value, dict) or set(value) - set(LINES) != set(LEVELS):
             raise self.error(field, f"{value!r:.50} are none", f"write {', '.join(LEVELS)}")
-        found = [value[name] for name in LEVELS]
-        if any(isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one) for one in found):
-            raise self.error(field, f"{value!r:.80} are no percentages", "write numbers from 0 to 100")
-        if not 0 <= found[0] <= found[1] <= found[2] <= 100:
+        found = self._percentages(field, value)
+        if not 0 <= found["lower"] <= found["admission"] <= found["upper"] <= 100:
             raise self.error(field, f"{value!r:.80} are out of order", "write 0 <= lower <= admission <= upper <= 100")
-        return WaterLevels(*(float(one) for one in found))
+        return WaterLevels(*(found[name] for name in LEVELS))
+
+    def lines(self, field: str = "levels") -> ThrottleLines | None:
+        """From where to where jobs are throttled, beside such levels, in percent; None where that is left out. Raises
+        FieldError."""
+        value = self.item.get(field)
+        if not isinstance(value, dict) or not set(value) & set(LINES):
+            return None
+        found = self._percentages(field, value)
+        if not set(LINES) <= set(value):
+            raise self.error(field, f"{value!r:.120} has one of {', '.join(LINES)}", "write both of them, or neither")
+        if not 0 <= found["restore"] <= found["throttle"] <= found["upper"]:
+            raise self.error(field, f"{value!r:.120} are out of order", "write 0 <= restore <= throttle <= upper")
+        return ThrottleLines(found["throttle"], found["restore"])
+
+    def _percentages(self, field: str, value: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers of an object. Raises FieldError."""
+        for one in value.values():
+            if isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one):
+                raise self.error(field, f"{value!r:.80} are no percentages", "write numbers from 0 to 100")
+        return {name: float(one) for name, one in value.items()}

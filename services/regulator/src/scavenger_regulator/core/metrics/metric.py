@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import ThrottleLines, WaterLevels
 
 PRIORITIES = range(11)
 """Of metrics that are acted on: the highest is the most urgent."""
@@ -31,31 +31,36 @@ class Metric:
         name: as levels and Prometheus metrics have it.
         priority: 0 to 10; where not all gaps can be closed together, the highest is acted on alone.
         sortable: whether victims may be ordered by what they use of it.
-        throttle: whether containers are resized for it while it is too high.
-        restore: whether they get back what they had while it is low.
+        throttle: whether the CPU of jobs is shrunk for it while it is too high, and given back while it is low.
         evict: whether jobs are evicted for it, or yield.
         averaged: figures are averages over some seconds, so one of them may be of a burst that is over.
         gives_way: the kernel takes it from pods on reclaimed capacity as soon as others want it, so that nobody has to
             leave for it.
         levels: of its own, percent; None: they follow the history, as those of CPU and memory do.
+        lines: from where to where jobs are throttled for it; None: between its admission and eviction thresholds.
+        sort: victims are ordered by a figure of its own (`SORT`), and not by what they would lose.
     """
 
     name: str
     priority: int
     sortable: bool = True
     throttle: Action = Action.NEVER
-    restore: Action = Action.NEVER
     evict: Action = Action.QUANTIFIED
     averaged: bool = False
     gives_way: bool = False
     levels: WaterLevels | None = None
+    lines: ThrottleLines | None = None
+    sort: bool = False
+
+
+SORT: Final = "sort/"
+"""Before the name of a metric: the figure of a pod by which victims are ordered for it. No metric has a slash."""
 
 
 CPU: Final = Metric(
     name="cpu",
     priority=5,
     throttle=Action.QUANTIFIED,
-    restore=Action.QUANTIFIED,
     averaged=True,
     gives_way=True,
 )
@@ -88,6 +93,16 @@ def that_evict(added: Iterable[Metric], action: Action) -> frozenset[str]:
     return frozenset(metric.name for metric in (*BUILT_IN, *added) if metric.evict is action)
 
 
+def that_throttle(added: Iterable[Metric]) -> tuple[Metric, ...]:
+    """Those for which jobs are throttled, the most urgent first."""
+    metrics = [metric for metric in (*BUILT_IN, *added) if metric.throttle is not Action.NEVER]
+    return tuple(sorted(metrics, key=_urgency))
+
+
 def by_urgency(metrics: Iterable[Metric]) -> tuple[str, ...]:
     """Their names, the most urgent first; among equals by name."""
-    return tuple(metric.name for metric in sorted(metrics, key=lambda metric: (-metric.priority, metric.name)))
+    return tuple(metric.name for metric in sorted(metrics, key=_urgency))
+
+
+def _urgency(metric: Metric) -> tuple[int, str]:
+    return -metric.priority, metric.name
