@@ -726,6 +726,30 @@ BUGS: Final = (
         {"scavenger_runtime.last_words.LastWords.write": soon(None)},
     ),
     Bug(
+        "a run whose pods are gone has ended now",
+        situations.GoneUnseen,
+        "core-seconds are booked of",
+        {f"{LIFECYCLE}.termination.Run.gone_since": lambda _, now: now},
+    ),
+    Bug(
+        "an uninstallation leaves statuses as they are",
+        situations.Reinstalled,
+        "these run by their statuses",
+        {f"{ADMITTER}.uninstall._write_statuses": soon(None)},
+    ),
+    Bug(
+        "a container that is started again in the same pod goes on",
+        situations.ReturnedInPlace,
+        "interrupted 1 times, of which 0 are counted",
+        {f"{ENDS}._life_before": always(None)},
+    ),
+    Bug(
+        "an exit is forgotten with its kubelet",
+        situations.ForgottenExit,
+        "interrupted more often than it ran",
+        {f"{ADMITTER}.observer.remembered": always({})},
+    ),
+    Bug(
         "a hint at the end of a node counts as its end",
         situations.HintedNode,
         "only may go",

@@ -98,6 +98,7 @@ AIMED: Mapping[str, Set[str]] = {
     "lose_node": NO_POD,
     "power_off": NO_POD,
     "shut_down": NO_POD,
+    "return_in_place": NO_POD,
     "crash": NO_POD,
     "delete_one": set(),
     "edit_array": set(),

@@ -122,6 +122,7 @@ def ended(container: Object, code: int, now: datetime, reason: str = "", message
         return container
     found = terminated(code, reason=reason, finished=format_time(now), name=container["name"])
     found["state"]["terminated"]["startedAt"] = container["state"]["running"]["startedAt"]
+    found |= {key: container[key] for key in ("restartCount", "lastState") if key in container}
     if message:
         found["state"]["terminated"]["message"] = message
     return found
@@ -162,6 +163,27 @@ def unseen(pod: Object) -> Object:
         for kind in ("containerStatuses", "initContainerStatuses")
         if kind in pod["status"]
     }
+
+
+def started_again(pod: Object, now: datetime, before: Object | None) -> list[Object]:
+    """The statuses of containers that a kubelet starts again in the same pod, as its machine has lost them. before: how
+    they ended as it knows; None where it knows nothing."""
+    last = {"terminated": before} if before is not None else {}
+    again = {"restartCount": 1, "lastState": last}
+    return [
+        {**running(started=format_time(now), name=one["name"]), **again} if "running" in one["state"] else one
+        for one in pod["status"]["containerStatuses"]
+    ]
+
+
+def not_found(pod: Object) -> list[Object]:
+    """The statuses of containers that have ended and that a kubelet does not find after it was started again
+    (kubelet_pods.go, convertToAPIContainerStatuses)."""
+    said = {"exitCode": KILLED, "reason": "ContainerStatusUnknown", "startedAt": EPOCH, "finishedAt": EPOCH}
+    gone = {"terminated": said}
+    return [
+        {**one, "state": gone} if "terminated" in one["state"] else one for one in pod["status"]["containerStatuses"]
+    ]
 
 
 def phase_of(statuses: list[Object]) -> str:

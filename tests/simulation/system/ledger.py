@@ -199,6 +199,7 @@ class Ledger:
         silent: when which node fell silent.
         booted: when which machine started again.
         announced: nodes of which somebody said that they go.
+        uninstalled: when the hook of an uninstallation began and ended, one after the other.
     """
 
     def __init__(self, store: Store, *, alone: bool) -> None:
@@ -213,6 +214,7 @@ class Ledger:
         self.silent: list[tuple[str, datetime]] = []
         self.booted: list[tuple[str, datetime]] = []
         self.announced: set[str] = set()
+        self.uninstalled: list[datetime] = []
 
     # --- what the world writes down -----------------------------------------------------------------
 
@@ -452,12 +454,19 @@ class Ledger:
         found, truth = self.ways(life), self.truths[uid]
         if truth.reports and life.told is not None and life.by is By.SERVICES:  # it reported no checkpoint
             found = {*found, Way.FAILED}
+        if self._was_uninstalled(life):
+            found = {*found, Way.NOTHING}
         if (truth.suspensions == 0 or life.evicted) and truth.failed is None:
             return found
         stopped = truth.suspended is not None and life.told is not None and life.told >= truth.suspended
         if stopped and life.by is By.SERVICES and not (life.itself or life.evicted):
             return {Way.NOTHING}
         return {*found, Way.NOTHING}
+
+    def _was_uninstalled(self, life: Life) -> bool:
+        """Whether the hook of an uninstallation has released the pod before it was shown to end: of such a task nothing
+        is counted, and it starts again."""
+        return any(life.created <= at <= life.seen_over for at in self.uninstalled)
 
     def _ends_of_runs(self, uid: str, parallelism: int) -> list[End]:
         """A gang is judged when its first member is told to go, wherever that is."""
@@ -474,7 +483,8 @@ class Ledger:
         size = tasks_of(spec["array"]) if "array" in spec else spec["parallelism"]
         lives = list(truth.lives)
         ends = sum(life.itself or life.by in (By.OTHERS, By.MACHINE) for life in lives)
-        most = 2 * ends + size * (1 + truth.suspensions + IN_VAIN)
+        again = truth.suspensions + len(self.uninstalled) // 2
+        most = 2 * ends + size * (1 + again + IN_VAIN)
         assert len(lives) <= most, f"{len(lives)} pods for {ends} ends, more than {most}: {job['metadata']['name']}"
 
     def judge_array(self, job: Object, now: datetime, free_since: datetime) -> None:

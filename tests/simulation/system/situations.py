@@ -53,6 +53,8 @@ RECOMMENDATION: Final = "aws-node-termination-handler/rebalance-recommendation"
 """Seconds that a pod takes to stop that takes long."""
 STAY: Final = 900.0
 """Seconds that ordinary pods stay."""
+HALF_AN_HOUR: Final = 1800.0
+"""Seconds without an admitter."""
 SHUNNED: Final = 700.0
 """Seconds in which a node that has been closed twice is tested."""
 
@@ -651,6 +653,53 @@ class AdmitterAway(SystemSituation):
             assert not self.status(name).get("interruptedCount"), f"{name} had finished, and runs again"
 
 
+class GoneUnseen(SystemSituation):
+    """No admitter is there for half an hour, and somebody removes a Job and its pods with a runbook's command."""
+
+    async def comes(self) -> None:
+        self.submit("d", parallelism=2)
+        await self.until(lambda: self.phase("d") == "Running")
+        await self.pass_time(LATE)
+        await self.remove_admitters()
+        self.remove_job(self.job("d"))
+        for pod in self.pods("d"):
+            self.api.edit(PODS, NS, pod["metadata"]["name"], lambda one: one["metadata"].update(finalizers=[]))
+        await self.pass_time(HALF_AN_HOUR, step=LATE)
+        self.return_admitters()
+        await self.pass_time(COUNTED_WITHIN.total_seconds() + LATE)
+        await self.until(lambda: self.done("d"), limit=5 * LATE, step=1)
+
+
+class Reinstalled(SystemSituation):
+    """The admitter is uninstalled while a gang and a task run, and is installed again later."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 1})
+        self.submit("d", parallelism=2)
+        await self.until(lambda: self.phase("c") == self.phase("d") == "Running")
+        await self.pass_time(LATE)
+        await self.remove_admitters()
+        await self.run_hook()
+        await self.pass_time(LATE)
+        left = [name for name in ("c", "d") if self.phase(name) in ("Starting", "Running")]
+        assert not left, f"no admitter is there, and these run by their statuses: {left}"
+        await self.pass_time(HALF_AN_HOUR, step=LATE)
+        self.return_admitters()
+        await self.until(lambda: self.done("c") and self.done("d"), limit=5 * LATE, step=1)
+
+
+class ReturnedInPlace(SystemSituation):
+    """The machine of a task returns under its name, and containers run again in the same pods."""
+
+    async def comes(self) -> None:
+        self.submit("c", array={"tasks": 1})
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.pass_time(LATE)
+        self.boot_in_place(self.node_of("c"), None)
+        await self.pass_time(COUNTED_WITHIN.total_seconds() + LATE)
+        await self.until(lambda: self.done("c"), limit=5 * LATE, step=1)
+
+
 class GoingNode(SystemSituation):
     """An autoscaler is about to delete the node on which a task runs."""
 
@@ -735,6 +784,18 @@ class OneJob(WorldSituation):
     def written(self) -> Object:
         """Its spec."""
         return {**scavengerjob_dict()["spec"], **self.spec}
+
+
+class ForgottenExit(OneJob):
+    """A program ends by itself with 0. Its kubelet is started again, and does not know how it ended."""
+
+    async def comes(self) -> None:
+        pod = await self.happens_once()
+        self.end(pod)
+        await self.pass_time(2)
+        (pod,) = self.pods("c")
+        self._status(pod, phase="Failed", containerStatuses=kubelet.not_found(pod))
+        await self.comes_to("Completed")
 
 
 class Retried(OneJob):

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import orjson
 from scavenger_admitter.informers import SCAVENGERQUEUES
+from scavenger_admitter.uninstall import clean
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
@@ -478,7 +479,8 @@ class System(History):
         more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
         strangers = [self.limit, self.lift_limit, self.hold, self.let_go, self.forbid_evictions, self.allow_evictions]
         changed = [self.reboot, self.shut_down, self.submit_array, self.edit_array, self.change_crd, self.change_use]
-        return [*super().acts(), *more, *strangers, *asked, *changed]
+        absent = [self.uninstall, self.admitter_away, self.return_in_place]
+        return [*super().acts(), *more, *strangers, *asked, *changed, *absent]
 
     def requests(self) -> list[tuple[str, str]]:
         more = [("POST", "/eviction"), ("PATCH", "/configmaps"), ("PATCH", "/pods"), ("GET", "/metrics.k8s.io")]
@@ -615,6 +617,74 @@ class System(History):
             kept = [one for one in pod["status"].get("conditions", ()) if one["type"] != "Ready"]
             not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
             self._status(pod, phase="Failed", **kubelet.unseen(pod), conditions=[*kept, not_ready])
+
+    def return_in_place(self) -> None:
+        """A machine returns under its name after a boot, and its kubelet starts containers again in the same pods."""
+        if (name := self.pick_machine()) not in self.silent:
+            self.boot_in_place(name, self.random.choice((0, 143, None, kubelet.LOST)))
+
+    def boot_in_place(self, name: str, code: int | None) -> None:
+        """This one does. code: with which its containers ended, as far as its kubelet knows; None: it knows nothing."""
+        self._boots(name)
+        self.ledger.booted.append((name, self.clock.now()))
+        for pod in self.working_on(name):
+            self.aim(pod)
+            self.end_by_machine(pod)
+            seen = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": self.stamp()}
+            if code == kubelet.LOST:
+                seen |= {"reason": "Unknown", "startedAt": kubelet.EPOCH, "finishedAt": kubelet.EPOCH}
+            elif (began := _began(pod)) is not None:
+                seen["startedAt"] = format_time(began)
+            again = kubelet.started_again(pod, self.clock.now(), None if code is None else seen)
+            self._status(pod, containerStatuses=again)
+
+    async def admitter_away(self) -> None:
+        """No admitter is there for a while, in which pods end and are deleted. Others take its finalizer off."""
+        await self.remove_admitters()
+        seconds = self.random.choice((20, 150, 900))
+        for act in self.random.sample((self.finish, self.evict, self.evict, self.delete_ended), 2):
+            await self.have(act)
+            await self.turn(3.0)
+        await self.pass_time(seconds, step=5)
+        self.return_admitters()
+
+    def delete_ended(self) -> None:
+        """Somebody deletes pods of jobs that have ended, as a cleaner of namespaces does."""
+        for pod in self.api.list(PODS):
+            if pod["metadata"]["namespace"] in TENANTS and _ended(pod) and not _deleting(pod):
+                self.delete_pod(pod)
+
+    async def uninstall(self) -> None:
+        """An administrator uninstalls the admitter, and installs it again some time later. As helm does, the hook is
+        tried until it succeeds."""
+        await self.remove_admitters()
+        self.api.heal()
+        await self.run_hook()
+        await self.pass_time(self.random.choice((20, 300, 3600)), step=10)
+        self.return_admitters()
+
+    async def run_hook(self) -> None:
+        """The hook of an uninstallation runs to its end."""
+        self.ledger.uninstalled.append(self.clock.now())
+        await self.run_to_end(self._hook())
+        self.ledger.uninstalled.append(self.clock.now())
+
+    async def _hook(self) -> None:
+        client = self.client()
+        try:
+            await clean(client, self.clock)
+        finally:
+            await client.close()
+
+    async def remove_admitters(self) -> None:
+        """All of them end."""
+        while self.replicas:
+            await self.end_process(self.replicas.pop())
+
+    def return_admitters(self) -> None:
+        """Two of them begin."""
+        for _ in range(2):
+            self.stand_by()
 
     def change_crd(self) -> None:
         """In a rolling upgrade the CRD is older than the services for a while."""

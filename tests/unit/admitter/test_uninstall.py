@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from scavenger_admitter import __main__ as program
@@ -48,6 +49,21 @@ async def test_all_pods_are_released_and_the_jobs_are_deleted() -> None:
         assert c.api.list(JOBS) == []
         assert len(c.api.list(SCAVENGERJOBS)) == 3, "data of the users: it goes with the CRD"
         assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 0
+
+
+@pytest.mark.parametrize("spec", [{}, {"array": {"tasks": 2}}], ids=["job", "array"])
+async def test_pods_whose_job_somebody_holds_stop_too(spec: dict[str, Any]) -> None:
+    """The garbage collector leaves them. Nothing would book what they compute."""
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        admitter = c.admitter()
+        c.submit("a", **spec)
+        await c.until(lambda: c.phase("a") == "Running")
+        await admitter.kill()
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].setdefault("finalizers", []).append("example.org/held"))
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert c.api.list(JOBS), "somebody holds it"
+        await c.until(lambda: not c.pods("a"))
 
 
 async def test_statuses_say_that_nothing_runs() -> None:
