@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +20,7 @@ from scavenger_cluster.api import namespaced
 from scavenger_kube.errors import ApiError
 from scavenger_testing.lives import assert_books, lives_of
 from scavenger_testing.pod_security import violations
-from scavenger_testing.world import World, scavenger_job
+from scavenger_testing.world import IMAGE, World, scavenger_job
 
 from tests.e2e.test_restricted import label
 from tests.e2e.test_snapshots import processes
@@ -89,6 +91,97 @@ def test_whatever_is_killed_each_task_is_done_once_and_the_books_are_true(
     assert sum(not life.done for life in ended) >= INTERRUPTIONS
     assert_books(status, ended, CORES)
     assert [found for pod in lives.pods for found in violations(pod["spec"])] == []
+
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=squares
+#SBATCH --array=1-20%8
+#SBATCH --ntasks=1
+#SBATCH --mem=64M
+#SBATCH --time=00:10:00
+#SBATCH --signal=B:TERM@2
+#SBATCH --output=slurm-%A_%a.out
+
+set -e
+mkdir -p steps results
+step=$(cat steps/$SLURM_ARRAY_TASK_ID 2>/dev/null || echo 0)
+echo "task $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT, restart $SLURM_RESTART_COUNT, step $step"
+while [ "$step" -lt 12 ]; do
+    sleep 0.5
+    step=$((step + 1))
+    echo $step > steps/$SLURM_ARRAY_TASK_ID.new
+    mv steps/$SLURM_ARRAY_TASK_ID.new steps/$SLURM_ARRAY_TASK_ID
+done
+set -C  # what is there is not written again
+echo $((SLURM_ARRAY_TASK_ID * SLURM_ARRAY_TASK_ID)) > results/$SLURM_ARRAY_TASK_ID.txt
+"""
+"""As it would stand on a cluster of Slurm."""
+EVICTIONS = 5
+
+
+def test_a_script_for_slurm_runs_unchanged_and_writes_each_file_once(world: World, shared: str, tmp_path: Path) -> None:
+    """Twenty tasks from 1, evicted, deleted or killed before half of their steps."""
+    label(world, names.LABEL_POD_SECURITY_ENFORCE, "restricted")
+    file, volume, chosen = tmp_path / "squares.sh", tmp_path / "volume", random.Random(77)
+    file.write_text(SCRIPT)
+    number = submit(world, str(file), shared)
+    job = f"squares-{number}"
+    asked: Counter[int] = Counter()
+    with lives_of(world.cluster.client, world.namespace, job) as lives:
+
+        def play() -> bool:
+            may_go = [pod for pod in world.staying(job) if _has_half_to_do(volume, pod, asked)]
+            if may_go and asked.total() < EVICTIONS and chosen.random() < 0.5:
+                pod = chosen.choice(may_go)
+                asked[number_of(pod)] += 1
+                _remove(world, pod, chosen.choice(("evict", "delete", "kill")))
+            return world.status(job).get("phase") in ("Completed", "Failed")
+
+        world.wait("all tasks to end", play, timeout=300)
+        world.wait("their ends to be shown", lambda: sum(life.done for life in lives.ended) >= TASKS)
+    status = world.status(job)
+    assert (status["phase"], status["array"]["progress"]) == ("Completed", f"{TASKS}/{TASKS}"), status["message"]
+    assert (asked.total(), status["interruptedCount"]) == (EVICTIONS, EVICTIONS)
+    results = {path.name: path.read_text() for path in (volume / "results").iterdir()}
+    assert results == {f"{task}.txt": f"{task**2}\n" for task in range(1, TASKS + 1)}
+    assert Counter(int(life.task) for life in lives.ended if life.done) == Counter(range(TASKS))
+    for task in range(1, TASKS + 1):
+        lines = (volume / f"slurm-{number}_{task}.out").read_text().splitlines()
+        assert [line.rpartition(", step ")[0] for line in lines] == [
+            f"task {task} of {TASKS}, restart {restart}" for restart in range(asked[task] + 1)
+        ]
+        steps = [int(line.rpartition(" ")[2]) for line in lines]
+        assert steps[0] == 0
+        assert all(step > 0 for step in steps[1:]), "it went on from where it was"
+
+
+def submit(world: World, file: str, claim: str) -> str:
+    """The number that `kubectl sj sbatch` gives to a script."""
+    words = ["sbatch", f"--image={IMAGE}", f"--pvc={claim}:/work", f"--namespace={world.namespace}", "--parsable", file]
+    done = subprocess.run(
+        [sys.executable, "-m", "scavenger_cli", *words],
+        env={**os.environ, "KUBECONFIG": str(world.cluster.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().rpartition("-")[2]
+
+
+def number_of(pod: dict[str, Any]) -> int:
+    """The index of a task as its user knows it."""
+    return int(pod["metadata"]["annotations"][names.ANNOTATION_INDEX])
+
+
+def _has_half_to_do(volume: Path, pod: dict[str, Any], asked: Counter[int]) -> bool:
+    """Whether this life of a task has begun, has saved a step, and has much left to do."""
+    task = number_of(pod)
+    with suppress(FileNotFoundError, StopIteration, ValueError):
+        lives = len(next(volume.glob(f"slurm-*_{task}.out")).read_text().splitlines())
+        return lives > asked[task] and 0 < int((volume / "steps" / str(task)).read_text()) < 6
+    return False
 
 
 def _sweep(claim: str) -> dict[str, Any]:
