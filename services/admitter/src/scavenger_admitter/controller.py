@@ -377,7 +377,7 @@ class Admitter:
         for key in job_key(new):
             if (job := self._informers.job(key)) is not None:
                 self._feed.update_running(job)
-                if job.spec.array is None:
+                if names.LABEL_TASK not in new.metadata.labels:  # statuses show no class of tasks
                     self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
 
     def _note_gone(self, pod: Pod) -> None:
