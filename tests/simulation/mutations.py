@@ -566,7 +566,7 @@ BUGS: Final = (
         "a task that saved its state has failed",
         situations.SavedTask,
         "failed more often than it ran",
-        {f"{LIFECYCLE}.books.endings.run_of_task": says_nothing(endings.run_of_task)},
+        {f"{LIFECYCLE}.books.many.run_of_task": says_nothing(endings.run_of_task)},
     ),
     Bug(
         "a task that cannot start fails an array that computes",

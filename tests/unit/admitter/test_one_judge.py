@@ -33,9 +33,12 @@ DIFFERENCES: Final[dict[str, str]] = {
     "and a task counts it",
     "booked to its end": "a job is booked until the request; a task until its end, where its kubelet's last DELETE "
     "has moved the request",
+    "a deadline runs to the end": "activeDeadlineSeconds of a job counts until a run is told to stop, and that of an "
+    "array until its pod has ended",
     "booked until it is seen": "an end that nobody saw is booked until the admitter looks, and it writes arrays later",
 }
-"""What does not count alike, and why. The first is not played; by the others sums may differ."""
+"""What does not count alike, and why. The first is not played, and with a deadline only what ends by itself; by the
+others sums may differ."""
 
 SEEN_WITHIN: Final = 45
 """Seconds until an admitter looks that takes over."""
@@ -53,6 +56,8 @@ ENDS: Final = (
     "limit",
     "lost",
 )
+LIMITED_ENDS: Final = (*ENDS, "saves")
+OWN_ENDS: Final = ("completes", "fails", "limit", "saves")
 """How a life ends: by itself with 0, with another code, by a signal, for memory; by the Eviction API, a scheduler, a
 user and a taint manager; by its kubelet for the node, or for a limit of its own; and unseen, as the machine was off."""
 DISRUPTIONS: Final = {
@@ -61,6 +66,12 @@ DISRUPTIONS: Final = {
     "drained": "DeletionByTaintManager",
 }
 SHAPES: Final = ("job", "array", "alone", "twin")
+OF_ONE: Final = ("job", "alone", "twin")
+"""Those that keep to the limits of a job: the deadline of an array is for all its tasks, and so is FailJob."""
+SAVED: Final = 85
+"""`checkpointExitCode`, where a history has one."""
+FAILED: Final = 3
+"""With which programs fail."""
 REQUESTS: Final = {"cpu": "1", "memory": "1Gi"}
 
 
@@ -82,17 +93,31 @@ class Round:
     takeover: str
 
 
-def rounds(random: random.Random) -> Iterator[Round]:
-    """Endless; the units that are done are left out."""
+def limits(random: random.Random) -> Object:
+    """Fields of a job that say what ends it, each in every other history."""
+    rule = {"action": random.choice(("FailIndex", "Ignore", "FailJob", "Count"))}
+    found: Object = {
+        "checkpointExitCode": SAVED,
+        "podFailurePolicy": {"rules": [{**rule, "onExitCodes": {"operator": "In", "values": [FAILED]}}]},
+        "activeDeadlineSeconds": random.randrange(150, 400),
+        "progressDeadlineIntervals": random.choice((2, 3)),
+    }
+    return {name: value for name, value in found.items() if random.random() < 0.5}
+
+
+def rounds(random: random.Random, limited: Object) -> Iterator[Round]:
+    """Endless; the units that are done are left out. limited: fields that limit a job."""
+    deadline = "activeDeadlineSeconds" in limited
+    kinds = OWN_ENDS if deadline else LIMITED_ENDS if limited else ENDS
     while True:
-        weights = [3 if kind == "completes" else 1 for kind in ENDS]
+        weights = [3 if kind == "completes" else 1 for kind in kinds]
         ends = tuple(
-            End(random.choices(ENDS, weights)[0], random.randrange(70, 150), random.choice((0, 1, 143)))
+            End(random.choices(kinds, weights)[0], random.randrange(70, 150), random.choice((0, 1, 143)))
             for _ in range(UNITS)
         )
         suspended = random.randrange(0, 20) if random.random() < 0.5 else None
-        kinds = {one.kind for one in ends}
-        if not kinds.isdisjoint(DOUBTFUL) and "doubt, then suspended" in DIFFERENCES:
+        doubtful = not {one.kind for one in ends}.isdisjoint(DOUBTFUL)
+        if deadline or (doubtful and "doubt, then suspended" in DIFFERENCES):
             suspended = None
         yield Round(ends, suspended, random.choice(("", "", "before", "after")))
 
@@ -107,10 +132,14 @@ class Play:
         ends: how the present lives end, by unit.
         told: since when pods are told to stop, by uid.
         done: units that are over.
+        shapes: that are played.
+        limited: fields of a spec that limit a job.
     """
 
     c: Harness
     observes: bool
+    shapes: tuple[str, ...] = SHAPES
+    limited: Object = field(default_factory=dict)
     ends: tuple[End, ...] = ()
     told: dict[str, float] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
@@ -118,12 +147,14 @@ class Play:
 
     def submit(self) -> None:
         retried = {"backoffLimit": LIMIT, "interruptionAfter": "40s", "terminationGracePeriodSeconds": 30}
+        retried |= self.limited
         for unit in range(UNITS):
             self.c.submit(f"job-{unit}", **retried)
             self.c.submit(f"alone-{unit}", array={"tasks": 1}, **retried)
             template = {"spec": {"containers": [{"name": "main", "image": "i", "resources": {"requests": REQUESTS}}]}}
             self.submit_template(f"twin-{unit}", template, retried)
-        self.c.submit("array", array={"tasks": UNITS}, **retried)
+        if "array" in self.shapes:
+            self.c.submit("array", array={"tasks": UNITS}, **retried)
 
     def submit_template(self, name: str, template: Object, spec: Object) -> None:
         self.c.submit(name, template=template, **spec)
@@ -147,7 +178,7 @@ class Play:
 
     def all_wait(self) -> bool:
         self.stop()
-        return len(self.waiting()) == len(SHAPES) * (UNITS - len(self.done))
+        return len(self.waiting()) == len(self.shapes) * (UNITS - len(self.done))
 
     def begin(self) -> None:
         for pod in self.waiting():
@@ -179,8 +210,8 @@ class Play:
         match found.kind:
             case "completes":
                 self.finish(pod, 0)
-            case "fails":
-                self.finish(pod, 3, "Error")
+            case "fails" | "saves":
+                self.finish(pod, FAILED if found.kind == "fails" else SAVED, "Error")
             case "killed":
                 self.finish(pod, 137, "Error")
             case "memory":
@@ -248,15 +279,15 @@ def books(c: Harness, shape: str) -> dict[str, float]:
         found["interrupted"] += status.get("interruptedCount", 0)
         found["useful"] += status.get("usefulCPUSeconds", 0)
         found["lost"] += status.get("lostCPUSeconds", 0)
-        array = status.get("array")
-        if array is None:
-            found["retries"] += status.get("retries", 0)
-            found["completed"] += status["phase"] == "Completed"
-            found["failed"] += status["phase"] == "Failed"
-        else:
-            found["retries"] += sum(parse_counts(array.get("retriesUsed", "")).values())
+        found["retries"] += status.get("retries", 0)
+        array = status.get("array", {})
+        found["retries"] += sum(parse_counts(array.get("retriesUsed", "")).values())
+        if shape == "array":
             found["completed"] += array.get("completed", 0)
             found["failed"] += array.get("failed", 0)
+        else:
+            found["completed"] += status["phase"] == "Completed"
+            found["failed"] += status["phase"] == "Failed"
     return {name: round(value, 3) for name, value in found.items()}
 
 
@@ -268,28 +299,30 @@ def alike(book: dict[str, float], job: dict[str, float], slack: int) -> bool:
     return counts[0] == counts[1] and bool(exact) and 0.0 <= more <= slack
 
 
-async def play(seed: int) -> None:
-    """One history. Raises AssertionError where shapes differ after a round."""
+async def play(seed: int, *, limited: bool = False) -> None:
+    """One history. Raises AssertionError where shapes differ after a round. limited: with fields that limit a job."""
     chance = random.Random(seed)
+    shapes = OF_ONE if limited else SHAPES
     async with empty_harness() as c:
         c.node()
         c.kubelet = False  # it is played here, and renews its Lease
         c.renews = True
         c.api.store.graceful_pods = True
-        made = Play(c, observes=bool(seed % 2))
+        made = Play(c, bool(seed % 2), shapes, limits(chance) if limited else {})
         admitter: Instance = c.admitter()
         made.submit()
         slack = 0
-        for one in rounds(chance):
+        for one in rounds(chance, made.limited):
             made.ends = one.ends
             made.grace = chance.randrange(2, 28)
             await c.until(made.all_wait, limit=3600, step=1.0)
             made.begin()
             admitter = await play_round(made, one, admitter)
             await c.until(lambda: quiet(made), limit=3600, step=3.0)
-            found = {shape: books(c, shape) for shape in SHAPES}
+            found = {shape: books(c, shape) for shape in shapes}
             # A pod is seen to end in the second after its grace period.
             slack += sum({"deleted": made.grace + 1, "lost": SEEN_WITHIN}.get(end.kind, 0) for end in one.ends)
+            slack += (made.grace + 1) * UNITS if made.limited else 0  # a limit may end any of them
             differ = {shape: book for shape, book in found.items() if not alike(book, found["job"], slack)}
             assert not differ, f"seed {seed}, {one}: a job has {found['job']}, but {differ}"
             made.note_done()
@@ -332,7 +365,7 @@ def quiet(made: Play) -> bool:
     return all(
         sum(pod["metadata"]["labels"][names.LABEL_JOB].partition("-")[0] == shape for pod in waiting)
         == _open(jobs, shape)
-        for shape in SHAPES
+        for shape in made.shapes
     )
 
 
@@ -341,14 +374,11 @@ def _open(jobs: Any, shape: str) -> int:
     found = 0
     for job in jobs:
         status = job.get("status") or {}
-        if job["metadata"]["name"].partition("-")[0] != shape:
+        if job["metadata"]["name"].partition("-")[0] != shape or status.get("phase") in OVER:
             continue
-        array = status.get("array")
-        if "array" in job["spec"]:
-            over = (array or {}).get("completed", 0) + (array or {}).get("failed", 0)
-            found += job["spec"]["array"]["tasks"] - over
-        else:
-            found += status.get("phase") not in OVER
+        array = status.get("array") or {}
+        tasks = job["spec"]["array"]["tasks"] if "array" in job["spec"] else 1
+        found += tasks - array.get("completed", 0) - array.get("failed", 0)
     return found
 
 
@@ -361,3 +391,14 @@ async def test_an_end_counts_alike_whatever_it_ends(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(GATE, SEEDS))
 async def test_an_end_counts_alike_in_more_histories(seed: int) -> None:
     await play(seed)
+
+
+@pytest.mark.parametrize("seed", range(GATE // 2))
+async def test_an_array_of_one_keeps_to_the_limits_of_a_job(seed: int) -> None:
+    await play(seed, limited=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(GATE // 2, SEEDS))
+async def test_an_array_of_one_keeps_to_the_limits_of_a_job_in_more_histories(seed: int) -> None:
+    await play(seed, limited=True)
