@@ -79,7 +79,12 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run, started = run_of_task(self.draft, pod, self._intent(index, pod)), first_started_at(pod)
+        seen, known, intent = self.draft.seen, self.draft.known, self._intent(index, pod)
+        same = known.evidence.still_open(pod, seen.nodes, known.reboots, seen.now) if intent is None else None
+        if same is not None:
+            self.draft.wait_for_proof((same,))
+            return False
+        run, started = run_of_task(self.draft, pod, intent), first_started_at(pod)
         found = self._verdict(run, pod, started)
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
