@@ -361,6 +361,7 @@ class Ledger:
         | it ended by itself, and was told to go before a container beside it ended, within a grace period | the same |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
         | it ended by itself with 0, and its machine booted before that was proved | completed, or interrupted |
+        | it ended by itself with 0, and the admitter was uninstalled before that was proved | completed, or interrupted |
         | it goes on, on a node whose end was announced | nothing, or interrupted: the status is written first |
         """
         if life.began is None and life.ended is None:
@@ -381,6 +382,8 @@ class Ledger:
             and not life.code
             and any(name == life.node and timedelta(0) <= at - ended <= UNPROVED for name, at in self.booted)
         ):
+            found.add(Way.INTERRUPTED)
+        if life.itself and not life.code and any(ended <= at <= ended + NODE_IN_DOUBT for at in self.uninstalled):
             found.add(Way.INTERRUPTED)
         if life.began is not None and life.ended is None and life.told is None and life.node in self.announced:
             found |= {Way.INTERRUPTED, Way.NOTHING}

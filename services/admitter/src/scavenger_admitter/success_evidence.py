@@ -47,6 +47,17 @@ WAITS_FOR_API_SERVER: Final = timedelta(minutes=30)
 log = get_logger(__name__)
 
 
+def shows_life(success: Success, at: datetime, after: timedelta) -> bool:
+    """Whether a sign of life of its node at that moment proves a success, whatever becomes of the node later.
+
+    Args:
+        success: of a pod.
+        at: the moment, by the clock of the node.
+        after: how long after its end that has to be at least.
+    """
+    return success.at + after <= at <= success.at + max(BOOTS_WITHIN, after)
+
+
 @dataclass(slots=True)
 class _Node:
     """A node of which signs of life are looked for.
@@ -163,7 +174,7 @@ class SuccessEvidence:
         signs = frozenset(signs)
         left = []
         for key, one in found:
-            if any(one.at + self._after <= at <= one.at + max(BOOTS_WITHIN, self._after) for at in signs):
+            if any(shows_life(one, at, self._after) for at in signs):
                 self._proves(key, one)
             else:
                 left.append((key, one))

@@ -43,12 +43,14 @@ class Evidence:
         proven: uids of pods whose nodes have shown life since.
         asked: since when this process looks for it, by uid, by its own clock.
         open: those that the last look has found open, by uid.
+        given_up: nobody will look for it any more.
     """
 
     required: bool = False
     proven: Collection[str] = frozenset()
     asked: Mapping[str, datetime] = field(default_factory=dict)
     open: Mapping[str, Success] = field(default_factory=dict)
+    given_up: bool = False
 
     def unproven(self, done: Iterable[kinds.Pod]) -> list[Success]:
         """Those of pods that succeeded which may have been told to stop. One whose end nobody saw is believed: its
@@ -80,6 +82,8 @@ class Evidence:
 
     def until(self, success: Success, now: datetime) -> datetime:
         """When it counts as an interruption if nothing has proven it. Clocks of nodes may be ahead."""
+        if self.given_up:
+            return now
         since = self.asked.get(success.uid, now)
         return min(max(success.at, since), now) + PROVEN_WITHIN
 
