@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +24,10 @@ FINALIZER = "scavenger.dev/interruption-record"
 ENDING = 3
 """Seconds that a program may take from its last checkpoint to its end: on a busy machine a process is not gone at once,
 and moments are written in whole seconds. What it has computed before takes at least twice as long."""
+
+
+ALIVE_AFTER = 5
+"""Seconds after its end until which a node has to show life (`successEvidenceAfter`)."""
 
 
 def script(text: str) -> dict[str, Any]:
@@ -50,6 +56,54 @@ def test_completes_and_lets_go_of_its_pods(world: World) -> None:
     assert status["finishedTimestamp"]
     world.wait("no finalizer left", lambda: not finalizers(world))
     assert world.kubectl("logs", "-l", "scavenger.dev/job=done")
+
+
+def ended_with_0(world: World, job: str) -> list[tuple[str, datetime]]:
+    """The node of each pod of a job whose program ended with 0, and when it did."""
+    found = []
+    for pod in world.pods(job):
+        for one in pod["status"].get("containerStatuses", ()):
+            ended = one["state"].get("terminated")
+            if ended is not None and ended["exitCode"] == 0 and (at := parse_time(ended["finishedAt"])) is not None:
+                found.append((pod["spec"]["nodeName"], at))
+    return found
+
+
+@LONG
+def test_a_kubelet_that_is_killed_two_seconds_after_an_exit_with_0_proves_nothing(
+    world: World, cluster: Cluster
+) -> None:
+    """As where a machine goes down: programs end with 0, their kubelet reports that, and nobody hears of it again."""
+    world.apply(scavenger_job("down", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5"))
+    [(node, _)] = world.wait("its program to end", lambda: ended_with_0(world, "down"))
+    time.sleep(2)
+    cluster.node_stop(node)
+    try:
+        world.wait("counted", lambda: world.status("down").get("interruptedCount") == 1, timeout=200)
+        again = world.wait_phase("down", "Completed")
+        assert again["interruptedCount"] == 1
+    finally:
+        cluster.node_start(node)
+
+
+@LONG
+def test_success_is_final_when_its_node_shows_life(world: World) -> None:
+    """How long that takes stands in docs/programs.md: it depends on when kubelets renew their Leases."""
+    names = [f"done-{number}" for number in range(8)]
+    for number, name in enumerate(names):
+        steps = f"--steps={5 + 3 * number}"
+        world.apply(scavenger_job(name, "run", "--dir=/tmp/c", "--seconds=1", steps, cpu="100m"))
+    ends = {name: world.wait(f"{name} to end", partial(ended_with_0, world, name))[0][1] for name in names}
+    took = []
+    for name in names:
+        status = world.wait_phase(name, "Completed")
+        assert status["interruptedCount"] == 0
+        said = next(one for one in status["conditions"] if one["type"] == "Succeeded")
+        at = parse_time(said["lastTransitionTime"])
+        assert at is not None
+        took.append((at - ends[name]).total_seconds())
+    print(f"seconds from the end to Completed: {sorted(took)}")  # noqa: T201
+    assert min(took) >= ALIVE_AFTER - 1  # of whole seconds
 
 
 def test_deleted_pod_that_does_not_answer_is_an_interruption(world: World) -> None:

@@ -14,6 +14,7 @@ from scavenger_api.rules.image import registry_of
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
 from scavenger_domain.last_word import as_of, silent
+from scavenger_domain.pod_ends import PROVEN_WITHIN, ended_at, succeeded
 from scavenger_domain.pulls import NO_IMAGE
 from scavenger_domain.requests import above_request
 from scavenger_kube.kinds import Pod, Waiting
@@ -298,6 +299,8 @@ def losses(unsaved: float, at_risk: float, when: str) -> list[Finding]:
 
 def _running(facts: Facts) -> Explanation:
     job, now = facts.job, facts.now
+    if (done := _all_done(facts)) is not None:
+        return done
     since = span((now - job.started_at).total_seconds()) if job.started_at is not None else "a moment"
     findings = losses(
         job.unsaved(now, facts.shared.resource_weights, facts.pods),
@@ -320,6 +323,30 @@ def _running(facts: Facts) -> Explanation:
     if stalled is not None and stalled.status == "True":
         findings.append(Finding("it seems to hang", f"{stalled.message}; {command(job, 'logs')} shows what it does"))
     return Explanation(Cause.RUNNING, f"{job.name} has been running for {since}", (*findings, *under_way(facts)))
+
+
+def _all_done(facts: Facts) -> Explanation | None:
+    """A job whose programs have all ended with 0, where only the verdict waits; None for any other."""
+    job, done = facts.job, [pod for pod in _last_run(facts) if succeeded(pod)]
+    ends = [at for pod in done if (at := ended_at(pod)) is not None]
+    if job.spec.array is not None or len(done) < job.spec.parallelism or not ends:
+        return None
+    nodes = sorted({pod.spec.node_name for pod in done})
+    where = f"node {nodes[0]} shows" if len(nodes) == 1 else f"the {len(nodes)} nodes of its pods show"
+    findings = (
+        Finding("why it waits", "a machine that goes down also has programs end with 0"),
+        Finding("at the latest", f"{span(PROVEN_WITHIN.total_seconds())} after the end; without a sign it runs again"),
+        Finding("capacity", "it is free, and counts in no quota"),
+    )
+    said = f"{job.name} ended {age(max(ends), facts.now)} ago with 0: it is Completed when {where} life"
+    return Explanation(Cause.AWAITS_PROOF, said, findings)
+
+
+def _last_run(facts: Facts) -> list[Pod]:
+    """The pods of the Job that was created last; those of earlier runs may still be there."""
+    newest = max(facts.pods, key=lambda pod: pod.metadata.creation_timestamp or "", default=None)
+    owner = newest.metadata.controller if newest is not None else None
+    return [pod for pod in facts.pods if owner is None or pod.metadata.controller == owner]
 
 
 def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:

@@ -28,6 +28,8 @@ class Cause(StrEnum):
     # it does not wait
     STARTING = "Starting"
     RUNNING = "Running"
+    AWAITS_PROOF = "AwaitsProof"
+    """Its program ended with 0, and its node has not shown life since."""
     SUSPENDED = "Suspended"
     COMPLETED = "Completed"
     FAILED_BY_EXIT = "FailedByExit"

@@ -361,7 +361,9 @@ class Ledger:
         | it ended by itself, and was told to go before a container beside it ended, within a grace period | the same |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
         | it ended by itself with 0, and its machine booted before that was proved | completed, or interrupted |
+        | it ended by itself with 0, and an uninstallation came before that was proved | completed, or interrupted |
         | it goes on, on a node whose end was announced | nothing, or interrupted: the status is written first |
+        | it goes on, and the hook of an uninstallation runs | the same |
         """
         if life.began is None and life.ended is None:
             return {Way.NOTHING}
@@ -382,7 +384,10 @@ class Ledger:
             and any(name == life.node and timedelta(0) <= at - ended <= UNPROVED for name, at in self.booted)
         ):
             found.add(Way.INTERRUPTED)
-        if life.began is not None and life.ended is None and life.told is None and life.node in self.announced:
+        if life.itself and not life.code and any(ended <= at <= ended + NODE_IN_DOUBT for at in self.uninstalled):
+            found.add(Way.INTERRUPTED)
+        goes = life.node in self.announced or len(self.uninstalled) % 2 == 1
+        if life.began is not None and life.ended is None and life.told is None and goes:
             found |= {Way.INTERRUPTED, Way.NOTHING}
         return found or {Way.NOTHING}
 

@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
-from scavenger_admitter.core.lifecycle.success import Evidence
+from scavenger_admitter import metrics
+from scavenger_admitter.core.lifecycle.array import endings
+from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle.success import Evidence, Success
+from scavenger_admitter.core.lifecycle.termination import find_termination
 from scavenger_admitter.success_evidence import NAMESPACE
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason as Cause
@@ -17,6 +22,7 @@ from scavenger_kube.resources import LEASES, NODES
 
 from . import builders as b
 from .harness import Harness, harness, running_job, runs
+from .test_array import array, see, task
 
 DONE = b.pod(ended=100)
 UID = DONE.metadata.uid
@@ -120,6 +126,52 @@ def test_who_suspends_a_job_that_is_done_gets_the_verdict() -> None:
     assert (waits.status.phase, waits.status.lost_cpu_seconds) == (Phase.RUNNING, 0)
     proven = Evidence(required=True, proven=frozenset({UID}))
     assert b.decide(b.seen(job, 110, b.batch(), DONE, evidence=proven)).status.phase is Phase.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "open_still"),
+    [
+        (1010, {}, True),
+        (1010, {"nodes": {"node-1": b.node()}}, True),
+        (1010, {"nodes": {"node-1": None}}, False),
+        (1010, {"reboots": {"node-1": b.at(1005)}}, False),
+        (1010, {"reboots": {"node-1": b.at(900)}}, True),
+        (1130, {}, False),
+        (1010, {"proven": True}, False),
+        (1010, {"version": "8"}, False),
+    ],
+    ids=["no news", "its node is there", "gone", "rebooted", "rebooted before", "overdue", "proven", "changed"],
+)
+def test_an_open_success_of_a_task_is_judged_again_when_there_is_news(
+    now: float, known: dict[str, Any], *, open_still: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it comes to the same whether it is or not."""
+    version, proven = known.pop("version", "7"), known.pop("proven", False)
+    pod = _of_version(task(3, ended=1000), version)
+    one = Success(pod.metadata.uid, "node-1", b.at(1000), "7")
+    judged = list[int]()
+
+    def decide(opened: Mapping[str, Success]) -> Any:
+        asked, uids = {one.uid: b.at(1001)}, frozenset({one.uid} if proven else ())
+        evidence = Evidence(required=True, proven=uids, asked=asked, open=opened)
+        return plan_array(see(array(), pod, now=now, evidence=evidence, **known))
+
+    anew = decide({})
+
+    def judge(*said: Any) -> Any:
+        judged.append(1)
+        return find_termination(*said)
+
+    monkeypatch.setattr(endings, "find_termination", judge)
+    again = decide({one.uid: one})
+    assert bool(judged) is not open_still
+    assert (again.status, again.counted, again.requeue_after) == (anew.status, anew.counted, anew.requeue_after)
+    assert [success.uid for success in again.unproven] == [success.uid for success in anew.unproven]
+
+
+def _of_version(pod: kinds.Pod, version: str) -> kinds.Pod:
+    meta = msgspec.structs.replace(pod.metadata, resource_version=version)
+    return msgspec.structs.replace(pod, metadata=meta)
 
 
 # --- what is found out ---
@@ -226,10 +278,13 @@ async def test_an_api_server_that_is_away_proves_nothing() -> None:
 async def test_many_jobs_of_a_node_read_its_lease_together() -> None:
     names = [f"j{number}" for number in range(20)]
     async with running_job(*names) as c:
+        open_before, proven_before = _open(), _proven()
         for name in names:
             c.succeed(name)
+        await c.until(lambda: _open() == open_before + 20)
         await c.until(lambda: all(c.phase(name) == "Completed" for name in names))
         assert leases_read(c) <= 3
+        assert (_open(), _proven()) == (open_before, proven_before + 20)
 
 
 async def test_its_capacity_is_free_while_the_verdict_waits() -> None:
@@ -264,6 +319,16 @@ async def test_tasks_that_ended_free_their_places_and_are_completed_when_proven(
         await c.until(lambda: c.phase("a") == "Completed")
         assert c.status("a")["array"]["completed"] == 3
         assert c.jobs_ever("a") == 1
+
+
+def _open() -> float:
+    """What the metric says of all admitters of this process."""
+    return next(one.value for family in metrics.UNPROVEN_SUCCESSES.collect() for one in family.samples)
+
+
+def _proven() -> float:
+    samples = (one for family in metrics.PROOF_SECONDS.collect() for one in family.samples)
+    return next(one.value for one in samples if one.name.endswith("_count"))
 
 
 def _one_runs(c: Harness) -> Callable[[], bool]:

@@ -101,6 +101,34 @@ async def test_work_that_was_done_is_completed() -> None:
         assert c.phase("a") == "Completed"
 
 
+@pytest.mark.parametrize("spec", [{}, {"parallelism": 2}, {"array": {"tasks": 1}}], ids=["job", "gang", "array"])
+async def test_what_ended_as_its_machine_went_down_is_not_completed(spec: dict[str, Any]) -> None:
+    """Programs end with 0 then, and the node shows no life after that."""
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        admitter = c.admitter()
+        c.submit("a", **spec)
+        await c.until(lambda: c.phase("a") == "Running")
+        await c.pass_time(10)
+        await admitter.kill()
+        c.succeed("a")
+        c.kubelet = False
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert c.phase("a") != "Completed"
+        assert c.status("a")["interruptedCount"] == 1
+        assert not c.status("a").get("array", {}).get("completed")
+        assert c.status("a")["usefulCPUSeconds"] == 0
+
+
+async def test_without_proofs_an_exit_with_0_is_final() -> None:
+    async with empty_harness() as c:
+        await installed(c)
+        c.succeed("a")
+        c.kubelet = False
+        assert await c.run_to_end(uninstall.clean(c.user(), c.clock, after=0.0))
+        assert c.phase("a") == "Completed"
+
+
 async def test_tasks_of_an_array_stop_and_the_array_goes_on_later() -> None:
     async with empty_harness() as c:
         c.node(cpu="10")

@@ -52,6 +52,14 @@ class Case:
 
 
 HELD = "held back by pod sim-0-x of the last run on node node-2, which is not ready: the job starts again when ..."
+
+
+def run_pod(run: str, **fields: Any) -> Any:
+    """The pod of a run of the job, done and on the first node unless told otherwise."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sim", "uid": run}}
+    return builders.pod(f"sim-0-{run}", **{"node": "node-1", "phase": "Succeeded", "owner": owner, **fields})
+
+
 STUCK = builders.pod("sim-0-x", node="node-2", phase="Running", deleted=ago(100))
 SHARE = {"allocated": {"cpu": "12"}, "deserved": {"cpu": "10"}}
 
@@ -418,6 +426,19 @@ CASES = {
             "preemptible: among those that go first",
             "5m of work since the last; next within 25m",
         ),
+    ),
+    "ended with 0, not proven": Case(
+        facts(
+            job(phase="Running", status={"runningTimestamps": [ago(100)]}),
+            pods=(
+                run_pod("before", phase="Failed", created=ago(900)),
+                run_pod("now", created=ago(110), container_statuses=[builders.terminated(0, finished=ago(8))]),
+            ),
+        ),
+        Cause.AWAITS_PROOF,
+        "sim ended 8s ago with 0: it is Completed when node node-1 shows life",
+        "",
+        ("2m after the end; without a sign it runs again", "it is free"),
     ),
     "suspended": Case(
         facts(job(phase="Suspended", suspend=True)), Cause.SUSPENDED, "is suspended", "kubectl sj resume sim"

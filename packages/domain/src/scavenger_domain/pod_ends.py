@@ -154,6 +154,9 @@ _BY_ADMITTER: Final = {
 FINAL_DELETE_SLACK: Final = timedelta(seconds=5)
 """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`_asked_in_time`)."""
 
+PROVEN_WITHIN: Final = timedelta(minutes=2)
+"""A success is waited for no longer. A kubelet renews the Lease of its node every 10 s, and a node counts as not ready
+after 50 s."""
 _BY_KUBELETS: Final = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
 """Conditions of a pod that its kubelet writes."""
 _NOBODY_KNOWS: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -32,6 +32,14 @@ NODE_REFUSALS: Final = counter(
     ("stage",),
 )  # fmt: skip
 SHUNNED_NODES: Final = gauge("shunned_nodes", "Nodes on which no job starts, as they have refused pods.")
+UNPROVEN_SUCCESSES: Final = gauge(
+    "unproven_successes", "Programs that ended with 0 and whose nodes have shown no life since."
+)
+PROOF_SECONDS: Final = histogram(
+    "success_proof_seconds",
+    "From the end of a program with 0 until its node has shown life.",
+    buckets=(5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0, 120.0),
+)
 FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("queue", "phase"))
 INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
 SHORT_RUNS: Final = counter(

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from scavenger_domain.pod_ends import moment
+from scavenger_domain.pod_ends import PROVEN_WITHIN, moment
 from scavenger_kube import kinds
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Forbidden, NotFound
@@ -22,7 +22,8 @@ from scavenger_kube.resources import LEASES, NODES, Lease, Resource
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 
-from scavenger_admitter.core.lifecycle.success import PROVEN_WITHIN, Evidence, Success
+from scavenger_admitter import metrics
+from scavenger_admitter.core.lifecycle.success import Evidence, Success
 from scavenger_admitter.informers import Informers
 
 NAMESPACE: Final = "kube-node-lease"
@@ -44,6 +45,17 @@ WAITS_FOR_API_SERVER: Final = timedelta(minutes=30)
 """After the end. It may have trouble with Leases alone."""
 
 log = get_logger(__name__)
+
+
+def shows_life(success: Success, at: datetime, after: timedelta) -> bool:
+    """Whether a sign of life of its node at that moment proves a success, whatever becomes of the node later.
+
+    Args:
+        success: of a pod.
+        at: the moment, by the clock of the node.
+        after: how long after its end that has to be at least.
+    """
+    return success.at + after <= at <= success.at + max(BOOTS_WITHIN, after)
 
 
 @dataclass(slots=True)
@@ -98,7 +110,8 @@ class SuccessEvidence:
             proven &= {pod.metadata.uid for pod in pods}
             if not proven:
                 del self._proven[key]
-        return Evidence(required=True, proven=frozenset(proven or ()), asked=self._asked.get(key, {}))
+        asked, open_ = self._asked.get(key, {}), self._open.get(key, {})
+        return Evidence(required=True, proven=frozenset(proven or ()), asked=asked, open=open_)
 
     def forget(self, key: str) -> None:
         """The job is gone."""
@@ -108,6 +121,7 @@ class SuccessEvidence:
     def ask(self, key: str, unproven: Iterable[Success]) -> None:
         """These successes of a job, and no others, are to be proven."""
         found = {one.uid: one for one in unproven if one.uid not in self._proven.get(key, ())}
+        metrics.UNPROVEN_SUCCESSES.inc(len(found) - len(self._open.get(key, ())))
         if not found:
             self._open.pop(key, None)
             self._asked.pop(key, None)
@@ -160,7 +174,7 @@ class SuccessEvidence:
         signs = frozenset(signs)
         left = []
         for key, one in found:
-            if any(one.at + self._after <= at <= one.at + max(BOOTS_WITHIN, self._after) for at in signs):
+            if any(shows_life(one, at, self._after) for at in signs):
                 self._proves(key, one)
             else:
                 left.append((key, one))
@@ -169,7 +183,9 @@ class SuccessEvidence:
 
     def _proves(self, key: str, one: Success) -> None:
         self._proven.setdefault(key, set()).add(one.uid)
-        self._open.get(key, {}).pop(one.uid, None)
+        if self._open.get(key, {}).pop(one.uid, None) is not None:
+            metrics.UNPROVEN_SUCCESSES.dec()
+            metrics.PROOF_SECONDS.observe(max(0.0, (self._clock.now() - one.at).total_seconds()))
         if not self._open.get(key):
             self._open.pop(key, None)
         self._wake(key)

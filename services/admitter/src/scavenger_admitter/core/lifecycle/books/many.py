@@ -46,6 +46,7 @@ from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
 from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
+from scavenger_admitter.core.lifecycle.success import Success
 from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts, Verdict
 from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.core.waits import Wait
@@ -140,11 +141,20 @@ class ManyBook:
             if len(self.endings.counted) >= most:
                 self.draft.wakeups.append(WRITE_EVERY.total_seconds())
                 break
-            yield run_of_task(self.draft, pod, self.endings.intent(task, pod))
+            intent = self.endings.intent(task, pod)
+            if intent is None and (same := self._still_open(pod)) is not None:
+                self.draft.wait_for_proof((same,))
+                continue
+            yield run_of_task(self.draft, pod, intent)
         self.tasks.counted |= self.endings.counted
         self.intents.drop(self.endings.counted)
         self._count_short()
         self.endings.tell()
+
+    def _still_open(self, pod: kinds.Pod) -> Success | None:
+        """The success of a pod that was judged before, where nothing is known since that decides it; else None."""
+        seen, known = self.draft.seen, self.draft.known
+        return known.evidence.still_open(pod, seen.nodes, known.reboots, seen.now)
 
     def _open(self) -> Iterator[Run]:
         quiet = self.pods.untouched
