@@ -176,6 +176,7 @@ class Admitter:
             ),
             evidence=self._evidence,
             turns=self._turns,
+            wakeups=self._wakeups,
             lookups=lookups,
             topologies=VolumeTopologies(
                 self._client, self._clock, lookups, allowed="persistentvolumeclaims" in settings.checked_references
@@ -292,8 +293,7 @@ class Admitter:
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         key, new = change.key, change.new
-        known = self._records[key].wrote_version(new)
-        self._records[key].observe(new)
+        news = self._records[key].shows(new)
         if new is not None:
             self._records.observe_queue_position(new.status.queued_timestamp)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
@@ -302,7 +302,7 @@ class Admitter:
             self._records.assign_queue_position(key, new)
         if new is not None and new.status.phase is not None:
             self._records[key].newcomer = None
-        if not known:
+        if news:
             self._wakeups.reconcile(key, priority=LOW_PRIORITY if change.initial else 0)
 
     def _on_queue(self, change: Change[ScavengerQueue]) -> None:

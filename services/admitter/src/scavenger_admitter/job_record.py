@@ -5,7 +5,8 @@ it: whoever follows finds what it needs in the API.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -109,6 +110,10 @@ class JobRecord:
     """The version that was written last, while the informer shows an older one."""
     written_at: datetime | None = None
     """When that was."""
+    writes: bool = False
+    """A status is being written. The watch may show it before the answer comes."""
+    shown_meanwhile: str = ""
+    """The version that the watch has shown during that write; empty for none."""
     unanswered: list[tuple[ScavengerJob, Outcome]] = field(default_factory=list)
     """Status writes of which no answer came, with the version that they were decided on."""
     attempt: Attempt = field(default_factory=Attempt)
@@ -196,6 +201,32 @@ class JobRecord:
         """Whether the informer shows just what was written last: then there is nothing new to see."""
         written = self.written
         return shown is not None and written is not None and written.metadata == shown.metadata
+
+    def shows(self, shown: ScavengerJob | None) -> bool:
+        """The informer shows this version. Whether there is something new to see: not what was written last, nor, as
+        far as anybody knows yet, what is being written."""
+        news = not self.wrote_version(shown)
+        if news and self.writes and shown is not None:
+            self.shown_meanwhile = shown.metadata.resource_version
+            news = False
+        self.observe(shown)
+        return news
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While a status is written, what the watch shows may be just that."""
+        self.writes, self.shown_meanwhile = True, ""
+        try:
+            yield
+        finally:
+            self.writes = False
+
+    @property
+    def overlooked(self) -> bool:
+        """Whether the watch has shown something else than what was written, while that was written."""
+        shown, written = self.shown_meanwhile, self.written
+        self.shown_meanwhile = ""
+        return bool(shown) and (written is None or written.metadata.resource_version != shown)
 
     def wrote(self, written: ScavengerJob, at: datetime) -> None:
         """A status was written at that moment, and this is the job with it."""
