@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from scavenger_admitter.core.lifecycle import confirmed
@@ -10,7 +11,7 @@ from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.job_record import JobRecord
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_api.job import ScavengerJob
+from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_testing import scavengerjob_dict
 
 from . import builders as b
@@ -20,9 +21,10 @@ JOBS = 8
 
 
 class Looks:
-    """Counts, by job."""
+    """Counts, by job; copies of statuses of all jobs together."""
 
     def __init__(self) -> None:
+        self.copies = 0
         self.begun: Counter[str] = Counter()
         self.plans: Counter[str] = Counter()
 
@@ -35,6 +37,11 @@ class Looks:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     counted, look, plan = Looks(), Reconciler.reconcile, confirmed._JOB.plan
+    copy = ScavengerJobStatus.model_copy
+
+    def copied(self: ScavengerJobStatus, **options: Any) -> ScavengerJobStatus:
+        counted.copies += 1
+        return copy(self, **options)
 
     async def reconcile(self: Reconciler, key: str) -> object:
         counted.begun[key] += 1
@@ -44,6 +51,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
         counted.plans[observed.seen.job.key] += 1
         return plan(observed)
 
+    monkeypatch.setattr(ScavengerJobStatus, "model_copy", copied)
     monkeypatch.setattr(Reconciler, "reconcile", reconcile)
     monkeypatch.setattr(confirmed, "_JOB", confirmed._JOB._replace(plan=planned))
     return counted
@@ -67,6 +75,7 @@ async def test_a_start_is_three_looks_and_three_plans(looks: Looks, jobs: int) -
         await start(c, jobs)
         await c.pass_time(3)
         assert looks.most == (3, 3)
+        assert looks.copies <= 14 * jobs, "of statuses: 31 before changes were put together"
         assert len(c.writes()) == 3 * jobs
 
 

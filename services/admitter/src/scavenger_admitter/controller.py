@@ -301,7 +301,7 @@ class Admitter:
         if new is not None and self._wakeups.loop is not None:
             self._records.assign_queue_position(key, new)
         if new is not None and new.status.phase is not None:
-            self._records[key].newcomer = None
+            self._records[key].has_status()
         if news:
             self._wakeups.reconcile(key, priority=LOW_PRIORITY if change.initial else 0)
 

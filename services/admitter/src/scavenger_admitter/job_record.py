@@ -106,6 +106,8 @@ class JobRecord:
     """One job. What is of a run is of no meaning for the next one, so the run is kept beside it."""
 
     newcomer: Newcomer | None = None
+    in_line: tuple[ScavengerJob, ScavengerJob] | None = None
+    """The version of the newcomer that is shown, and the same with its place in line."""
     written: ScavengerJob | None = None
     """The version that was written last, while the informer shows an older one."""
     written_at: datetime | None = None
@@ -189,8 +191,11 @@ class JobRecord:
         newcomer = self.newcomer
         if newcomer is None or shown.status.phase is not None or newcomer.uid != shown.metadata.uid:
             return shown
-        queued = shown.status.queued_timestamp or newcomer.queued_at
-        return shown.model_copy(update={"status": shown.status.model_copy(update={"queued_timestamp": queued})})
+        if self.in_line is None or self.in_line[0] is not shown:
+            queued = shown.status.queued_timestamp or newcomer.queued_at
+            status = shown.status.model_copy(update={"queued_timestamp": queued})
+            self.in_line = shown, shown.model_copy(update={"status": status})
+        return self.in_line[1]
 
     def observe(self, shown: ScavengerJob | None) -> None:
         """The informer shows this version, or that the job is gone."""
@@ -231,8 +236,12 @@ class JobRecord:
     def wrote(self, written: ScavengerJob, at: datetime) -> None:
         """A status was written at that moment, and this is the job with it."""
         self.written, self.written_at = written, at
-        self.newcomer = None
+        self.has_status()
         self.unanswered.clear()
+
+    def has_status(self) -> None:
+        """The job is no newcomer any more: its place in line stands in its status."""
+        self.newcomer = self.in_line = None
 
     def took_effect(self, job: ScavengerJob) -> tuple[ScavengerJob, Outcome] | None:
         """The write without an answer that this version of the job shows to have been made; each is returned once."""
