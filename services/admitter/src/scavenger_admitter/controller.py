@@ -364,8 +364,7 @@ class Admitter:
         for key in job_key(new):
             if (job := self._informers.job(key)) is not None:
                 self._feed.update_running(job)
-                if job.spec.array is None:
-                    self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
+                self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
 
     def _note_gone(self, pod: Pod) -> None:
         """A pod is gone: until now it was there."""

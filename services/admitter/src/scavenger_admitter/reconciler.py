@@ -222,9 +222,7 @@ class Reconciler:
             return False
         status, meta = job.status, job.metadata
         begins = status.phase is None or status.phase.queued or status.phase is Phase.STARTING
-        if not begins or job.spec.array is not None or job.spec.suspend or meta.deletion_timestamp is not None:
-            return False
-        if self._records[key].take:
+        if not begins or job.spec.suspend or meta.deletion_timestamp is not None or self._records[key].take:
             return False
         pods = self._informers.pods.by_index("job", key)
         if not pods:

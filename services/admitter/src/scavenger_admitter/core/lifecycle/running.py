@@ -78,7 +78,7 @@ def show_class(draft: Draft) -> None:
     """Class and running priority of the run, by the marks of its pods: in a status that is written anyway, or in one of
     its own when what is shown has been wrong for long. What is decided of tasks stands on their pods only."""
     seen, run = draft.seen, draft.run
-    if run is None or draft.phase is not Phase.RUNNING or seen.job.spec.array is not None:
+    if run is None or draft.phase is not Phase.RUNNING:
         return
     members = [read(pod, draft.rules.weights) for pod in run.pods]
     known = draft.status.preemption or Preemption()
