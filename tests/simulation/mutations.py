@@ -99,7 +99,7 @@ def soon(value: Any) -> Callable[..., Any]:
     return said
 
 
-async def decide_creation_unasked(_: Any, seen: Any, __: Any) -> Any:
+async def decide_creation_unasked(_: Any, seen: Any, *__: Any) -> Any:
     """Take what the watch shows of the pods for all there are."""
     return confirm_creation(replace(seen, seen=replace(seen.seen, asked=Asked.PODS)))
 

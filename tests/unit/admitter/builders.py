@@ -193,7 +193,7 @@ def pod(
         annotations[names.ANNOTATION_LAST_CHECKPOINT] = checkpoint
     if figure is not None:
         annotations[names.ANNOTATION_RUNNING_PRIORITY] = str(figure)
-    asked = (kinds.Container(name="main", resources=kinds.Resources(requests=requests)),) if requests else ()
+    asked = (kinds.Container(name="main", resources=kinds.Resources(requests={**requests})),) if requests else ()
     owners = (kinds.OwnerReference("Job", "job", owner, controller=True),) if owner else ()
     bare = started is None and ended is None and waiting is None
     proxy = () if beside is None else (kinds.ContainerStatus("proxy", beside),)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as alter
 from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, cpu_seconds, estimated_at_risk
+from scavenger_domain.marks import moved
 from scavenger_prioritizer.core.lone import lone_nodes
 from scavenger_prioritizer.core.plan import (
     PodWrite,
     current_class,
-    moved,
     plan_classes,
     preemptible_count,
     rank,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scavenger_runtime.observer import LONGEST_COUNTED, RequestMetrics
 from scavenger_runtime.write_budget import BURST_SECONDS, EXPLAIN_SHARE, SHARE, Pressure, Urgency, WriteBudget
 from scavenger_testing import VirtualClock
 from scavenger_testing.clock import settle
@@ -351,3 +352,70 @@ def test_the_lower_rate_is_never_the_higher_one() -> None:
     budget = WriteBudget(VirtualClock(), rate=5, pressed_rate=20)
     budget.observe("a", pressure=True)
     assert budget.rate == 5
+
+
+# --- what the API server bears ---
+
+
+async def written_in(w: Writers, seconds: int) -> int:
+    """How many writes have their turn in that time, of more than there can be."""
+    before = len(w.served)
+    for number in range(seconds * 50):
+        w.write(f"{before}-{number}", START)
+    for _ in range(seconds * 10):
+        await w.clock.advance(0.1)
+        await settle()
+    return len(w.served) - before
+
+
+@pytest.mark.parametrize(
+    ("answered_in", "least", "most"),
+    [
+        (0.0, 140, 160),  # nobody has measured it
+        (0.002, 400, 600),
+        (0.02, 140, 160),
+        (0.2, 140, 160),
+    ],
+)
+async def test_more_is_written_where_the_api_server_answers_at_once(answered_in: float, least: int, most: int) -> None:
+    """Ten a second at first; what was saved has been used up."""
+    async with slow([answered_in], rate=10.0) as w:
+        await w.emptied()
+        assert least <= await written_in(w, 15) <= most
+        assert w.budget.rate <= 40.0
+
+
+async def test_a_slow_answer_takes_the_rate_back_to_what_was_set_and_no_lower() -> None:
+    latency = [0.002]
+    async with slow(latency, rate=10.0) as w:
+        await w.emptied()
+        await written_in(w, 15)
+        assert w.budget.rate == 40.0
+        latency[0] = 0.05
+        await w.clock.advance(4)
+        assert w.budget.rate == 10.0
+        w.budget.observe("lab/regular", pressure=True)
+        assert w.budget.rate == 10.0, "pressed_rate of this test"
+
+
+async def test_the_burst_after_an_idle_time_is_that_of_the_rate_that_was_set() -> None:
+    async with slow([0.002], rate=10.0) as w:
+        await w.emptied()
+        for number in range(300):
+            w.write(str(number), START)
+        for _ in range(200):
+            await w.clock.advance(0.1)
+        assert w.budget.rate == 40.0
+        await w.clock.advance(60)
+        taken = 0
+        while w.budget.try_take(START):
+            taken += 1
+        assert taken == 10.0 * BURST_SECONDS
+
+
+def test_a_refusal_counts_as_the_slowest_write() -> None:
+    seen = RequestMetrics()
+    seen.took("POST", 0.002)
+    assert seen.write_seconds < 0.01
+    seen.answered("POST", 429)
+    assert seen.write_seconds == LONGEST_COUNTED

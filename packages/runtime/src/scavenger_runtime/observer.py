@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Final
 
 from scavenger_kube.transport import Observer
@@ -31,6 +32,8 @@ class RequestMetrics(Observer):
     def answered(self, method: str, status: int) -> None:
         """Count an answer."""
         REQUESTS.labels(method, str(status)).inc()
+        if status == HTTPStatus.TOO_MANY_REQUESTS:  # it sheds load: as if a write took as long as one can
+            self.write_seconds = LONGEST_COUNTED
 
     def failed(self, reason: str) -> None:
         """Count a connection that broke."""

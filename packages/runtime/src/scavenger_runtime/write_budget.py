@@ -8,6 +8,10 @@ most urgent lane, first come, first served, but each `SHARE`-th one to whoever h
 it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later. What makes room
 (`Urgency.CANCEL`) has no lane: it never waits, and its tokens are owed.
 
+The rate is what any API server bears. One that answers writes at once bears more: while writes wait and are answered
+within `QUICK_SECONDS`, the rate grows by a quarter a second, up to `MOST_TIMES` as much. Writes that take longer than
+`SLOW_SECONDS`, or a refusal (429), halve it, down to what was set.
+
 What only tells somebody something (`Urgency.EXPLAIN`) takes its pace from the API server as well: after one of these
 the next comes when a write would have been answered `EXPLAIN_SHARE` times. Where an answer takes 5 ms that is 50 a
 second; where hundreds of starts keep the API server so busy that it takes 200 ms, it is one, and they have it to
@@ -43,6 +47,16 @@ HOUR: Final = 3600.0
 EXPLAIN_SHARE: Final = 4.0
 """From one explanation to the next, in times that a write takes: they keep one connection busy for a quarter of the
 time."""
+
+MOST_TIMES: Final = 4.0
+"""Where the API server is quick, there are so many times as many writes as the rate says, at the most."""
+
+QUICK_SECONDS: Final = 0.01
+SLOW_SECONDS: Final = 0.03
+"""A write that is answered so quickly, and one that is not."""
+
+GROWTH: Final = 1.25
+"""By how much the rate grows in a second."""
 
 LEAST_SLEEP: Final = 0.01
 """Tokens that come faster than this are given out together."""
@@ -178,6 +192,9 @@ class WriteBudget:
         self._given = 0
         self._giving: tuple[float, asyncio.Task[None]] | None = None
         """When the tokens that have come until then are given out, and the task that sees to it."""
+        self._times = 1.0
+        """So many times the rate is borne at the moment."""
+        self._tried_at = self._at
         self._explain_at = self._at
         """The next explanation is not before this, on the monotonic clock."""
         for urgency in Urgency:
@@ -194,7 +211,17 @@ class WriteBudget:
     @property
     def rate(self) -> float:
         """Requests per second that may be written now."""
-        return self._rates[self.pressure.is_on(self._clock.monotonic())]
+        pressed = self.pressure.is_on(self._clock.monotonic())
+        return self._rates[pressed] * (1.0 if pressed else self._times)
+
+    def _try_rate(self) -> None:
+        """Writes wait: see once a second whether the API server bears more of them, and at once whether it does not."""
+        now, seconds = self._clock.monotonic(), self._latency()
+        quick = 0.0 < seconds <= QUICK_SECONDS  # 0 where nobody has measured it
+        if now - self._tried_at < 1.0 or not (quick or seconds > SLOW_SECONDS):
+            return
+        self._tried_at = now
+        self._times = min(MOST_TIMES, self._times * GROWTH) if quick else max(1.0, self._times / 2)
 
     def affordable(self, seconds: float) -> int:
         """How many requests there are tokens for in so many seconds, at the rate of now; at least 1."""
@@ -244,7 +271,7 @@ class WriteBudget:
 
     def _refill(self) -> None:
         now, rate = self._clock.monotonic(), self.rate
-        self._tokens = min(_burst(rate), self._tokens + (now - self._at) * rate)
+        self._tokens = min(_burst(min(rate, self._rates[0])), self._tokens + (now - self._at) * rate)
         self._at = now
         RATE.set(rate)
 
@@ -279,6 +306,7 @@ class WriteBudget:
     def _give(self) -> None:
         """Give out the tokens there are, and have the rest given out as they come. Each wakes one waiter."""
         self._refill()
+        self._try_rate()
         while self._tokens >= ONE and (urgency := self._first()) is not None:
             self._spend_turn(urgency)
             self._given += 1

@@ -346,7 +346,9 @@ class AdmissionFeed:
             self._state.assumed_starts.forget(key)
             self._limiter.release(key)
             self._wakeups.admit()
-        if record.attempt.stage is not Stage.POSTED:
+        # Of a Job that is to be shown, or is, its own event says so; and nothing follows before its pods say more.
+        shown = record.attempt.stage is Stage.SEEN and record.gang.complete
+        if record.attempt.stage is not Stage.POSTED and not shown:
             self._wakeups.reconcile(key)
 
     def revoke_hanging(self) -> None:

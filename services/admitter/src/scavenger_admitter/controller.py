@@ -177,6 +177,7 @@ class Admitter:
             ),
             evidence=self._evidence,
             turns=self._turns,
+            wakeups=self._wakeups,
             lookups=lookups,
             topologies=VolumeTopologies(
                 self._client, self._clock, lookups, allowed="persistentvolumeclaims" in settings.checked_references
@@ -293,8 +294,7 @@ class Admitter:
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         key, new = change.key, change.new
-        known = self._records[key].wrote_version(new)
-        self._records[key].observe(new)
+        news = self._records[key].shows(new)
         if new is not None:
             self._records.observe_queue_position(new.status.queued_timestamp)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
@@ -302,8 +302,8 @@ class Admitter:
         if new is not None and self._wakeups.loop is not None:
             self._records.assign_queue_position(key, new)
         if new is not None and new.status.phase is not None:
-            self._records[key].newcomer = None
-        if not known:
+            self._records[key].has_status()
+        if news:
             self._wakeups.reconcile(key, priority=LOW_PRIORITY if change.initial else 0)
         self._tell_those_after(change)
 
@@ -377,8 +377,7 @@ class Admitter:
         for key in job_key(new):
             if (job := self._informers.job(key)) is not None:
                 self._feed.update_running(job)
-                if names.LABEL_TASK not in new.metadata.labels:  # statuses show no class of tasks
-                    self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
+                self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
 
     def _note_gone(self, pod: Pod) -> None:
         """A pod is gone: until now it was there."""

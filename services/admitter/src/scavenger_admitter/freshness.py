@@ -158,9 +158,12 @@ async def decide(client: ApiClient, observed: Observation, heard: Heard) -> Conf
     return confirm(replace(observed, seen=asked))
 
 
-async def decide_creation(client: ApiClient, observed: Observation, heard: Heard) -> Confirmed[Creation | None]:
-    """What is to be created for a job of which the API server has no pod that forbids it. Raises ApiError."""
-    if not heard.newer_than(observed.seen) and (found := confirm_creation(observed)) is not None:
+async def decide_creation(
+    client: ApiClient, observed: Observation, heard: Heard, decided: Confirmed[Outcome]
+) -> Confirmed[Creation | None]:
+    """What is to be created for a job of which the API server has no pod that forbids it. decided: what was, a moment
+    ago. Raises ApiError."""
+    if not heard.newer_than(observed.seen) and (found := confirm_creation(observed, decided)) is not None:
         return found
     asked = await _with_pods(client, observed.seen)
     heard.hear(observed.seen, asked)

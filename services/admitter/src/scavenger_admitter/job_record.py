@@ -5,7 +5,8 @@ it: whoever follows finds what it needs in the API.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -107,10 +108,16 @@ class JobRecord:
     """One job. What is of a run is of no meaning for the next one, so the run is kept beside it."""
 
     newcomer: Newcomer | None = None
+    in_line: tuple[ScavengerJob, ScavengerJob] | None = None
+    """The version of the newcomer that is shown, and the same with its place in line."""
     written: ScavengerJob | None = None
     """The version that was written last, while the informer shows an older one."""
     written_at: datetime | None = None
     """When that was."""
+    writes: bool = False
+    """A status is being written. The watch may show it before the answer comes."""
+    shown_meanwhile: str = ""
+    """The version that the watch has shown during that write; empty for none."""
     unanswered: list[tuple[ScavengerJob, Outcome]] = field(default_factory=list)
     """Status writes of which no answer came, with the version that they were decided on."""
     attempt: Attempt = field(default_factory=Attempt)
@@ -190,8 +197,11 @@ class JobRecord:
         newcomer = self.newcomer
         if newcomer is None or shown.status.phase is not None or newcomer.uid != shown.metadata.uid:
             return shown
-        queued = shown.status.queued_timestamp or newcomer.queued_at
-        return shown.model_copy(update={"status": shown.status.model_copy(update={"queued_timestamp": queued})})
+        if self.in_line is None or self.in_line[0] is not shown:
+            queued = shown.status.queued_timestamp or newcomer.queued_at
+            status = shown.status.model_copy(update={"queued_timestamp": queued})
+            self.in_line = shown, shown.model_copy(update={"status": status})
+        return self.in_line[1]
 
     def observe(self, shown: ScavengerJob | None) -> None:
         """The informer shows this version, or that the job is gone."""
@@ -203,11 +213,41 @@ class JobRecord:
         written = self.written
         return shown is not None and written is not None and written.metadata == shown.metadata
 
+    def shows(self, shown: ScavengerJob | None) -> bool:
+        """The informer shows this version. Whether there is something new to see: not what was written last, nor, as
+        far as anybody knows yet, what is being written."""
+        news = not self.wrote_version(shown)
+        if news and self.writes and shown is not None:
+            self.shown_meanwhile = shown.metadata.resource_version
+            news = False
+        self.observe(shown)
+        return news
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While a status is written, what the watch shows may be just that."""
+        self.writes, self.shown_meanwhile = True, ""
+        try:
+            yield
+        finally:
+            self.writes = False
+
+    @property
+    def overlooked(self) -> bool:
+        """Whether the watch has shown something else than what was written, while that was written."""
+        shown, written = self.shown_meanwhile, self.written
+        self.shown_meanwhile = ""
+        return bool(shown) and (written is None or written.metadata.resource_version != shown)
+
     def wrote(self, written: ScavengerJob, at: datetime) -> None:
         """A status was written at that moment, and this is the job with it."""
         self.written, self.written_at = written, at
-        self.newcomer = None
+        self.has_status()
         self.unanswered.clear()
+
+    def has_status(self) -> None:
+        """The job is no newcomer any more: its place in line stands in its status."""
+        self.newcomer = self.in_line = None
 
     def took_effect(self, job: ScavengerJob) -> tuple[ScavengerJob, Outcome] | None:
         """The write without an answer that this version of the job shows to have been made; each is returned once."""

@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from scavenger_api.job import ScavengerJob, ScavengerJobStatus
+from scavenger_api import names
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.quantity import QuantityError
+from scavenger_domain.pod_ends import goes_on, started_at
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import ApiError, Conflict, NotFound
@@ -50,6 +52,7 @@ from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.starter import BEHIND_SECONDS, Starter
 from scavenger_admitter.success_evidence import SuccessEvidence
 from scavenger_admitter.volume_topologies import VolumeTopologies
+from scavenger_admitter.wakeups import Wakeups
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
 
@@ -95,6 +98,7 @@ class Reconciler:
         observer: looks at jobs.
         starter: creates what was granted.
         turns: which jobs may write now.
+        wakeups: for a job of which there is news that its own write has hidden.
         topologies: where the volumes of claims can be used.
         lookups: how often objects may be asked for.
         evidence: told which successes are to be proven.
@@ -114,6 +118,7 @@ class Reconciler:
         observer: Observer,
         starter: Starter,
         turns: WriteTurns,
+        wakeups: Wakeups,
         topologies: VolumeTopologies,
         lookups: Lookups,
         evidence: SuccessEvidence,
@@ -129,6 +134,7 @@ class Reconciler:
         self._observer = observer
         self._starter = starter
         self._turns = turns
+        self._wakeups = wakeups
         self._topologies = topologies
         self._lookups = lookups
         self._evidence = evidence
@@ -145,6 +151,8 @@ class Reconciler:
             ApiError: the API server refuses, or does not answer.
         """
         unread = self._informers.jobs.unreadable.get(key)
+        if unread is None and self._begins(key) and not self._turns.ready(key, Urgency.START):
+            return None  # it is looked at when it has its turn: what would be planned now could not be written
         try:
             return await (self._reconcile(key) if unread is None else self._bar(key, unread))
         except Conflict:
@@ -196,7 +204,7 @@ class Reconciler:
             self._feed.revoke(key)
         self._feed.update(key, job, outcome)
         if may_create or lacking:
-            await self._starter.create(job, observed)
+            await self._starter.create(job, observed, decided)
         asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
         self._tell_snapshot_warnings(job, seen.pods, clears.value)
@@ -206,6 +214,22 @@ class Reconciler:
         # job went meanwhile and another one has its name.
         look = self._looks_in(key, job if left_out is None else seen.job)
         return _soonest(left_out, outcome.requeue_after, look, asks_in, *self._records[key].attempt.waits(self._clock))
+
+    def _begins(self, key: str) -> bool:
+        """Whether all that follows from a look is that the job starts, or that it runs."""
+        job = self._informers.job(key)
+        if job is None:
+            return False
+        status, meta = job.status, job.metadata
+        begins = status.phase is None or status.phase.queued or status.phase is Phase.STARTING
+        if not begins or job.spec.suspend or meta.deletion_timestamp is not None or self._records[key].take:
+            return False
+        pods = self._informers.pods.by_index("job", key)
+        if not pods:
+            return self._starter.may_start(key)
+        run = run_of(job)
+        running = sum(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and goes_on(pod) for pod in pods)
+        return running == len(pods) == job.spec.parallelism and all(started_at(pod) is not None for pod in pods)
 
     def _tell_snapshot_warnings(self, job: ScavengerJob, pods: Iterable[Pod], cleared: Iterable[Cleanup]) -> None:
         """The kubelet has reported the termination message of a pod by the time it is released, which is once."""
@@ -348,13 +372,18 @@ class Reconciler:
         """Write the status, then count and say what is new."""
         record, outcome = self._records[job.key], decided.value
         try:
-            written = await self._writer.write_status(job, decided)
+            with record.writing():
+                written = await self._writer.write_status(job, decided)
         except ApiError as error:
             if not isinstance(error, Conflict | NotFound):  # it may have been written all the same
                 record.unanswered = [one for one in record.unanswered if not newer(job, one[0])]
                 record.unanswered.append((job, outcome))
+            if record.overlooked:
+                self._wakeups.reconcile(job.key)
             raise
         self._records[job.key].wrote(written, self._clock.now())
+        if record.overlooked:
+            self._wakeups.reconcile(job.key)
         self._tell(job, written, outcome)
         return written
 

@@ -17,7 +17,7 @@ from scavenger_admitter.attempt import Attempt, Response
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle.actions import CreateJob, CreatePods, StartTasks
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed
-from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import UNMANAGED, Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.create_limiter import CreateLimiter
@@ -99,11 +99,17 @@ class Starter:
             return max(1, job.spec.parallelism - len(self._records[job.key].gang_of(run_of(job)).made))
         return job.spec.parallelism if start is not None else 0
 
-    async def create(self, job: ScavengerJob, observed: Observation) -> None:
-        """Create what a job lacks, as far as the API server has no pod that forbids it."""
+    async def create(self, job: ScavengerJob, observed: Observation, decided: Confirmed[Outcome]) -> None:
+        """Create what a job lacks, as far as the API server has no pod that forbids it.
+
+        Args:
+            job: with its status as it is written.
+            observed: what was known of it.
+            decided: what follows.
+        """
         if observed.granted.units:
             self._limiter.start(job.key)
-        match await decide_creation(self._client, observed, self._records[job.key].heard):
+        match await decide_creation(self._client, observed, self._records[job.key].heard, decided):
             case Confirmed(value=CreateJob() | StartTasks()) as start:
                 await self.start(job, start)
             case Confirmed(value=CreatePods()) as rest:

@@ -82,6 +82,13 @@ class WriteTurns:
         self._budget.spend(requests - 1)
         return True
 
+    def ready(self, key: str, urgency: Urgency) -> bool:
+        """Whether the job may send a request now; `take` says what comes of that. If not it is woken as by `take`."""
+        if self._has_turn(key, urgency):
+            self._given.add(key)
+            return True
+        return False
+
     def _has_turn(self, key: str, urgency: Urgency) -> bool:
         if key in self._given:
             self._given.discard(key)

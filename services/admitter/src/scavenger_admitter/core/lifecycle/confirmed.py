@@ -38,33 +38,43 @@ class Confirmed(Generic[T_co]):
 
     Attributes:
         value: what that is.
+        basis: the observation that it follows from; None where it follows from no single one.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("basis", "value")
 
-    def __init__(self, value: T_co, proof: _Proof) -> None:
+    def __init__(self, value: T_co, proof: _Proof, basis: Observation | None = None) -> None:
         self.value = value
+        self.basis = basis
 
 
 def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     """What follows from an observation; None where the API server is to be asked for the Job and its pods first."""
-    observed = _with_exits(observed)
+    basis, observed = observed, _with_exits(observed)
     asked = observed.seen.asked is Asked.RUN
     if not asked and _doubtful(observed):
         return None
     kind = _kind_of(observed.seen)
     outcome = plan_job(observed)
-    return None if not asked and kind.final(observed.seen, outcome) else Confirmed(outcome, _PROOF)
+    return None if not asked and kind.final(observed.seen, outcome) else Confirmed(outcome, _PROOF, basis)
 
 
-def confirm_creation(observed: Observation) -> Confirmed[Creation | None] | None:
+def confirm_creation(
+    observed: Observation, decided: Confirmed[Outcome] | None = None
+) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
-    where there was no Job of this name: the pods from before this process began to lead are shown."""
-    observed = _with_exits(observed)
+    where there was no Job of this name: the pods from before this process began to lead are shown.
+
+    Args:
+        observed: what is known.
+        decided: what was decided a moment ago. It is not planned a second time where that was on the same observation.
+    """
+    basis, observed = observed, _with_exits(observed)
     seen, kind = observed.seen, _kind_of(observed.seen)
     if seen.asked is Asked.NOTHING and observed.known.name_used and kind.anew(seen):
         return None
-    actions = plan_job(observed).actions
+    same = decided is not None and decided.basis is basis
+    actions = (decided.value if decided is not None and same else plan_job(observed)).actions
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 

@@ -27,7 +27,8 @@ class Draft:
     """The next status so far, and what is to follow from it. It has many fields, as each phase adds what it found."""
 
     observed: Observation
-    status: ScavengerJobStatus
+    _written: ScavengerJobStatus
+    """The status without `_changes`."""
     reason: str
     """One word on why the job is in its phase."""
     interrupted: str | None
@@ -69,6 +70,22 @@ class Draft:
     """All pods of the run have ended with 0: nothing of it is left to be ended."""
     unsettled: bool = False
     """Pods of the last run may still say that something was saved which counts as lost."""
+    _changes: dict[str, Any] = field(default_factory=dict)
+    """Fields of the status that have changed since. To copy a status takes as long as much of a plan, so they are put
+    into one when somebody reads it."""
+
+    @property
+    def status(self) -> ScavengerJobStatus:
+        """The next status so far."""
+        if self._changes:
+            self._written = self._written.model_copy(update=self._changes)
+            self._changes.clear()
+        return self._written
+
+    @status.setter
+    def status(self, status: ScavengerJobStatus) -> None:
+        self._written = status
+        self._changes.clear()
 
     @property
     def seen(self) -> Seen:
@@ -99,7 +116,8 @@ class Draft:
     @property
     def phase(self) -> Phase:
         """The phase so far; a job without one waits."""
-        return self.status.phase or Phase.WAITING
+        phase: Phase | None = self._changes.get("phase", self._written.phase)  # asked for more often than any other
+        return phase or Phase.WAITING
 
     @property
     def own_job(self) -> kinds.Job | None:
@@ -130,7 +148,12 @@ class Draft:
 
     def set(self, **changes: Any) -> None:
         """Change fields of the status."""
-        self.status = self.status.model_copy(update=changes)
+        for name, value in changes.items():
+            known = getattr(self._written, name)
+            if known is value or known == value:
+                self._changes.pop(name, None)
+            else:
+                self._changes[name] = value
 
     def enter(self, phase: Phase, reason: str, message: str) -> None:
         """Go to a phase (or stay in it), with one word and a sentence on why."""
