@@ -77,7 +77,7 @@ class _OlderView:
 @pytest.mark.parametrize(
     ("cpus", "gpus", "older_regulator", "older_admitter", "expected"),
     [
-        # The regulator is newer. What it closes is closed for both; what a pool alone opens, an older admitter does not.
+        # The regulator is newer. What it closes is closed for both. An older admitter opens no pool.
         (1.0, 9.9, False, True, {"cpus"}),
         (1.0, 9.9, False, False, {"cpus"}),
         (9.9, 1.0, False, True, set()),
