@@ -250,6 +250,12 @@ def test_a_node_of_a_pool_that_is_shut_has_no_headroom() -> None:
     assert published.closed_nodes == {f"gpu-{i}" for i in range(4)}
 
 
+def test_what_tells_no_pools_apart_is_published_beside_pools() -> None:
+    rules = replace(RULES, pool_ignores=frozenset({"b", "a"}))
+    assert regulate(two_pools(cpu=1.0, gpu=1.0), {}, rules).published.to_data()["poolIgnores"] == "a b"
+    assert "poolIgnores" not in regulate(snapshot(), {}, rules).published.to_data()
+
+
 # --- before there were pools ---------------------------------------------------------------------------------
 
 
