@@ -768,6 +768,18 @@ BUGS: Final = (
         {"scavenger_prioritizer.core.plan.preemptible_count": rounded_down},
     ),
     Bug(
+        "the default pool shuts all pools of nodes",
+        situations.FullPool,
+        "a full CPU pool keeps a job from idle devices",
+        {f"{ADMITTER}.core.admission.load.LoadRule.nothing_starts": property(lambda rule: rule.shut)},
+    ),
+    Bug(
+        "nobody tells pools of nodes apart",
+        situations.FullPool,
+        "the CPU pool is meant to be full",
+        {f"{REGULATOR}.facts.pool_of": always("plain"), f"{VIEW}.object_facts.pool_of": always("plain")},
+    ),
+    Bug(
         "every exit with 0 is final",
         situations.ShutDown,
         "no run was left alone to its end",

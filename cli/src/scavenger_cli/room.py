@@ -120,13 +120,18 @@ def pool_for(spec: JobSpec, nodes: Iterable[Node], levels: LevelsView) -> str:
     if not levels.pools:
         return ""
     fit = [node for node in nodes if _lets_in(node, spec) and _has_devices(node, spec)]
-    found = sorted({pool if (pool := pool_of(node)) in levels.pools else "" for node in fit})
+    found = sorted({_pool(node, levels) for node in fit})
     return next((pool for pool in found if levels.of_pool(pool).admit), found[0] if found else "")
 
 
 def of_pool(nodes: Iterable[Node], pool: str, levels: LevelsView) -> list[Node]:
     """The nodes of a pool; those of no pool with levels of its own are the default pool's."""
-    return [node for node in nodes if (pool_of(node) if pool_of(node) in levels.pools else "") == pool]
+    return [node for node in nodes if _pool(node, levels) == pool]
+
+
+def _pool(node: Node, levels: LevelsView) -> str:
+    found = pool_of(node, levels.pool_ignores)
+    return found if found in levels.pools else ""
 
 
 def _has_devices(node: Node, spec: JobSpec) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_api.levels import LevelsState
+from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODS
 from scavenger_testing import FakeApi, scavengerjob_dict
@@ -46,6 +46,7 @@ from tests.simulation.system.world import SIDECAR, World
 from tests.unit.admitter.harness import NS, Object
 
 LATE: Final = 60.0
+GPU: Final = "nvidia.com/gpu"
 SURE_END: Final = "karpenter.sh/disrupted"
 """A taint by which a node goes for certain."""
 RECOMMENDATION: Final = "aws-node-termination-handler/rebalance-recommendation"
@@ -552,6 +553,38 @@ class Overload(SystemSituation):
         await self.pass_time(2 * LATE)
         evicted = {one.path.split("/")[-2] for one in self.api.requests if one.path.endswith("/eviction")}
         assert len(evicted) == 3, f"evicted, where three are enough: {sorted(evicted)}"
+
+
+class FullPool(SystemSituation):
+    """One node has a device, and its taint. Regular pods use up the others, so that nothing starts there. A job that
+    asks for the device starts at once all the same, and stays."""
+
+    async def comes(self) -> None:
+        node = NODE_NAMES[-1]
+        self.api.edit(NODES, None, node, _with_device)
+        for number in range(len(NODE_NAMES) - 1):
+            self.put_ordinary(f"web-{number}", str(CORES), STAY)
+        self.used = 0.95
+        await self.pass_time(3 * LATE, step=2)
+        spec = scavengerjob_dict()["spec"]
+        for amounts in spec["resources"].values():
+            amounts[GPU] = "1"
+        self.submit_spec("c", spec, NS)
+        self.submit("d")
+        await self.pass_time(LATE)
+        levels = PublishedLevels.parse(self.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.LEVELS_CONFIGMAP)["data"])
+        assert not levels.admit, "the CPU pool is meant to be full"
+        assert self.phase("c") == "Running", "a full CPU pool keeps a job from idle devices"
+        assert self.node_of("c") == node, "not where the device is"
+        assert self.phase("d") != "Running", "a job starts in a pool that is shut"
+        evicted = {one.path.split("/")[-2] for one in self.api.requests if one.path.endswith("/eviction")}
+        assert not any(name.startswith("c-") for name in evicted), "evicted for the load of another pool"
+
+
+def _with_device(node: Object) -> None:
+    for amounts in ("capacity", "allocatable"):
+        node["status"].setdefault(amounts, {})[GPU] = "4"
+    node["spec"]["taints"] = [{"key": GPU, "value": "present", "effect": "NoSchedule"}]
 
 
 class Meshed(WorldSituation):

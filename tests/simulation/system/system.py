@@ -822,12 +822,22 @@ def _wishes(pod: Object, node: Object) -> bool:
     return all((name in f["values"]) == (f["operator"] == "In") for f in fields)
 
 
+def _taints(node: Object) -> list[Object]:
+    found: list[Object] = node["spec"].get("taints", [])
+    return found
+
+
 def _may_go_to(pod: Object, node: Object) -> bool:
     terms: list[Object] = (
         pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
     )
     name, labels = node["metadata"]["name"], node["metadata"]["labels"]
     if any(labels.get(key) != value for key, value in pod["spec"].get("nodeSelector", {}).items()):
+        return False
+    # The API server lets pods tolerate the taints of devices that they ask for (ExtendedResourceToleration).
+    if any(
+        one["key"] in node["status"]["allocatable"] and not kubelet.requested(pod, one["key"]) for one in _taints(node)
+    ):
         return False
     found = [all((name in f["values"]) == (f["operator"] == "In") for f in one.get("matchFields", ())) for one in terms]
     return not found or any(found)

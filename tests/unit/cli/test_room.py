@@ -184,6 +184,10 @@ def test_a_job_is_judged_by_the_pool_that_it_may_run_in() -> None:
     assert pool_for(on_gpus, [gpu, plain], view) == name
     assert pool_for(anywhere, [gpu, plain], view) == name, "the first that admits"
     assert pool_for(on_gpus, [plain], view) == "", "where no node has the device"
+    beside = builders.node("f", taints=taints, allocatable={"cpu": "8", "nvidia.com/gpu": "4", "example.com/fuse": "1"})
+    assert pool_for(on_gpus, [beside], view) == "", "another device makes another pool"
+    ignoring = replace(one, admit=False, pools={name: one}, pool_ignores=frozenset({"example.com/fuse"}))
+    assert pool_for(on_gpus, [beside], LevelsView.of(ignoring.to_data(), NOW)) == name, "unless it is ignored"
     assert [node.metadata.name for node in of_pool([gpu, plain], name, view)] == ["g"]
     assert [node.metadata.name for node in of_pool([gpu, plain], "", view)] == ["n"]
     room = room_for(on_gpus, [gpu, plain], [], counted=of_pool([gpu, plain], name, view))

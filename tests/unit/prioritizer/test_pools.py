@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
-from scavenger_prioritizer.core.plan import plan_classes
+from scavenger_prioritizer.core.plan import plan_classes, preemptible_count
 from scavenger_prioritizer.core.snapshot import Gang, Share, Snapshot, Source
 
 from tests.unit.prioritizer.builders import NO_STARTUP, ago, classes, gang, pod, preemptible, published, snapshot
@@ -64,3 +64,21 @@ def test_a_pool_is_judged_as_a_cluster_of_its_jobs(jobs: list[tuple[str, int]], 
         members = [one for one in gangs if (one.pods[0].node in POOLS) == on_gpus]
         alone |= preemptible(plan_classes(snapshot(members, share, rules=RULES)))
     assert both == alone
+
+
+@given(
+    jobs=st.lists(st.tuples(st.sampled_from(["c1", "c2", "g1"]), st.integers(1, 5000), st.booleans()), max_size=12),
+    share=st.integers(0, 100),
+    pool_of=st.sampled_from([{}, {"elsewhere": "gpu"}]),
+)
+def test_one_pool_is_judged_as_before_there_were_pools(
+    jobs: list[tuple[str, int, bool]], share: int, pool_of: dict[str, str]
+) -> None:
+    """The formula of that time: the first of all jobs in their order are preemptible, by the share of the cluster."""
+    kept = {True: NON_PREEMPTIBLE, False: PREEMPTIBLE}
+    gangs = [on(f"{i}", node, ran=ran, class_=kept[safe]) for i, (node, ran, safe) in enumerate(jobs)]
+    plan = plan_classes(replace(snapshot(gangs, share, rules=RULES), pool_of=pool_of))
+    first = plan.verdicts[: preemptible_count(len(gangs), share)]
+    assert [one.class_ for one in plan.verdicts] == [
+        PREEMPTIBLE if one in first else NON_PREEMPTIBLE for one in plan.verdicts
+    ]

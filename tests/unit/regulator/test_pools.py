@@ -16,7 +16,9 @@ from scavenger_domain.nodes import PLAIN_POOL, pool_of
 from scavenger_kube.kinds import Node
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.plan import Decision, regulate, renamed
+from scavenger_regulator.core.publication import published_levels
 from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.scope import decide_scope
 from scavenger_regulator.core.snapshot import CLUSTER, POOL, Gang, Snapshot
 from scavenger_regulator.core.state import ScopeState, dump_states, load_states, states_from_published
 from scavenger_regulator.core.throttle import ThrottleRules
@@ -246,3 +248,59 @@ def test_a_node_of_a_pool_that_is_shut_has_no_headroom() -> None:
     published = regulate(taken, {}, replace(RULES, per_node=True)).published
     assert published.headroom.keys() == {f"cpu-{i}" for i in range(4)}
     assert published.closed_nodes == {f"gpu-{i}" for i in range(4)}
+
+
+def test_what_tells_no_pools_apart_is_published_beside_pools() -> None:
+    rules = replace(RULES, pool_ignores=frozenset({"b", "a"}))
+    assert regulate(two_pools(cpu=1.0, gpu=1.0), {}, rules).published.to_data()["poolIgnores"] == "a b"
+    assert "poolIgnores" not in regulate(snapshot(), {}, rules).published.to_data()
+
+
+# --- before there were pools ---------------------------------------------------------------------------------
+
+
+def _regulated_before(taken: Snapshot, rules: Rules) -> tuple[dict[str, str], list[str], dict[str, ScopeState]]:
+    """The formula of that time, kept: what was published, who went, and what was remembered by scope."""
+    scopes, uids, gone = {}, set[str](), list[str]()
+    parts: list[tuple[str, Snapshot]] = [(CLUSTER, taken)]
+    if rules.per_node:
+        here = {name: tuple(taken.gangs_by_node.get(name, ())) for name, one in taken.nodes.items() if one.counts}
+        parts[:0] = [
+            (name, replace(taken, gangs=gangs, recent_terminations=())) for name, gangs in sorted(here.items())
+        ]
+    for scope, part in parts:
+        scopes[scope] = decided = decide_scope(scope, part, ScopeState(), rules, uids)
+        found = [*(decided.plan.victims if decided.plan else ()), *decided.yields]
+        uids.update(one.gang.uid for one in found)
+        gone += names(found)
+    nodes = {scope: one for scope, one in scopes.items() if scope}
+    published = replace(
+        published_levels(scopes[CLUSTER], taken.now, taken.history.get(CLUSTER, {}), rules, taken.measurement.source),
+        closed_nodes=frozenset(name for name, one in nodes.items() if one.closed),
+        headroom={name: left for name, one in nodes.items() if (left := one.headroom) is not None},
+    )
+    states = {scope: one.next_state for scope, one in scopes.items()}
+    return published.to_data(), gone[: rules.eviction.max_victims], states
+
+
+@given(
+    uses=st.lists(st.floats(0, 11), min_size=1, max_size=4),
+    jobs=st.lists(st.tuples(st.integers(0, 3), st.floats(1, 3000), st.integers(1, 3)), max_size=8),
+    stdev=st.floats(0, 30),
+    pool=st.sampled_from([PLAIN_POOL, GPU]),
+    per_node=st.booleans(),
+    yields=st.booleans(),
+)
+def test_one_pool_is_regulated_as_before_there_were_pools(
+    uses: list[float], jobs: list[tuple[int, float, int]], stdev: float, pool: str, per_node: bool, yields: bool
+) -> None:
+    nodes = {f"n{i}": node(f"n{i}", pool=pool) for i in range(len(uses))}
+    gangs = tuple(gang(f"{i}", since, on=f"n{at % len(uses)}", pods=pods) for i, (at, since, pods) in enumerate(jobs))
+    figures_of = {f"n{i}": figures(use, 10 * GIB) for i, use in enumerate(uses)}
+    history = {CLUSTER: {r: Figures(40.0, stdev, 500) for r in ("cpu", "memory")}}
+    taken = snapshot(gangs, nodes=nodes, measurement=measured(figures_of, gangs), history=history)
+    rules = replace(RULES, per_node=per_node, yield_at_checkpoint=yields)
+    data, gone, states = _regulated_before(taken, rules)
+    now = regulate(taken, {}, rules)
+    assert (now.published.to_data(), victims(now)) == (data, gone)
+    assert {scope: replace(state, pool="") for scope, state in now.states.items()} == states

@@ -31,6 +31,7 @@ from scavenger_api.levels_text import (
     MOST_POOLS,
     NODE_HEADROOM,
     POOL,
+    POOL_IGNORES,
     RAMPING,
     REQUESTS_SOURCE,
     SOURCE,
@@ -93,7 +94,7 @@ class PublishedLevels:
     moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
     NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where nobody says.
     until: see UNTIL. stale_after_seconds: see STALE_AFTER; 0 where three periods are meant. pools: the same of pools
-    with levels of their own, by name; the rest is of the default pool, see POOL.
+    with levels of their own, by name; the rest is of the default pool, see POOL. pool_ignores: see POOL_IGNORES.
     """
 
     state: LevelsState
@@ -112,6 +113,7 @@ class PublishedLevels:
     until: datetime | None = None
     stale_after_seconds: float = 0.0
     pools: Mapping[str, PublishedLevels] = field(default_factory=lambda: MappingProxyType({}))
+    pool_ignores: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
@@ -124,7 +126,10 @@ class PublishedLevels:
         except GarbageError as garbage:
             return cls(LevelsState.BLIND, message=f"{names.LEVELS_CONFIGMAP} is unreadable: {garbage}")
         pools = _read_pools(data)
-        return replace(found, pools=MappingProxyType(pools)) if pools else found
+        if not pools:
+            return found
+        ignored = frozenset(data.get(POOL_IGNORES, "").split())
+        return replace(found, pools=MappingProxyType(pools), pool_ignores=ignored)
 
     def to_data(self) -> dict[str, str]:
         """The `data` of the ConfigMap: percentages to two decimals, times to the second (rounded down)."""
@@ -154,6 +159,7 @@ class PublishedLevels:
                 data[f"{USED_OF_REQUESTS}.{resource}"] = number(levels.used_of_requests)
         lists = {
             CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
+            POOL_IGNORES: " ".join(sorted(self.pool_ignores)),
             CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
             NODE_HEADROOM: write_headroom(self.headroom),
             MESSAGE: self.message,
@@ -263,6 +269,11 @@ class LevelsView:
     def of_pool(self, name: str) -> LevelsView:
         """The levels of a pool (`scavenger_domain.nodes.pool_of`): its own, else those of the default pool."""
         return self.pools.get(name, self)
+
+    @property
+    def pool_ignores(self) -> frozenset[str]:
+        """What tells no pools of nodes apart, as the regulator is set (`scavenger_domain.nodes.pool_of`)."""
+        return self.levels.pool_ignores if self.levels is not None else frozenset()
 
     @property
     def unmeasured(self) -> str:

@@ -71,6 +71,10 @@ those of the cluster once more. The keys without it are those of the default poo
 DEFAULT_POOL: Final = "default"
 """What the default pool is called in metrics and messages, where a name is needed."""
 
+POOL_IGNORES: Final = "poolIgnores"
+"""Beyond the contract's keys: keys of taints and names of devices that tell no pools apart, separated by blanks; only
+written where the regulator has such a setting. Who finds the pool of a node for people reads them here."""
+
 MOST_POOLS: Final = 16
 """Pools with levels of their own, the default pool aside."""
 

@@ -361,6 +361,7 @@ class RegulatorSettings(ServiceSettings):
             settle=self.settle,
             per_node=self.per_node,
             stale_after=self.stale_after,
+            pool_ignores=frozenset(self.pool_ignores),
             metrics=tuple(one.metric for one in self.added),
             trust=self.trust_rules(),
             risk=_risk(shared),

@@ -141,6 +141,8 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     default_levels = pools.pop(CLUSTER)
     by_name = {scope.removeprefix(POOL): one for scope, one in sorted(pools.items())}
     published = with_pools(default_levels, by_name, frozenset(closed), headroom)
+    if by_name:
+        published = replace(published, pool_ignores=rules.pool_ignores)
     return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes, pool_of=pool_of, moved=moved)
 
 

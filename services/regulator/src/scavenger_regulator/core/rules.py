@@ -37,7 +37,7 @@ class Rules:
     plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a period
     later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions for
     each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
-    metrics: those beside CPU and memory.
+    metrics: those beside CPU and memory. pool_ignores: keys of taints and names of devices that tell no pools apart.
     """
 
     period: float = 30.0
@@ -58,6 +58,7 @@ class Rules:
     per_node: bool = False
     stale_after: float = 101.0
     metrics: tuple[Metric, ...] = ()
+    pool_ignores: frozenset[str] = frozenset()
     trust: Trust = field(default_factory=Trust)
     risk: RiskRules = field(default_factory=RiskRules)
     eviction: EvictionRules = field(default_factory=EvictionRules)
