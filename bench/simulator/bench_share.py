@@ -53,7 +53,8 @@ def rush(seed: int) -> Scenario:
         for number in range(24):
             at = begin + dice.uniform(0, 60)
             ordinary.append(OrdinaryPod(f"rush-{begin}-{number}", at, at + 600, 4000, 8 * GIB, steady(2000, 4 * GIB)))
-    jobs, work = [], 0.0
+    jobs: list[ScavengerDemand] = []
+    work = 0.0
     while work < RUSH_LENGTH * 12 * RUSH_NODES:
         name, seconds = f"job-{len(jobs)}", dice.lognormvariate(8.3, 0.8)
         cpu = min(12_000, max(500, 500 * round(dice.lognormvariate(1.4, 0.9))))
