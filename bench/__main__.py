@@ -90,6 +90,7 @@ BENCHMARKS: Final = {
         "gain.badput",
     ),
     "bench.simulator.bench_classes": ("loop.class_writes_per_hour", "loop.budget_writes_per_hour"),
+    "bench.simulator.bench_share": ("share",),
     "bench.simulator.bench_gpus": ("loop.gpu_hours_lost",),
     "bench.simulator.bench_starved": ("loop.starved",),
     "bench.simulator.bench_loop": ("loop",),

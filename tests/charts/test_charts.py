@@ -22,6 +22,7 @@ from scavenger_api.weights import weights_of
 from scavenger_board.settings import BoardSettings
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.core.level_policies import parse_policies
+from scavenger_regulator.core.levels import ThrottleLines
 from scavenger_regulator.core.metrics.added import parse_added
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.settings import ServiceSettings, is_deprecated
@@ -1213,9 +1214,12 @@ NETWORK = {"name": "network", "node": "up > 0", "capacity": "1", "pod": "1", "pr
 
 
 def test_added_metrics_reach_the_regulator_as_they_are_written(helm: Path) -> None:
-    found = environment(Chart(helm, "regulator").objects({"addedMetrics": [NETWORK]})["Deployment"])
+    levels = {"lower": 50, "admission": 60, "upper": 80, "throttle": 75, "restore": 65}
+    metric = {**NETWORK, "throttle": "quantified", "sort": "age", "levels": levels}
+    found = environment(Chart(helm, "regulator").objects({"addedMetrics": [metric]})["Deployment"])
     (one,) = parse_added(found["SCAVENGER_ADDED_METRICS"])
     assert (one.metric.name, one.metric.priority, one.node, one.pod) == ("network", 3, "up > 0", "1")
+    assert (one.sort, one.metric.throttle, one.metric.lines) == ("age", "quantified", ThrottleLines(75.0, 65.0))
     assert "SCAVENGER_ADDED_METRICS" not in environment(Chart(helm, "regulator").objects()["Deployment"])
 
 
@@ -1223,11 +1227,12 @@ def test_level_policies_reach_the_regulator_as_they_are_written(helm: Path) -> N
     small = {
         "name": "small",
         "nodeSelector": {"size": "small"},
-        "levels": {"cpu": {"lower": 1, "admission": 2, "upper": 3}},
+        "levels": {"cpu": {"lower": 1, "admission": 2, "upper": 3, "throttle": 2.5, "restore": 2}},
     }
     found = environment(Chart(helm, "regulator").objects({"levelPolicies": [small]})["Deployment"])
     (one,) = parse_policies(found["SCAVENGER_LEVEL_POLICIES"])
     assert (one.name, one.selector, one.levels["cpu"].upper) == ("small", {"size": "small"}, 3.0)
+    assert one.lines == {"cpu": ThrottleLines(2.5, 2.0)}
 
 
 def test_a_field_that_metrics_do_not_have_is_refused(helm: Path) -> None:

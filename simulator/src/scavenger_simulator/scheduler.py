@@ -69,9 +69,9 @@ class Preemption:
 def choose_node(outlooks: Iterable[NodeOutlook]) -> Preemption | None:
     """The node on which room costs least; None where no node can make it.
 
-    Fewest non-preemptible pods, then least CPU time at risk over the whole gangs, then fewest jobs, fewest pods that
-    are not leaving, fewest pods, and the most recently started. Nodes whose lower bound is above the best one found are
-    not tried: the result is that of trying all.
+    No non-preemptible job where others are enough, then least CPU time at risk over the whole gangs, then fewest jobs,
+    fewest pods that are not leaving, fewest pods, and the most recently started. Nodes whose lower bound is above the
+    best one found are not tried: the result is that of trying all.
     """
     bounded = []
     for outlook in outlooks:
@@ -130,7 +130,7 @@ def _score(broken: Sequence[Share], pods: Sequence[str]) -> tuple[int, int, int,
         earliest = min(earliest, share.started)
         staying += sum(1 for _, name in share.pods[: share.staying] if name in names)
         if not share.lost:
-            protected += len(gone) if share.protected else 0
+            protected = max(protected, int(share.protected))
             seconds += share.seconds
             jobs += 1
     return protected, round(seconds / SECONDS_RESOLUTION), jobs, staying, len(names), -earliest

@@ -57,7 +57,7 @@ class Share:
         """What its end costs."""
         if self.lost:
             return 0.0, 0.0, 0.0, float(self.staying)
-        return float(len(self.pods)) if self.protected else 0.0, self.seconds, 1.0, float(self.staying)
+        return float(self.protected), self.seconds, 1.0, float(self.staying)
 
 
 def importance(share: Share) -> tuple[bool, bool, bool, float, float, str]:
@@ -97,18 +97,12 @@ def choose_victims(shares: Sequence[Share], needed: Amounts, spare: Amounts) -> 
     return broken, names
 
 
-def at_least(needed: Amounts, shares: Sequence[Share]) -> tuple[int, float] | None:
-    """A lower bound of what ending a shortage by these jobs loses: non-preemptible pods, core-seconds. None where all
-    of them together cannot end it."""
+def at_least(needed: Amounts, shares: Sequence[Share]) -> tuple[bool, float] | None:
+    """A lower bound of what ending a shortage by these jobs loses: whether a non-preemptible one has to go, and
+    core-seconds. None where all of them together cannot end it."""
     selection = Selection(needed, shares)
-    # Of the pods of a job that is broken, as few as one may have to go.
-    selection.prices = [(min(1.0, price[0]), *price[1:]) for price in selection.prices]
-    protected = 0
-    if any(price[PROTECTED] for price in selection.prices):
-        count = selection.at_least(PROTECTED, 0, selection.missing, math.inf)
-        protected = round(count or 0)
-    seconds = selection.at_least(AT_RISK, 0, selection.missing, math.inf)
-    return None if seconds is None or not shares else (protected, seconds)
+    seconds = selection.at_least(AT_RISK, 0, selection.missing, 1.0)
+    return None if seconds is None or not shares else (selection.needs_protected() > 0, seconds)
 
 
 def compare_figures(a: float, b: float) -> int:
@@ -127,7 +121,7 @@ def _compare(a: Price, b: Price) -> int:
 
 
 def _plus(a: Price, b: Price) -> Price:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
+    return min(1.0, a[0] + b[0]), a[1] + b[1], a[2] + b[2], a[3] + b[3]
 
 
 class Selection:
@@ -207,27 +201,29 @@ class Selection:
         return any(left > 0 and self._amounts[r][i] > 0 for r, left in enumerate(self._left))
 
     def _promising(self, following: int, paid: Price) -> bool:
-        spare = self._worth[PROTECTED] - paid[PROTECTED]
         for criterion in range(_CRITERIA):
-            least = self.at_least(criterion, following, self._left, spare)
+            least = self.at_least(criterion, following, self._left, self._worth[PROTECTED])
             if least is None:
                 return False
-            difference = compare_figures(paid[criterion] + least, self._worth[criterion])
+            total = paid[criterion] + least
+            if criterion == PROTECTED:
+                total = min(1.0, total)
+            difference = compare_figures(total, self._worth[criterion])
             if difference:
                 return difference < 0
         return not self._in_order
 
-    def at_least(self, criterion: int, following: int, left: Sequence[int], spare: float) -> float | None:
+    def at_least(self, criterion: int, following: int, left: Sequence[int], may_protected: float) -> float | None:
         """A lower bound, by one criterion, of what ending the rest of the shortage by jobs from `following` on costs,
-        none of them with more than `spare` protected pods: per resource that of a knapsack whose items may be cut. None
-        where they cannot end it."""
+        non-preemptible ones only where `may_protected` is 1: per resource that of a knapsack whose items may be cut.
+        None where they cannot end it."""
         least = 0.0
         for r, short in enumerate(left):
             missing, total, amounts = short, 0.0, self._amounts[r]
             if missing <= 0:
                 continue
             for i in self._order(criterion, r):
-                if i < following or self.prices[i][PROTECTED] > spare:
+                if i < following or self.prices[i][PROTECTED] > may_protected:
                     continue
                 if amounts[i] >= missing:
                     total += self.prices[i][criterion] * missing / amounts[i]
@@ -238,7 +234,10 @@ class Selection:
             if missing > 0:
                 return None
             least = max(least, total)
-        return least if criterion == AT_RISK else float(math.ceil(least - 1e-6))
+        if criterion == AT_RISK:
+            return least
+        counted = float(math.ceil(least - 1e-6))
+        return min(1.0, counted) if criterion == PROTECTED else counted
 
     def _order(self, criterion: int, resource: int) -> list[int]:
         """The jobs that have something of a resource, by price per amount, cheapest first."""
@@ -270,20 +269,30 @@ class Selection:
         """One resource after the other, jobs are taken by price per amount, cheapest first; one that ends the shortage
         together with those taken is a candidate, the others are taken; the cheapest candidate wins."""
         broken, left = [False] * len(self.prices), list(self.missing)
+        may_protected = self.needs_protected()
         for r in range(len(left)):
-            for i in self._densest(r, left[r], broken) if left[r] > 0 else ():
+            for i in self._densest(r, left[r], broken, may_protected) if left[r] > 0 else ():
                 broken[i] = True
                 for other, amounts in enumerate(self._amounts):
                     left[other] -= amounts[i]
         self._give_back(broken, left)
         return broken
 
-    def _densest(self, resource: int, missing: int, broken: list[bool]) -> list[int]:
+    def needs_protected(self) -> float:
+        """1 where preemptible jobs alone do not end the shortage, else 0."""
+        kept = [price[PROTECTED] == 0 for price in self.prices]
+        enough = [
+            sum(amount for amount, ok in zip(amounts, kept, strict=True) if ok) >= missing
+            for amounts, missing in zip(self._amounts, self.missing, strict=True)
+        ]
+        return 0.0 if all(enough) else 1.0
+
+    def _densest(self, resource: int, missing: int, broken: list[bool], may_protected: float) -> list[int]:
         taken: list[int] = []
         best: list[int] = []
         paid, worth, amounts = _FREE, _FREE, self._amounts[resource]
-        for i in self._order(PROTECTED, resource):
-            if broken[i]:
+        for i in self._order(AT_RISK, resource):
+            if broken[i] or self.prices[i][PROTECTED] > may_protected:
                 continue
             total = _plus(paid, self.prices[i])
             if amounts[i] < missing:

@@ -104,6 +104,15 @@ def four(**more: Any) -> list[Gang]:
     return [gang(f"a{i}", "n", age=100 * i, **more) for i in range(1, 5)]
 
 
+def test_of_protected_jobs_those_go_that_lose_least_however_many_they_are() -> None:
+    two = [gang(name, "m", age=10, preemptible=False) for name in ("p1", "p2")]
+    one = gang("big", "n", cpu=2, age=9000, preemptible=False)
+    assert sorted(victims(seen({"m": 2, "n": 2}, [*two, one], [job("b", cpu=2)]))) == ["p1", "p2"]
+    assert victims(
+        seen({"m": 2, "n": 2}, [*two, replace(one, job=replace(one.job, preemptible=True))], [job("b", cpu=2)])
+    ) == ["big"]
+
+
 # --- who is left in peace ---
 
 

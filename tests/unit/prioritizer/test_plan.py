@@ -19,7 +19,7 @@ from scavenger_prioritizer.core.plan import (
     rank,
     takes_part,
 )
-from scavenger_prioritizer.core.snapshot import Gang, Rules
+from scavenger_prioritizer.core.snapshot import Gang, Rules, ShareOf
 
 from .builders import (
     HALF_HOUR,
@@ -224,6 +224,40 @@ def test_preemptible_count(jobs: int, percentage: float, expected: int) -> None:
 def test_the_least_at_risk_are_preemptible() -> None:
     gangs = [gang(f"j{n}", started=100 * n + 1) for n in range(10)]
     assert preemptible(plan_classes(snapshot(gangs, 33))) == {"j0", "j1", "j2", "j3"}
+
+
+def cluster_with_small_tasks() -> list[Gang]:
+    """A hundred jobs of eight cores, and 60 of 10m that have nearly nothing at risk."""
+    large = [gang(f"large{n}", started=5 * n + 1000, cost=8000) for n in range(100)]
+    return large + [gang(f"small{n}", started=n + 1, cost=10) for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("share_of", "cores"),
+    [(ShareOf.JOBS, 0.53), (ShareOf.REQUESTS, 264.6), (ShareOf.CAPPED_REQUESTS, 264.6)],
+)
+def test_small_tasks_take_the_share_of_jobs_and_not_that_of_requests(share_of: ShareOf, cores: float) -> None:
+    plan = plan_classes(snapshot(cluster_with_small_tasks(), 33, rules=Rules(share_of=share_of)))
+    found = sum(pod.cost for v in plan.verdicts if v.class_ == PREEMPTIBLE for pod in v.gang.pods) / 1000
+    assert found == pytest.approx(cores)
+
+
+def test_a_job_counts_no_more_than_the_one_in_the_middle() -> None:
+    """A gang of 90 cores that has just started is the share of requests alone, and one of ten jobs by the other."""
+    gangs = [gang("huge", started=10, cost=90_000)]
+    gangs += [gang(f"j{n}", started=20 * n + 1000, cost=10_000) for n in range(19)]
+    rules = Rules(share_of=ShareOf.CAPPED_REQUESTS)
+    assert len(preemptible(plan_classes(snapshot(gangs, 33, rules=rules)))) == 7
+    assert preemptible(plan_classes(snapshot(gangs, 30, rules=replace(rules, share_of=ShareOf.REQUESTS)))) == {"huge"}
+
+
+def test_who_is_expected_back_counts_as_the_mean_of_those_that_run() -> None:
+    away = gang("away", phase="Interrupted", pods=[], ended=NOW - MICROSECONDS)
+    gangs = [gang(f"j{n}", started=100 * n + 1, cost=1000) for n in range(4)]
+    for share_of in ShareOf:
+        rules = Rules(share_of=share_of)
+        assert len(preemptible(plan_classes(snapshot(gangs, 40, rules=rules)))) == 2
+        assert len(preemptible(plan_classes(snapshot([*gangs, away], 40, rules=rules)))) == 1
 
 
 def test_a_gang_is_one_job() -> None:

@@ -181,15 +181,18 @@ def test_jobs_are_slowed_down_for_it(used: float, metric: Metric, expected: dict
 def test_they_get_it_back_under_its_line_and_nobody_else_starts_in_between() -> None:
     """The job sends 20 with half of its CPU: 20 more would come, and up to the line there are 5, then 30."""
     jobs = (gang("loud", pod_resizable={"main": 0.5}),)
-    rules = {"throttle": ThrottleRules(enabled=True), "metric": replace(THROTTLED, levels=WaterLevels(20, 70, 80))}
+    metric, on = replace(THROTTLED, levels=WaterLevels(20, 70, 80)), ThrottleRules(enabled=True)
     taken = snapshot(jobs)
     of_job = replace(taken.measurement, pods={pod.key: figures(0.5, 0.0) for one in jobs for pod in one.pods})
     for used, expected in ((60.0, {"loud": 0.625}), (35.0, {"loud": 1.0}), (70.0, {})):
         seen = with_network(jobs, used, {"loud": 20.0}, measurement=of_job)
-        assert slowed(decide(seen, **rules)) == expected
-    short = decide(with_network(jobs, 55.0, {"loud": 20.0}, measurement=of_job), **rules)
-    assert (short.published.admit, short.scopes[CLUSTER].reading.ramping["network"]) == (False, pytest.approx(20.0))
-    assert decide(with_network(jobs, 45.0, {"loud": 20.0}, measurement=of_job), **rules).published.admit
+        assert slowed(decide(seen, metric, throttle=on)) == expected
+    short = decide(with_network(jobs, 55.0, {"loud": 20.0}, measurement=of_job), metric, throttle=on)
+    reading = short.scopes[CLUSTER].reading
+    assert reading is not None
+    assert reading.ramping["network"] == pytest.approx(20.0)
+    assert not short.published.admit
+    assert decide(with_network(jobs, 45.0, {"loud": 20.0}, measurement=of_job), metric, throttle=on).published.admit
 
 
 def test_nobody_yields_for_it_where_slowing_down_is_enough() -> None:
@@ -199,8 +202,10 @@ def test_nobody_yields_for_it_where_slowing_down_is_enough() -> None:
     small = with_network((saved,), 72.0, {"saved": 12.0})
     assert victims(decide(small, NETWORK, yield_at_checkpoint=True)) == ["saved"]
     metric = replace(NETWORK, throttle=Action.QUANTIFIED)
-    rules = {"throttle": ThrottleRules(enabled=True, share=0.01), "yield_at_checkpoint": True}
-    assert victims(decide(with_network((saved,), 70.0, {"saved": 11.0}), metric, **rules)) == []
+    taken = with_network((saved,), 70.0, {"saved": 11.0})
+    assert victims(decide(taken, metric, yield_at_checkpoint=True)) == ["saved"]
+    on = ThrottleRules(enabled=True, share=0.01)
+    assert victims(decide(taken, metric, yield_at_checkpoint=True, throttle=on)) == []
 
 
 def test_victims_are_ordered_by_a_figure_of_its_own() -> None:
@@ -219,7 +224,7 @@ def test_victims_are_ordered_by_a_figure_of_its_own() -> None:
 def test_the_own_order_is_asked_of_prometheus() -> None:
     (one,) = parse_added(json.dumps([{**PARSED, "pod": "p", "sort": " age "}]))
     assert (one.sort, one.metric.sort) == ("age", True)
-    order = [({"namespace": "lab", "pod": "a-0"}, 4.0)]
+    order: Vector = [({"namespace": "lab", "pod": "a-0"}, 4.0)]
     found = joined(measured({}), {one: [[], [], [], order]}, TAKEN, QUERIES)
     assert found.pods["lab/a-0"]["sort/network"].value == 4.0
 

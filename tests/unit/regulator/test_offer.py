@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.load import Reading, Trust, read_load
+from scavenger_regulator.core.reclaimed.node_memory import update_trends
 from scavenger_regulator.core.reclaimed.offer import (
     LastSample,
     Offer,
@@ -194,6 +195,19 @@ def test_more_than_is_there_cannot_be_taken_off() -> None:
 )
 def test_what_cannot_be_believed_is_no_use_of_nothing(measurement: Measurement) -> None:
     assert ordinary_use(node(), [], [], measurement, NOW, TRUST) is None
+
+
+def test_a_node_that_says_more_than_it_has_is_full_for_all_who_read_it() -> None:
+    """Load, offers and the memory of nodes read one figure: 115 and 130 % are 110."""
+    measurement = Measurement({"node-1": figures(11.5, 130 * GIB)})
+    seen = snapshot([], measurement=measurement)
+    reading = read_load("node-1", [node()], [], measurement, NOW, TRUST)
+    assert isinstance(reading, Reading)
+    assert reading.beyond["cpu"] == pytest.approx(110)
+    use = ordinary_use(node(), [], [], measurement, NOW, TRUST)
+    assert use is not None
+    assert use.spans["cpu"].high == pytest.approx(11)
+    assert update_trends({}, seen, TRUST)["node-1"].samples[-1][1] == pytest.approx(110 * GIB)
 
 
 @pytest.mark.parametrize("room", [{}, {"cpu": 10.0}, {"cpu": 0.0, "memory": GIB}, {"cpu": math.nan, "memory": GIB}])
@@ -386,9 +400,9 @@ def test_whatever_happens(
         placed = 1000  # shown however little there is to offer: see test_a_node_shows_what_is_placed
         assert offered <= max(placed, before + 0.05 * cores * 1000)
         assert counts or offered <= max(placed, before)
-        fresh = cpu is not None and 0 <= cpu <= 1.1 * cores and abs(late) <= TRUST.max_age
+        fresh = cpu is not None and 0 <= cpu <= 5 * cores and abs(late) <= TRUST.max_age
         if fresh:
-            assert offered <= max(placed, 800 * cores - 1000 * (cpu or 0)) + 0.02 * 1000 * cores
+            assert offered <= max(placed, 800 * cores - 1000 * min(cpu or 0, 1.1 * cores)) + 0.02 * 1000 * cores
         elif not w.planned.silent:
             assert offered == min(before, round(cores * 1000)), "nothing changes for want of a figure"
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scavenger_simulator.scheduler import NodeOutlook, choose_node_by_pods
+from scavenger_simulator.scheduler import NodeOutlook, choose_node, choose_node_by_pods
 from scavenger_simulator.victims import Share
 
 
@@ -45,3 +45,27 @@ def test_pods_that_are_leaving_are_taken_as_others_are_and_lose_nothing() -> Non
     found = choose_node_by_pods([outlook(0, 2, share("old", 1, 10), share("leaving", 1, 20, lost=True))])
     assert found is not None
     assert [share.key for share in found.newly_broken] == ["old"]
+
+
+def protected(name: str, cores: int, seconds: float, pods: int = 1) -> Share:
+    return Share(
+        name,
+        seconds,
+        lost=False,
+        protected=True,
+        pods=[((cores, 0, 1), f"{name}-{i}") for i in range(pods)],
+        staying=pods,
+        started=1.0,
+    )
+
+
+def test_of_protected_jobs_those_go_that_lose_least_however_many_pods_they_have() -> None:
+    """On one node, between nodes, and none of them where others are enough."""
+    costly, cheap = protected("costly", 2, 9000.0), protected("cheap", 1, 10.0, pods=2)
+    for outlooks in ([outlook(0, 2, costly, cheap)], [outlook(0, 2, costly), outlook(1, 2, cheap)]):
+        found = choose_node(outlooks)
+        assert found is not None
+        assert sorted(found.pods) == ["cheap-0", "cheap-1"]
+    found = choose_node([outlook(0, 2, cheap), outlook(1, 2, share("costly", 2, 10))])
+    assert found is not None
+    assert found.pods == ("costly-0",)

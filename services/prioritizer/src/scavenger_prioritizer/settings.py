@@ -24,7 +24,7 @@ from scavenger_runtime.settings import (
     option,
 )
 
-from scavenger_prioritizer.core.snapshot import Rules
+from scavenger_prioritizer.core.snapshot import Rules, ShareOf
 
 
 class PrioritizerSettings(ServiceSettings):
@@ -43,6 +43,11 @@ class PrioritizerSettings(ServiceSettings):
         unit="percent",
         ge=0,
         le=100,
+    )
+    share_of: ShareOf = option(
+        ShareOf.JOBS,
+        "what the preemptible percentage is a share of: running jobs, what they request, or the same with no job above "
+        "the one in the middle",
     )
     priority_step: int = option(
         60, "a running priority is written to a pod when it moved by this", unit="CPU-seconds", ge=0
@@ -91,6 +96,7 @@ class PrioritizerSettings(ServiceSettings):
             step=self.priority_step,
             ratio=self.priority_ratio,
             budgets=self.budgets,
+            share_of=self.share_of,
             window=shared.start_over_window,
             hold=round(self.class_hold * MICROSECONDS),
         )

@@ -140,7 +140,7 @@ type loss struct {
 
 // sum is the part of a loss that a bound is known of.
 func (l *loss) sum() sum {
-	return sum{l.nonPreemptible, l.seconds}
+	return sum{l.nonPreemptible > 0, l.seconds}
 }
 
 // ordinaryLoss is what DefaultPreemption looks at, over the ordinary victims alone.

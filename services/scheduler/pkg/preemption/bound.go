@@ -3,7 +3,6 @@ package preemption
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -328,14 +327,8 @@ func atLeast(needed amounts, shares []*share) (least sum, possible bool) {
 		return sum{}, false
 	}
 	s := newSelection(needed, shares)
-	for i := range s.prices { // of the pods of a job that is broken, as few as one may have to go
-		s.prices[i][protected] = min(1, s.prices[i][protected])
-	}
-	if slices.ContainsFunc(s.prices, func(p price) bool { return p[protected] > 0 }) {
-		count, _ := s.atLeast(protected, 0, s.missing, math.Inf(1))
-		least.nonPreemptible = int(count)
-	}
-	least.seconds, possible = s.atLeast(atRisk, 0, s.missing, math.Inf(1))
+	least.protected = s.needsProtected() > 0
+	least.seconds, possible = s.atLeast(atRisk, 0, s.missing, 1)
 	return least, possible
 }
 

@@ -25,7 +25,7 @@ const maxTries = 64
 
 // Criteria by which sets of jobs are compared; a later one only decides between equals.
 const (
-	protected   = iota // pods of non-preemptible jobs that are not broken yet
+	protected   = iota // 1 where a non-preemptible job is newly broken, however many there are
 	atRisk             // CPU-seconds that jobs newly broken lose, siblings elsewhere included
 	newlyBroken        // jobs
 	removals           // pods that are not on their way out already
@@ -41,7 +41,7 @@ func priceOf(share *share) (p price) {
 		return p
 	}
 	if share.job.class == nonPreemptible {
-		p[protected] = float64(len(share.pods))
+		p[protected] = 1
 	}
 	p[atRisk], p[newlyBroken] = share.job.seconds, 1
 	return p
@@ -51,6 +51,7 @@ func (p price) plus(other price) price {
 	for criterion, figure := range other {
 		p[criterion] += figure
 	}
+	p[protected] = min(1, p[protected])
 	return p
 }
 
@@ -226,13 +227,16 @@ func (s *selection) helps(i int) bool {
 
 // promising tells whether the jobs from `next` on may complete the choice to a better one than the best.
 func (s *selection) promising(next int, paid price) bool {
-	spare := s.worth[protected] - paid[protected]
 	for criterion := range criteria {
-		least, possible := s.atLeast(criterion, next, s.left, spare)
+		least, possible := s.atLeast(criterion, next, s.left, s.worth[protected])
 		if !possible {
 			return false
 		}
-		if difference := compareFigures(paid[criterion]+least, s.worth[criterion]); difference != 0 {
+		total := paid[criterion] + least
+		if criterion == protected {
+			total = min(1, total)
+		}
+		if difference := compareFigures(total, s.worth[criterion]); difference != 0 {
 			return difference < 0
 		}
 	}
@@ -240,18 +244,18 @@ func (s *selection) promising(next int, paid price) bool {
 }
 
 // atLeast returns a lower bound, by one criterion, of what ending the rest of the shortage by jobs from `next` on
-// costs, none of them with more than `spare` protected pods; and whether these can end it at all.
+// costs, non-preemptible ones only where `mayProtected` is 1; and whether these can end it at all.
 //
 // Per resource the smallest price is that of a knapsack whose items may be cut: cheapest per amount first. No choice
 // of whole jobs costs less, and none that also ends the other shortages.
-func (s *selection) atLeast(criterion, next int, left []int64, spare float64) (least float64, possible bool) {
+func (s *selection) atLeast(criterion, next int, left []int64, mayProtected float64) (least float64, possible bool) {
 	for r, missing := range left {
 		if missing <= 0 {
 			continue
 		}
 		sum, amounts := 0.0, s.amounts[r]
 		for _, i := range s.order(criterion, r) {
-			if i < next || s.prices[i][protected] > spare {
+			if i < next || s.prices[i][protected] > mayProtected {
 				continue
 			}
 			if amounts[i] >= missing {
@@ -267,8 +271,11 @@ func (s *selection) atLeast(criterion, next int, left []int64, spare float64) (l
 		}
 		least = max(least, sum)
 	}
-	if criterion != atRisk {
-		least = math.Ceil(least - 1e-6) // the others are counted, not measured
+	switch criterion {
+	case protected:
+		least = min(1, math.Ceil(least-1e-6))
+	case newlyBroken, removals:
+		least = math.Ceil(least - 1e-6) // counted, not measured
 	}
 	return least, true
 }
@@ -323,11 +330,11 @@ func (s *selection) byImportance() []bool {
 // For one resource it pays at most twice the least price: of the jobs in the best choice, look at the first
 // candidate. It costs no more than that choice. What was taken before it is cheaper per amount than whatever the best
 // choice has instead, and less, as it did not end the shortage; so it costs no more either. What is left of the other
-// resources' shortages costs no more than ending all of them, so with R of them at most 2R times the least price is
-// paid. By criterion: at most 2R times as many protected pods as necessary, and where none are, at most 2R times the
-// CPU-seconds.
+// resources' shortages costs no more than ending all of them, so with R of them at most 2R times the least CPU-seconds
+// are paid. Non-preemptible jobs are left alone where the others are enough, as in the best choice.
 func (s *selection) byDensity() []bool {
 	broken, left := make([]bool, len(s.prices)), slices.Clone(s.missing)
+	mayProtected := s.needsProtected()
 	for r := range left {
 		if left[r] <= 0 {
 			continue
@@ -335,8 +342,8 @@ func (s *selection) byDensity() []bool {
 		var taken, best []int
 		var paid, worth price
 		missing := left[r]
-		for _, i := range s.order(protected, r) {
-			if broken[i] {
+		for _, i := range s.order(atRisk, r) {
+			if broken[i] || s.prices[i][protected] > mayProtected {
 				continue
 			}
 			if total := paid.plus(s.prices[i]); s.amounts[r][i] >= missing {
@@ -357,6 +364,21 @@ func (s *selection) byDensity() []bool {
 	}
 	s.giveBack(broken, left)
 	return broken
+}
+
+// needsProtected returns 1 where preemptible jobs alone do not end the shortage, else 0.
+func (s *selection) needsProtected() float64 {
+	for r, missing := range s.missing {
+		for i, amount := range s.amounts[r] {
+			if s.prices[i][protected] == 0 {
+				missing -= amount
+			}
+		}
+		if missing > 0 {
+			return 1
+		}
+	}
+	return 0
 }
 
 // giveBack lets broken jobs keep their places that are not needed, the most important first. left has what is

@@ -62,7 +62,7 @@ func (s *scheduler) chooseAtRandom(random *rand.Rand, name string) (lostOverOpti
 		return 1
 	}
 	chosen := at.lossOn(info.Node().Name).sum()
-	if chosen.nonPreemptible > optimum.nonPreemptible || chosen.seconds > optimum.seconds*(1+1e-9) {
+	if chosen.protected != optimum.protected || chosen.seconds > optimum.seconds*(1+1e-9) {
 		s.t.Errorf("%s: lost %+v where %+v would do", name, chosen, optimum)
 	}
 	for i, victim := range victims {
@@ -132,11 +132,10 @@ func TestGreedyBound(t *testing.T) {
 		greedy := s.priceOf(s.byDensity())
 		least := s.priceOf(s.cheapest())
 		limit := 2 * float64(resources)
-		if greedy[protected] > limit*least[protected] ||
-			least[protected] == 0 && greedy[atRisk] > limit*least[atRisk]+1e-6 {
+		if greedy[protected] != least[protected] || greedy[atRisk] > limit*least[atRisk]+1e-6 {
 			t.Fatalf("round %d: %v, the least is %v", round, greedy, least)
 		}
-		if least[protected] == 0 && least[atRisk] > 0 {
+		if least[atRisk] > 0 {
 			worst = max(worst, greedy[atRisk]/least[atRisk])
 		}
 	}
@@ -226,6 +225,47 @@ func TestOnePodOfAProtectedGang(t *testing.T) {
 		t.Fatal(status)
 	}
 	checkVictims(t, []string{"guarded-0", "x"}, s.victims())
+}
+
+// Of protected jobs those go that lose least, however many pods they have: on one node, and between nodes.
+func TestOfProtectedJobsTheOnesThatLoseLeast(t *testing.T) {
+	guarded := func(nodes ...string) []pod {
+		return []pod{
+			gang("guarded", nodes, "1", "10")[0].nonPreemptible(), gang("guarded", nodes, "1", "10")[1].nonPreemptible(),
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		nodes   int
+		pods    []pod
+		victims []string
+	}{
+		{
+			"on one node", 1,
+			append(guarded("node-000", "node-000"), scavenger("costly", "node-000", "2", "9000").nonPreemptible()),
+			[]string{"guarded-0", "guarded-1"},
+		},
+		{
+			"between nodes", 2,
+			append(guarded("node-001", "node-001"), scavenger("costly", "node-000", "4", "9000").nonPreemptible(),
+				newPod("web-1", "node-001", "2").priority(5000)),
+			[]string{"guarded-0", "guarded-1"},
+		},
+		{
+			"no protected job where others are enough", 1,
+			append(guarded("node-000", "node-000"), scavenger("costly", "node-000", "2", "9000")),
+			[]string{"costly"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			web := pending("web", "2").interactive()
+			s := world{nodes: nodes(tt.nodes, "4"), pods: append(tt.pods, web)}.start(t)
+			if _, status := s.preempt(web); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			checkVictims(t, tt.victims, s.victims())
+		})
+	}
 }
 
 // What has to go for the sake of another filter counts for the resources as well.

@@ -757,8 +757,7 @@ func TestAtLeast(t *testing.T) {
 		if possible && !can {
 			t.Fatalf("round %d: said to be impossible", round)
 		}
-		if possible && (least.nonPreemptible > best.nonPreemptible ||
-			least.nonPreemptible == best.nonPreemptible && least.seconds > best.seconds+1e-9) {
+		if possible && (least.protected && !best.protected || least.seconds > best.seconds+1e-9) {
 			t.Fatalf("round %d: at least %+v, but %+v does", round, least, best)
 		}
 	}
@@ -818,7 +817,7 @@ func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 func sumOf(shares []*share) (s sum) {
 	for _, share := range shares {
 		p := priceOf(share)
-		s.nonPreemptible += int(p[protected])
+		s.protected = s.protected || p[protected] > 0
 		s.seconds += p[atRisk]
 	}
 	return s

@@ -34,7 +34,7 @@ func (l *loss) lessThan(other *loss) bool {
 		cmp.Compare(l.ordinary.highest, other.ordinary.highest),
 		cmp.Compare(l.ordinary.sum, other.ordinary.sum),
 		cmp.Compare(l.ordinary.count, other.ordinary.count),
-		cmp.Compare(l.nonPreemptible, other.nonPreemptible),
+		falseFirst(l.nonPreemptible > 0, other.nonPreemptible > 0),
 		cmp.Compare(l.seconds, other.seconds),
 		cmp.Compare(l.jobs, other.jobs),
 	) < 0
@@ -45,7 +45,7 @@ func (l *loss) lessThan(other *loss) bool {
 //
 //  1. Ordinary victims, compared as DefaultPreemption does: violated budgets, then the highest priority, then the sum of
 //     priorities, then their number. A node without any is better than every node with one.
-//  2. Non-preemptible scavenger pods.
+//  2. Whether a non-preemptible job is broken. How many of its pods are here says nothing of what it loses.
 //  3. CPU time at risk of all jobs broken, siblings on other nodes included.
 //  4. Jobs broken, then pods that are not on their way out already.
 //  5. What is left of DefaultPreemption's order: sum of priorities and number of all victims, and the node whose most
@@ -59,7 +59,7 @@ func orderedScores(losses map[string]*loss, victims map[string]*extenderv1.Victi
 		less(func(l *loss) int64 { return int64(l.ordinary.highest) }),
 		less(func(l *loss) int64 { return l.ordinary.sum }),
 		less(func(l *loss) int64 { return l.ordinary.count }),
-		less(func(l *loss) int64 { return int64(l.nonPreemptible) }),
+		less(func(l *loss) int64 { return min(1, int64(l.nonPreemptible)) }),
 		less(func(l *loss) int64 { return int64(math.Round(l.seconds / secondsResolution)) }),
 		less(func(l *loss) int64 { return int64(l.jobs) }),
 		less(func(l *loss) int64 { return int64(len(l.pods)) }),

@@ -331,17 +331,15 @@ func (r *room) neededOf(broken []*share) ([]*v1.Pod, error) {
 	return victims, nil
 }
 
-// sum is what jobs lose together, as far as the choice on one node depends on it.
+// sum is what jobs lose together, as far as the choice on one node depends on it: whether one of them is
+// non-preemptible, and the CPU-seconds.
 type sum struct {
-	nonPreemptible int
-	seconds        float64
+	protected bool
+	seconds   float64
 }
 
 func (s sum) compare(other sum) int {
-	if difference := compareFigures(s.seconds, other.seconds); difference != 0 {
-		return cmp.Or(cmp.Compare(s.nonPreemptible, other.nonPreemptible), difference)
-	}
-	return cmp.Compare(s.nonPreemptible, other.nonPreemptible)
+	return cmp.Or(falseFirst(s.protected, other.protected), compareFigures(s.seconds, other.seconds))
 }
 
 func podsOf(shares []*share) (pods []fwk.PodInfo) {

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -23,6 +24,7 @@ from scavenger_prioritizer.core.snapshot import (
     PodFacts,
     Record,
     Share,
+    ShareOf,
     Snapshot,
 )
 
@@ -231,30 +233,83 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     not have it back yet: a load that jumps up and down would have half of all jobs change their class twice a minute.
     """
     pools = [snapshot.pool(r.gang) for r in ranked]
-    counts, positions = _counts(pools, snapshot), Counter[str]()
-    for r, pool in zip(ranked, pools, strict=True):
-        position, count, current = positions[pool], counts[pool], current_class(r.gang)
-        positions[pool] += 1
-        class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE
-        if count is not None and position >= count and _exposed(r, current, snapshot):
+    counted = weigh([r.gang for r in ranked], pools, snapshot.rules.share_of)
+    targets, before = _targets(counted, pools, snapshot), Counter[str]()
+    for r, pool, weight in zip(ranked, pools, counted, strict=True):
+        first, target, current = before[pool], targets[pool], current_class(r.gang)
+        before[pool] += weight
+        class_ = current if target is None else PREEMPTIBLE if first < target else NON_PREEMPTIBLE
+        if target is not None and first >= target and _exposed(r, current, snapshot):
             class_ = PREEMPTIBLE
         yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, current)
 
 
-def _counts(pools: Sequence[str], snapshot: Snapshot) -> dict[str, int | None]:
-    """How many of the jobs of each pool are preemptible by its share; None where that is not known. pools: of the jobs
-    that take part."""
-    running = Counter(pools)
-    returning = Counter(
-        snapshot.pool(gang)
-        for gang in snapshot.gangs
-        if returns(gang, snapshot.now, snapshot.rules.returning) and not takes_part(gang)
-    )
-    counts: dict[str, int | None] = {}
-    for pool, jobs in running.items():
-        percentage, gone = snapshot.share_of(pool).percentage, returning[pool]
-        counts[pool] = None if percentage is None else max(0, preemptible_count(jobs + gone, percentage) - gone)
-    return counts
+def weigh(gangs: Sequence[Gang], pools: Sequence[str], share_of: ShareOf) -> list[int]:
+    """What each gang counts in the share that is preemptible.
+
+    Args:
+        gangs: that take part.
+        pools: of each, its pool.
+        share_of: what is shared.
+    """
+    if share_of is ShareOf.JOBS:
+        return [1] * len(gangs)
+    costs = [max(1, sum(pod.cost for pod in gang.pods if pod.live)) for gang in gangs]
+    if share_of is ShareOf.REQUESTS:
+        return costs
+    of_pool: dict[str, list[int]] = {}
+    for pool, cost in zip(pools, costs, strict=True):
+        of_pool.setdefault(pool, []).append(cost)
+    middles = {pool: _middle(one) for pool, one in of_pool.items()}
+    return [min(cost, middles[pool]) for pool, cost in zip(pools, costs, strict=True)]
+
+
+def _middle(costs: Iterable[int]) -> int:
+    """The cost of the job in the middle, where each stands for as much as it costs. (The median job may be one of a
+    thousand that request next to nothing.)"""
+    ordered = sorted(costs)
+    half, below = sum(ordered) / 2, 0
+    for cost in ordered:
+        below += cost
+        if below >= half:
+            return cost
+    return 0
+
+
+def _targets(weights: Sequence[int], pools: Sequence[str], snapshot: Snapshot) -> dict[str, float | None]:
+    """Up to which sum of weights the jobs of each pool are preemptible by its share; None where that is not known. Of
+    those who come back nobody knows what they request: each counts as the mean of those that run.
+
+    Args:
+        weights: of the jobs that take part.
+        pools: of each, its pool.
+        snapshot: of this pass.
+    """
+    running, whole = Counter(pools), Counter[str]()
+    for pool, weight in zip(pools, weights, strict=True):
+        whole[pool] += weight
+    targets: dict[str, float | None] = {}
+    for pool, gone in _returning(snapshot, running).items():
+        percentage, jobs, one = snapshot.share_of(pool).percentage, running[pool], whole[pool] / running[pool]
+        if percentage is None:
+            targets[pool] = None
+        elif snapshot.rules.share_of is ShareOf.JOBS:
+            targets[pool] = max(0, preemptible_count(jobs + gone, percentage) - gone)
+        else:
+            share = min(100.0, max(0.0, percentage)) / 100
+            targets[pool] = max(0.0, (jobs + gone) * one * share - gone * one - 1e-9 * whole[pool])
+    return targets
+
+
+def _returning(snapshot: Snapshot, running: Iterable[str]) -> dict[str, int]:
+    """How many jobs of each of these pools have left a moment ago and are expected back."""
+    found = dict.fromkeys(running, 0)
+    for gang in snapshot.gangs:
+        if returns(gang, snapshot.now, snapshot.rules.returning) and not takes_part(gang):
+            pool = snapshot.pool(gang)
+            if pool in found:
+                found[pool] += 1
+    return found
 
 
 def _exposed(ranked: Ranked, current: str, snapshot: Snapshot) -> bool:
@@ -401,9 +456,12 @@ def _assert_share_of(pool: str, verdicts: Sequence[Verdict], snapshot: Snapshot)
         return
     left = [g for g in snapshot.gangs if not takes_part(g) and snapshot.pool(g) == pool]
     gone = sum(returns(g, snapshot.now, snapshot.rules.returning) for g in left)
-    exact = (len(verdicts) + gone) * min(100.0, max(0.0, percentage)) / 100
-    for position, verdict in enumerate(verdicts):
-        first = position + gone < exact - 1e-6
+    weights = weigh([verdict.gang for verdict in verdicts], [pool] * len(verdicts), snapshot.rules.share_of)
+    each = sum(weights) / len(weights)
+    exact = (len(verdicts) + gone) * each * min(100.0, max(0.0, percentage)) / 100
+    sums = accumulate(weights, initial=0)
+    for position, (verdict, before) in enumerate(zip(verdicts, sums, strict=False)):
+        first = before + gone * each < exact - 1e-6 * sum(weights)
         assert verdict.class_ == PREEMPTIBLE or not (first or verdict.cordoned), (
             f"class_: {verdict.gang.job.key}, {position} of {len(verdicts)}, is protected at {percentage} %"
         )

@@ -160,6 +160,17 @@ class Gang(Record, frozen=True, gc=False):
     pods: tuple[PodFacts, ...]
 
 
+class ShareOf(StrEnum):
+    """What the preemptible percentage is a share of."""
+
+    JOBS = "jobs"
+    """Each running job counts as one."""
+    REQUESTS = "requests"
+    """Each counts with what it requests, by the weights of resources."""
+    CAPPED_REQUESTS = "capped-requests"
+    """The same, but none with more than the job in the middle: half of all requests are of jobs no larger."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What an administrator may set.
@@ -186,6 +197,7 @@ class Rules:
     """A job is preemptible for so long after its checkpoint, reported or due, whatever its place."""
     hold: int = 60 * MICROSECONDS
     """A job that has lost its protection is not protected again sooner, however the percentage trembles."""
+    share_of: ShareOf = ShareOf.JOBS
     budget_stay: int = 3600 * MICROSECONDS
     """A budget that selects nothing is in nobody's way, and is deleted only after so long."""
 

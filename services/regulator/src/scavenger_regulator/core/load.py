@@ -197,7 +197,7 @@ def read_load(
         if use is None:
             return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
         return _reading(scope, counted, counted, use, gangs, recent_terminations, measurement, fresh, trust)
-    figures = {node.name: _figures(node, measurement.nodes.get(node.name), fresh) for node in counted}
+    figures = {node.name: believed(node, measurement.nodes.get(node.name), fresh) for node in counted}
     missing = _uncovered(counted, figures, fresh, trust)
     if missing:
         return Unreadable(missing)
@@ -218,21 +218,9 @@ def _none_counts(nodes: Iterable[NodeFacts]) -> str:
     return f"{said}; taints that settings.toleratedTaints of scavenger-regulator and -admitter would count: {told}"
 
 
-def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> bool:
-    """Whether a node that can allocate something has fresh and possible figures of every resource."""
-    if not figures:
-        return False
-    for resource in RESOURCES:
-        figure = figures.get(resource)
-        if figure is None or not fresh.has(figure):
-            return False
-        if figure.value > PLAUSIBLE * max(node.capacity.get(resource, 0.0), node.allocatable[resource]):
-            return False
-    return True
-
-
-def _figures(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> Figures | None:
-    """What a node uses, no more than it can; None where that is not measured."""
+def believed(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> Figures | None:
+    """What a node that can allocate something uses, no more than it can; None where that is not measured, which takes
+    a fresh and possible figure of every resource. For all who read what nodes use."""
     if not figures:
         return None
     found = {}
@@ -259,7 +247,8 @@ def _room(nodes: list[NodeFacts]) -> dict[str, float]:
 def _total(counted: list[NodeFacts], total: Mapping[str, Figure], fresh: Fresh) -> dict[str, list[Figure]] | None:
     capacity = {r: sum([node.capacity.get(r, node.allocatable[r]) for node in counted]) for r in RESOURCES}
     whole = NodeFacts(CLUSTER, _room(counted), capacity, counts=True)
-    return {r: [total[r]] for r in RESOURCES} if believable(whole, total, fresh) else None
+    figures = believed(whole, total, fresh)
+    return None if figures is None else {r: [figures[r]] for r in RESOURCES}
 
 
 def _uncovered(counted: list[NodeFacts], figures: Mapping[str, Figures | None], fresh: Fresh, trust: Trust) -> str:

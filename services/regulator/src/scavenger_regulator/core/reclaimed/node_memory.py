@@ -20,7 +20,7 @@ from typing import Final
 from scavenger_regulator.core.eviction.candidates import candidates, leaving, pending_release
 from scavenger_regulator.core.eviction.choice import least_lossy
 from scavenger_regulator.core.eviction.plan import CLOSED, Candidate
-from scavenger_regulator.core.load import Fresh, Reading, Trust, believable, read_load
+from scavenger_regulator.core.load import Fresh, Reading, Trust, believed, read_load
 from scavenger_regulator.core.rules import NodeMemoryRules
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, RecentTermination, Snapshot
 
@@ -75,9 +75,9 @@ def update_trends(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust)
     followed, fresh = {}, Fresh(snapshot.now, trust)
     for name, node in snapshot.nodes.items():
         trend = trends.get(name, Trend())
-        figures = snapshot.measurement.nodes.get(name)
         measurable = node.allocatable.get("cpu", 0.0) > 0 and node.allocatable.get(MEMORY, 0.0) > 0
-        if figures and measurable and believable(node, figures, fresh):
+        figures = believed(node, snapshot.measurement.nodes.get(name), fresh) if measurable else None
+        if figures is not None:
             trend = trend.add(figures[MEMORY].at, figures[MEMORY].value)
         followed[name] = trend
     return followed

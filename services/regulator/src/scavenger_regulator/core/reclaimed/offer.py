@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.core.load import Fresh, Trust, believable, pod_use
+from scavenger_regulator.core.load import Fresh, Trust, believed, pod_use
 from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
 from scavenger_regulator.core.snapshot import (
@@ -144,11 +144,11 @@ def ordinary_use(
     A scavenger pod without a figure uses nothing where it started after the sample, else something between nothing and
     its requests. What has gone since the sample began is somewhere in it.
     """
-    figures = measurement.nodes.get(node.name)
     if any(not node.allocatable.get(r, 0.0) > 0 for r in RESOURCES):
         return None
     fresh = Fresh(now, trust)
-    if figures is None or not believable(node, figures, fresh):
+    figures = believed(node, measurement.nodes.get(node.name), fresh)
+    if figures is None:
         return None
     at = min(figures[r].at for r in RESOURCES)
     known, unsure = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)

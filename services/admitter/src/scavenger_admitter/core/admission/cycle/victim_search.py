@@ -1,8 +1,8 @@
 """How the victims of fair-share preemption are found. The rules are in `fair_share_preemption.py`.
 
 For each pod of the waiting gang, the node on which the cheapest victims make a place is looked for: what is free there
-or will soon be, plus room of victims in the order of rule 6. Cheap is fewest non-preemptible jobs, then least CPU time
-at risk, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that goes makes room
+or will soon be, plus room of victims in the order of rule 6. Cheap is no non-preemptible job, then least CPU time at
+risk, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that goes makes room
 on all of its nodes. Where the load, not the room, is in the way, further victims follow in the order of rule 6 wherever
 they are. Whoever then turns out not to be needed is spared, the most expensive first.
 """
@@ -31,9 +31,10 @@ MAX_RELIEVING: Final = 10_000
 MAX_TRIES: Final = 16
 """Jobs that are tried as the first to go, where the cheapest ones do not come to anything."""
 
-_Cost = tuple[int, int, int]
+_Cost = tuple[bool, int, int]
+"""Whether a non-preemptible job goes, CPU time at risk, jobs."""
 _CostAt = tuple[_Cost, int]
-_FREE: Final = (0, 0, 0)
+_FREE: Final = (False, 0, 0)
 _NEVER: Final = 1 << 62
 
 
@@ -298,12 +299,12 @@ def _sums(victims: list[Victim]) -> list[_Cost]:
     found = [_FREE]
     for victim in victims:
         protected, risk, count = found[-1]
-        found.append((protected + victim.order[0], risk + victim.risk, count + 1))
+        found.append((max(protected, victim.order[0]), risk + victim.risk, count + 1))
     return found
 
 
 def _cost(victims: list[Victim]) -> _Cost:
-    return (sum(v.order[0] for v in victims), sum(v.risk for v in victims), len(victims))
+    return (max((v.order[0] for v in victims), default=False), sum(v.risk for v in victims), len(victims))
 
 
 class _Attempt:
