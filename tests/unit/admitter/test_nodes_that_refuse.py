@@ -225,7 +225,8 @@ async def test_where_there_are_no_others_the_job_fails(refusal: Object) -> None:
 
 
 CREATE = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
-NO_WORD = f"{CREATE}unable to retrieve OCI runtime error (open /run/containerd/k8s.io/main/log.json: no such file or directory): "
+LOG = "/run/containerd/state/io.containerd.runtime.v2.task/k8s.io/main/log.json"
+NO_WORD = f"{CREATE}unable to retrieve OCI runtime error (open {LOG}: no such file or directory): "
 
 
 @pytest.mark.parametrize(
