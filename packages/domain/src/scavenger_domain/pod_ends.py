@@ -113,8 +113,8 @@ class PodLike(ReadPodLike, Protocol):
 _USER_START_ERROR: Final = re.compile(
     r"executable file not found|no such file or directory|permission denied|is a directory|(?i:exec format error)"
 )
-# What containerd says of a runtime that ended, or is not there, before it wrote what is wrong. The words go on with a file
-# or a program that is missing on the node. Commands stand in quotes.
+# What containerd says of a runtime that ended, or is not there, before it wrote what is wrong. The words go on with a
+# file or a program that is missing on the node. Commands stand in quotes.
 _NO_RUNTIME: Final = re.compile(r'[^"]*unable to retrieve OCI runtime error')
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
