@@ -99,7 +99,7 @@ FULL_JOB: Manifest = {
             ]
         },
         "activeDeadlineSeconds": 600,
-        "after": [{"job": "prepare"}, {"job": "sweep", "when": "Ended"}],
+        "after": [{"job": "prepare", "when": "Completed"}, {"job": "sweep", "when": "Ended"}],
         "suspend": True,
         "ttlSecondsAfterFinished": 0,
         "capacity": "Guaranteed",
