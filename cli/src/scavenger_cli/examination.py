@@ -14,6 +14,7 @@ from scavenger_domain.ailments import (
     Ailment,
     foreign_budgets,
     no_measurement,
+    nodes_refuse_pods,
     some,
     stale_budgets,
     stale_finalizers,
@@ -145,14 +146,8 @@ def _stale_finalizers(cluster: Cluster) -> Iterator[Ailment]:
 
 
 def _shunned(cluster: Cluster) -> Iterator[Ailment]:
-    there = {node.metadata.name for node in cluster.nodes or ()}
-    nodes = sorted(name for name in cluster.shunned if cluster.nodes is None or name in there)
-    if nodes:
-        yield Ailment(
-            "NodesRefusePods",
-            f"no job starts on {some(nodes)}, as pods did not start there: {cluster.shunned[nodes[0]]}",
-            "repair or cordon the node: docs/runbooks.md#scavengernodesrefusepods",
-        )
+    there = None if cluster.nodes is None else {node.metadata.name for node in cluster.nodes}
+    return nodes_refuse_pods(cluster.shunned, there)
 
 
 def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:

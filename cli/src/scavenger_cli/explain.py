@@ -13,6 +13,7 @@ from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.rules.image import registry_of
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
+from scavenger_domain.ailments import some
 from scavenger_domain.last_word import as_of, silent
 from scavenger_domain.pod_ends import PROVEN_WITHIN, ended_at, succeeded
 from scavenger_domain.pulls import NO_IMAGE
@@ -30,7 +31,7 @@ from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_a
 _EXIT_CODE: Final = re.compile(r"exited with code (\d+)")
 
 EXIT_CODES: Final = {
-    126: "the command is there and cannot be executed: check its permissions",
+    126: "the command cannot be executed: check its permissions, and whether it is for the processors of the node",
     127: "the command was not found: check spec.command, spec.args and the image",
     134: "the program aborted (SIGABRT)",
     137: "it was killed (SIGKILL)",
@@ -80,7 +81,14 @@ def _queued(facts: Facts) -> Explanation:
     since = f" for {span((facts.now - queued).total_seconds())}" if queued is not None else ""
     interrupted = job.phase == Phase.INTERRUPTED
     state = "was interrupted and has been queued again" if interrupted else "has been waiting"
-    findings = [*_interruption(facts), *_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts)]
+    findings = [
+        *_interruption(facts),
+        *_levels(facts),
+        *_room(facts),
+        *_refusing(facts),
+        *_line(facts),
+        *_queue_share(facts),
+    ]
     if cause == Cause.ADMITTER_SILENT and job.status.message:
         findings.append(Finding("it last said", job.status.message))
     return Explanation(
@@ -181,6 +189,15 @@ def _room(facts: Facts) -> list[Finding]:
     fit = plural(room.places, "such pod") if room.places else "no such pod"
     findings.append(Finding("capacity now", f"for {fit} on {nodes} it may use"))
     return findings
+
+
+def _refusing(facts: Facts) -> list[Finding]:
+    """Nodes that the admitter does not use, though the scheduler would."""
+    if not facts.shunned:
+        return []
+    said = facts.shunned[min(facts.shunned)]
+    text = f"{some(facts.shunned)}: no job starts there for a while, as pods did not start: {said}"
+    return [Finding("nodes left out", text)]
 
 
 def _line(facts: Facts) -> list[Finding]:

@@ -54,7 +54,8 @@ class Facts:
     admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
     be read". snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. pod_use: what
     its pods use, by name and resource, where they may use more than they request. unreadable: what could not be
-    read, in words.
+    read, in words. shunned: nodes on which no job starts as they have refused pods, and what each has said; empty where
+    that may not be read.
     """
 
     job: Job
@@ -72,6 +73,7 @@ class Facts:
     snapshot_warning: str = ""
     pod_use: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+    shunned: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def queue(self) -> Queue | None:

@@ -13,6 +13,7 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.names import LABEL_JOB, LABEL_TASK
 from scavenger_api.pod_sums import running_total
 from scavenger_api.quantity import readable_amounts
+from scavenger_api.shunned_nodes import shunned_nodes
 from scavenger_api.states import Phase
 from scavenger_kube.errors import Forbidden, NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Event, Node, ObjectMeta, Pod, Struct
@@ -150,6 +151,14 @@ class Reader:
         events = self.optional("the job's Events", read) or []
         return max(events, key=last_told).message if events else ""
 
+    def shunned_nodes(self) -> dict[str, str]:
+        """Nodes on which no job starts, and what each has said. Empty where that may not be read, as it has words about
+        pods of all namespaces: administrators may read it, and a line to others would help nobody."""
+        try:
+            return shunned_nodes(decode(self.access.of_services(paths.nodes), ConfigMap).data)
+        except (Forbidden, NotFound):
+            return {}
+
     def all_jobs(self) -> list[Job] | None:
         """The jobs of all namespaces: they share the queues."""
         return self.optional("jobs of other namespaces", lambda: self.access.jobs(None))
@@ -233,6 +242,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
         admitter_seen=seen,
         admitter_known=known,
         snapshot_warning=warning,
+        shunned=reader.shunned_nodes(),
         unreadable=tuple(reader.unreadable),
     )
 

@@ -3,12 +3,13 @@ nodes. With the user's own rights; what these do not allow is not asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 from scavenger_api import names
 from scavenger_api.main_container import main_index
+from scavenger_domain.node_affinity import LABEL_ARCHITECTURE, required_terms, selects_node
 from scavenger_domain.pod_security import Level, default_user, level_of
 from scavenger_domain.taints import TolerationLike, lasting, of_resources, tolerates
 from scavenger_kube.errors import ApiError, Invalid
@@ -87,18 +88,36 @@ def warnings(access: Access, job: Manifest) -> Iterator[str]:
         if level_of(meta.labels) is Level.RESTRICTED and default_user(meta.annotations) is None:
             where = "spec.runAsUser" if "template" not in spec else "spec.template.spec.securityContext.runAsUser"
             yield f"{where}: no user is named, and an image that runs as root fails with RunsAsRoot; write 65532"
-    yield from _taint_warnings(access, spec)
+    nodes = _asked(lambda: decode_items(access.client.get(paths.NODES), Node)) or []
+    yield from _taint_warnings(nodes, spec)
+    yield from _architecture_warnings(nodes, spec)
 
 
-def _taint_warnings(access: Access, spec: Manifest) -> Iterator[str]:
+def _architecture_warnings(nodes: Sequence[Node], spec: Manifest) -> Iterator[str]:
+    """Nodes of several architectures, of which an image may have one alone."""
+    pod = spec["template"]["spec"] if "template" in spec else spec
+    wanted, terms = (pod.get("nodeSelector") or {}).items(), required_terms(pod.get("affinity") or {})
+    found = {
+        node.metadata.labels.get(LABEL_ARCHITECTURE, "")
+        for node in nodes
+        if wanted <= node.metadata.labels.items() and selects_node(terms, node.metadata.name, node.metadata.labels)
+    } - {""}
+    if len(found) > 1:
+        where = "spec.nodeSelector" if "template" not in spec else f"{_NAME}spec.nodeSelector"
+        yield (
+            f"{where}: it may run on nodes of the architectures {', '.join(sorted(found))}; where the image has "
+            f"programs for one of them alone, write {LABEL_ARCHITECTURE}: {min(found)}"
+        )
+
+
+def _taint_warnings(nodes: Sequence[Node], spec: Manifest) -> Iterator[str]:
     """Devices that only nodes have whose taints the job does not tolerate."""
     pod = _pod(spec)
     asked = sorted({name for one in pod.containers for name in one.resources.limits if "/" in name})
-    nodes = _asked(lambda: decode_items(access.client.get(paths.NODES), Node)) if asked else None
     tolerations: list[TolerationLike] = [*pod.tolerations, *of_resources(asked)]
     where = "spec." if "template" not in spec else _NAME + "spec."
     for name in asked:
-        having = [node for node in nodes or () if node.status.allocatable.get(name, "0") != "0"]
+        having = [node for node in nodes if node.status.allocatable.get(name, "0") != "0"]
         kept = [{t.key for t in lasting(node.spec.taints) if not tolerates(tolerations, t)} for node in having]
         if kept and all(kept):
             taints = ", ".join(sorted(set().union(*kept)))

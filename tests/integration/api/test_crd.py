@@ -99,6 +99,7 @@ FULL_JOB: Manifest = {
             ]
         },
         "activeDeadlineSeconds": 600,
+        "after": [{"job": "prepare", "when": "Completed"}, {"job": "sweep", "when": "Ended"}],
         "suspend": True,
         "ttlSecondsAfterFinished": 0,
         "capacity": "Guaranteed",
@@ -533,6 +534,12 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         "spec.ttlSecondsAfterFinished in body should be greater",
     ),
     ("ttl-long", job(ttlSecondsAfterFinished=2**31), "spec.ttlSecondsAfterFinished in body should be less"),
+    ("after-itself", {"metadata.name": "me", **job(after=[{"job": "me"}])}, "spec.after: Invalid value"),
+    ("after-twice", job(after=[{"job": "a"}, {"job": "a", "when": "Ended"}]), "spec.after[1]: Duplicate value"),
+    ("after-started", job(after=[{"job": "a", "when": "Started"}]), 'Unsupported value: "Started"'),
+    ("after-elsewhere", job(after=[{"job": "other/a"}]), "spec.after[0].job in body should match"),
+    ("after-many", job(after=[{"job": f"a-{n}"} for n in range(17)]), "spec.after: Too many: 17"),
+    ("after-nobody", job(after=[{"when": "Ended"}]), "spec.after[0].job: Required value"),
     ("capacity", job(capacity="Plenty"), 'spec.capacity: Unsupported value: "Plenty"'),
     ("unknown-field", job(paralellism=2), 'unknown field "spec.paralellism"'),
 ]
@@ -733,6 +740,7 @@ OTHER_VALUES: dict[str, Any] = {
     "backoffLimit": 3,
     "podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [0]}}]},
     "activeDeadlineSeconds": 601,
+    "after": [{"job": "prepare"}],
     "capacity": "Reclaimed",
 }
 IMMUTABLE = [

@@ -270,7 +270,13 @@ EXCLUDED: Final[Mapping[str, str]] = {
 """Paths without a generator, after the name of their CRD or of a part of templates, and why they can matter to no
 decision."""
 
+_AFTER: Final = (
+    "a job never starts after one that fails or goes, and histories want what may start to start. "
+    "tests/unit/admitter/test_after.py plays ends, deletions, names, successors and circles"
+)
 KNOWN: Final[Mapping[str, str]] = {
+    "scavengerjobs:after[].job": _AFTER,
+    "scavengerjobs:after[].when": _AFTER,
     "kubelets: restart after a pod has ended and before it is gone": (
         "a kubelet that starts again writes the status of an ended pod once more, with the generation of a deletion "
         "since. The admitter then takes the pod for one that was told to stop first (pods._asked_in_time)"

@@ -222,3 +222,32 @@ async def test_where_there_are_no_others_the_job_fails(refusal: Object) -> None:
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Failed", limit=60)
         assert len(c.refused) == 1
+
+
+CREATE = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+LOG = "/run/containerd/state/io.containerd.runtime.v2.task/k8s.io/main/log.json"
+NO_WORD = f"{CREATE}unable to retrieve OCI runtime error (open {LOG}: no such file or directory): "
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{NO_WORD}runc did not terminate successfully: exit status 1: unknown",
+        f'{NO_WORD}exec: "nvidia-container-runtime": executable file not found in $PATH: unknown',
+    ],
+    ids=["a runtime that ends", "a runtime that is gone"],
+)
+async def test_a_runtime_that_leaves_no_word_of_its_own_is_the_fault_of_the_node(said: str) -> None:
+    """As containerd tells it on a real node. The file that is missing is the runtime's."""
+    async with cluster(ended_at_once(said)) as c:
+        c.submit("a")
+        await runs(c, "a", limit=120)
+        assert [*c.running_on().values()] == ["good"]
+        assert len(c.refused) == 1
+
+
+async def test_a_command_cannot_say_that_the_runtime_left_no_word() -> None:
+    words = f'{CREATE}runc create failed: exec: "/unable to retrieve OCI runtime error": no such file or directory'
+    async with cluster(ended_at_once(words)) as c:
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Failed", limit=60)

@@ -180,7 +180,8 @@ def needed(seen: Request) -> tuple[str, str, str, str]:
     namespaced = rest[0] == "namespaces"
     resource = rest[2] if namespaced else rest[0]
     if resource == "configmaps":
-        assert seen.query["fieldSelector"] == f"metadata.name={names.LEVELS_CONFIGMAP}"
+        one = (f"metadata.name={name}" for name in (names.LEVELS_CONFIGMAP, names.NODES_CONFIGMAP))
+        assert seen.query["fieldSelector"] in one
     return "Role" if namespaced else "ClusterRole", group, resource, "watch" if "watch" in seen.query else "list"
 
 

@@ -11,7 +11,7 @@ from scavenger_api import names
 from scavenger_api.levels import LevelsState
 from scavenger_board.core.delta import delta
 from scavenger_board.core.now import picture_now
-from scavenger_board.core.snapshot import SERVICES, PodFacts, Snapshot
+from scavenger_board.core.snapshot import SERVICES, NodeFacts, PodFacts, Snapshot
 from scavenger_board.facts import held, pod_facts
 from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
@@ -47,6 +47,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("fresh levels", {"levels": published()}, []),
     ("old levels", {"levels": published(age=600)}, ["NoMeasurement"]),
     ("no metrics", {"levels": BLIND}, ["NoMeasurement"]),
+    ("a node that refuses pods", {"nodes": [NodeFacts("n1", {})], "shunned": {"n1": "no device"}}, ["NodesRefusePods"]),
+    ("a node that is gone", {"shunned": {"n1": "no device"}}, []),
     ("one version", {"pods": replicas("0.2.0", "0.2.0")}, []),
     ("two versions", {"pods": replicas("0.2.0", "0.1.0")}, ["VersionsDiffer"]),
 ]

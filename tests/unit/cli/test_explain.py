@@ -236,6 +236,13 @@ CASES = {
         "pods of 1 cpu, 31Gi memory or less would fit now",
         ("for no such pod on 3 nodes it may use",),
     ),
+    "no place beside a node that refuses pods": Case(
+        facts(told("NoPlace", NO_ROOM, cpu="2"), others=full(), shunned={"node-2": "the device is gone"}),
+        WaitReason.NO_PLACE,
+        NO_ROOM,
+        "",
+        ("node-2: no job starts there for a while, as pods did not start: the device is gone",),
+    ),
     "no place for a gang": Case(
         facts(
             told("NoPlace", "there is room for 2 now", cpu="2", parallelism=3),

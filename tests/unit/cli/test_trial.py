@@ -110,6 +110,48 @@ def test_lint_warns_of_gpus_behind_taints(
     assert (said in err) == warned
 
 
+@pytest.mark.parametrize(
+    ("architectures", "pod", "warned"),
+    [
+        (["amd64", "arm64"], {}, True),
+        (["amd64", "amd64", ""], {}, False),
+        (["amd64", "arm64"], {"nodeSelector": {"kubernetes.io/arch": "arm64"}}, False),
+        (["amd64", "arm64"], {"nodeSelector": {"team": "blue"}}, False),
+        (
+            ["amd64", "arm64"],
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                }
+            },
+            False,
+        ),
+    ],
+)
+def test_lint_warns_of_nodes_of_several_architectures(
+    sj: Run, server: Server, tmp_path: Path, architectures: list[str], pod: dict[str, Any], warned: bool
+) -> None:
+    nodes = [
+        {"metadata": {"name": f"n{number}", "labels": {"kubernetes.io/arch": one} if one else {}}}
+        for number, one in enumerate(architectures)
+    ]
+    server.on("/api/v1/nodes", listed(*nodes))
+    made = template()
+    err = sj("lint", written(tmp_path, {"template": {**made, "spec": {**made["spec"], **pod}}}))[2]
+    said = "spec.template.spec.nodeSelector: it may run on nodes of the architectures amd64, arm64; where the image has"
+    assert (said in err) == warned
+
+
 def test_a_job_of_others_is_run(sj: Run, server: Server, tmp_path: Path) -> None:
     server.on(CREATED, Answer(201, builders.scavengerjob_dict("mine", namespace="lab")), method="POST")
     pod = {**template()["spec"], "restartPolicy": "OnFailure"}

@@ -91,6 +91,22 @@ def no_measurement(reasons: Mapping[str, str]) -> Iterator[Ailment]:
         )
 
 
+def nodes_refuse_pods(shunned: Mapping[str, str], nodes: Collection[str] | None) -> Iterator[Ailment]:
+    """Nodes on which no job starts for a while, as pods did not start there.
+
+    Args:
+        shunned: what each of them has said.
+        nodes: those that there are; None where that is not known.
+    """
+    found = sorted(name for name in shunned if nodes is None or name in nodes)
+    if found:
+        yield Ailment(
+            "NodesRefusePods",
+            f"no job starts on {some(found)}, as pods did not start there: {shunned[found[0]]}",
+            "repair or cordon the node: docs/runbooks.md#scavengernodesrefusepods",
+        )
+
+
 def versions_differ(images: Mapping[str, Iterable[str]]) -> Iterator[Ailment]:
     """Services of more than one version.
 

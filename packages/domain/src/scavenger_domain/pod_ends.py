@@ -113,6 +113,9 @@ class PodLike(ReadPodLike, Protocol):
 _USER_START_ERROR: Final = re.compile(
     r"executable file not found|no such file or directory|permission denied|is a directory|(?i:exec format error)"
 )
+# What containerd says of a runtime that ended, or is not there, before it wrote what is wrong. The words go on with a
+# file or a program that is missing on the node. Commands stand in quotes.
+_NO_RUNTIME: Final = re.compile(r'[^"]*unable to retrieve OCI runtime error')
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
@@ -371,12 +374,17 @@ def own_exit(pod: PodLike) -> Exit | None:
         terminated = status.state.terminated
         if terminated is None or terminated.exit_code == 0 or terminated.reason in LOST_CONTAINER:
             continue
-        if terminated.reason in START_ERRORS and not _USER_START_ERROR.search(terminated.message):
+        if terminated.reason in START_ERRORS and not _blames_the_job(terminated.message):
             continue
         at = moment(terminated.finished_at) or last_report(pod)
         code, said = terminated.exit_code, terminated.message
         return Exit(at, pod.metadata.name, status.name, code, terminated.reason, said, status is main)
     return None
+
+
+def _blames_the_job(said: str) -> bool:
+    """Whether a runtime that could not start a container says that its image or its command is wrong."""
+    return _USER_START_ERROR.search(said) is not None and _NO_RUNTIME.match(said) is None
 
 
 def removal(pod: PodLike, intent: RemovalReason | None = None) -> Removal | None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from scavenger_api import names
 from scavenger_api.levels import PublishedLevels
 from scavenger_api.quantity import readable_amounts
+from scavenger_api.shunned_nodes import shunned_nodes
 from scavenger_domain import interruptions
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Cacheable
@@ -151,8 +152,12 @@ class BoardView:
         self.history = History(settings.history)
         self.levels = configmap_informer(client, settings.namespace, names.LEVELS_CONFIGMAP, clock)
         self.levels.add_handler(self._on_levels)
+        self._refusing_key = f"{settings.namespace}/{names.NODES_CONFIGMAP}"
+        self._refusing = configmap_informer(client, settings.namespace, names.NODES_CONFIGMAP, clock)
+        self._refusing.add_handler(lambda _: self._changed())
         self.informers: Sequence[Informer[Any]] = (
             self.levels,
+            self._refusing,
             self._follow(Informer(client, JOBS, clock=clock, transform=requests_alone), self._jobs, job_facts),
             self._follow(
                 Informer(
@@ -261,7 +266,7 @@ class BoardView:
 
     def snapshot(self) -> Snapshot:
         """What the caches hold at this moment."""
-        configmap = self.levels.get(self._levels_key)
+        configmap, refusing = self.levels.get(self._levels_key), self._refusing.get(self._refusing_key)
         return Snapshot(
             now=self._clock.now(),
             jobs=list(self._jobs.values()),
@@ -275,6 +280,7 @@ class BoardView:
             budgets=[namespace for namespace, ours in self._budgets.values() if ours],
             foreign_budgets=[namespace for namespace, ours in self._budgets.values() if not ours],
             held=list(self._held.values()),
+            shunned={} if refusing is None else shunned_nodes(refusing.data),
             unfollowed=frozenset(one.name for one in self.informers if one.age > WATCH_READ_TIMEOUT),
         )
 

@@ -10,6 +10,7 @@ from scavenger_domain.ailments import (
     Ailment,
     foreign_budgets,
     no_measurement,
+    nodes_refuse_pods,
     stale_budgets,
     stale_finalizers,
     versions_differ,
@@ -30,6 +31,7 @@ def _ailments(snapshot: Snapshot, view: LevelsView, services: Sequence[ServiceRo
     yield from foreign_budgets(snapshot.foreign_budgets)
     yield from stale_finalizers(snapshot.held, led=names.ADMITTER in led)
     yield from no_measurement(view.unmeasured_pools)
+    yield from nodes_refuse_pods(snapshot.shunned, {node.name for node in snapshot.nodes})
     images: dict[str, set[str]] = {}
     for pod in snapshot.pods:
         if pod.image:

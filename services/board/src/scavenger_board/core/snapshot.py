@@ -164,6 +164,7 @@ class Snapshot:
     used: what nodes really use, None where nobody measures. unfollowed: kinds that this process can no longer follow.
     budgets: namespaces with a budget of the prioritizer. foreign_budgets: namespaces with one of its name that is
     somebody else's. held: keys of pods of jobs that have ended, are deleted, and have the admitter's finalizer.
+    shunned: nodes on which no job starts as they have refused pods, and what each has said.
     """
 
     now: datetime
@@ -179,3 +180,4 @@ class Snapshot:
     budgets: Collection[str] = ()
     foreign_budgets: Collection[str] = ()
     held: Collection[str] = ()
+    shunned: Mapping[str, str] = field(default_factory=dict)
