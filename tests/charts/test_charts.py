@@ -569,6 +569,53 @@ def test_nobody_looks_at_pods_where_their_classes_rank_them(helm: Path, cluster:
     assert set(hooks(quotas)) == {"resourcequotas.scavenger.dev", "scavengerjobs.scavenger.dev"}
 
 
+ADOPTING = {"global": {"adopt": {"enabled": True}}}
+NEWER = ("--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",)
+
+
+def adopters(helm: Path, values: dict[str, Any], more: tuple[str, ...] = ()) -> tuple[set[str], set[str]]:
+    """The bindings of the policy that adopts Jobs, and the webhooks that do."""
+    admitter = Chart(helm, "admitter").objects(values, more=more)
+    bindings = {o["metadata"]["name"] for o in admitter.values() if o["kind"] == "MutatingAdmissionPolicyBinding"}
+    return bindings, {name for name in hooks(Chart(helm, "webhook").objects(values, more=more)) if ".jobs." in name}
+
+
+def test_jobs_are_adopted_by_a_policy_or_by_the_webhook_and_by_nobody_by_default(helm: Path) -> None:
+    both = {"scavenger-adopt-labelled", "scavenger-adopt-all"}
+    assert adopters(helm, {}) == adopters(helm, {}, NEWER) == (set(), set())
+    assert adopters(helm, ADOPTING, NEWER) == (both, set())
+    assert adopters(helm, ADOPTING) == (set(), {"labelled.jobs.scavenger.dev"})
+    trusted = ADOPTING | {"admission": {"clientCA": "-----BEGIN CERTIFICATE-----", "caBundle": AUTHORITY}}
+    found = hooks(Chart(helm, "webhook").objects(trusted))
+    policies = {name: hook["failurePolicy"] for name, hook in found.items() if ".jobs." in name}
+    assert policies == {"labelled.jobs.scavenger.dev": "Fail", "all.jobs.scavenger.dev": "Ignore"}
+
+
+def test_a_release_from_before_there_were_adopted_jobs_has_none(helm: Path) -> None:
+    """`--reuse-values` hands over values without the new ones."""
+    for chart in ("base", "admitter", "webhook"):
+        assert Chart(helm, chart).objects({"global": {"adopt": None}})
+
+
+def test_where_jobs_are_adopted_everywhere_a_namespace_can_opt_out(helm: Path) -> None:
+    values = {"global": {"adopt": {"enabled": True, "everywhere": True}}}
+    admitter = Chart(helm, "admitter").objects(values, more=NEWER)
+    selectors = {
+        o["metadata"]["name"]: o["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][1]
+        for o in admitter.values()
+        if o["kind"] == "MutatingAdmissionPolicyBinding"
+    }
+    assert selectors == {
+        "scavenger-adopt-labelled": {"key": "scavenger.dev/adopt", "operator": "NotIn", "values": ["never"]},
+        "scavenger-adopt-all": {"key": "scavenger.dev/adopt", "operator": "In", "values": ["all"]},
+    }
+    policies = [o for o in Chart(helm, "base").objects(values).values() if o["kind"] == "ValidatingAdmissionPolicy"]
+    (policy,) = [o for o in policies if o["metadata"]["name"] == "scavenger-guard-adopted-jobs"]
+    (expression,) = [one["expression"] for one in policy["spec"]["variables"] if one["name"] == "served"]
+    assert expression.endswith("!= 'never'")
+    assert "'elsewhere'" in expression, "the namespace of the release is never served"
+
+
 def test_the_scope_of_quotas_is_taken_back_where_it_is_added(helm: Path) -> None:
     for quotas in (False, True):
         objects = Chart(helm, "webhook").objects({"admission": {"quotas": quotas}})
