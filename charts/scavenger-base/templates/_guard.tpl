@@ -198,9 +198,9 @@ namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
 {{- end }}
 {{- end }}
 
-{{- /* The annotations that a user may give a Job, as a CEL list; the last one to read why it is refused. */ -}}
+{{- /* The annotations that a user may give a Job, as a CEL list; some only to read why they are refused. */ -}}
 {{- define "guard.adoptedAnnotations" -}}
-{{- $names := append (include "scavenger.adopt.annotations" . | splitList " ") "gang" -}}
+{{- $names := concat (include "scavenger.adopt.annotations" . | splitList " ") (include "scavenger.adopt.laterAnnotations" . | splitList " ") -}}
 [{{ range $i, $name := $names }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
 {{- end }}
 
@@ -220,14 +220,12 @@ namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
 (m.startsWith('{{ $place }}label scavenger.dev/queue=') || {{ include "guard.adoptedAnnotations" $root }}.exists(a, m.startsWith('{{ $place }}annotation ' + a + '=')))
 {{- end }}
 
-{{- /* Whether an annotation of an adopted Job says something, as CEL, and what it should be: (list NAME VALUE JOB), NAME. */ -}}
+{{- /* Whether an annotation of an adopted Job says something, as CEL, and what it should be: (list NAME VALUE), NAME. */ -}}
 {{- define "guard.adoptedValue" -}}
 {{- $name := index . 0 -}}
 {{- $value := index . 1 -}}
 {{- if eq $name "checkpoint-exit-code" -}}
 {{ $value }}.matches('^([1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$')
-{{- else if eq $name "snapshot" -}}
-dyn({{ index . 2 }}.spec.template.spec).?volumes.orValue([]).exists(v, v.name == {{ $value }})
 {{- else -}}
 (size({{ $value }}) <= 32 && {{ $value }}.matches('^([0-9]+d|([0-9]+([.][0-9]+)?(h|m|s|ms))+)$') && {{ $value }}.matches('[1-9]'))
 {{- end -}}
@@ -236,8 +234,6 @@ dyn({{ index . 2 }}.spec.template.spec).?volumes.orValue([]).exists(v, v.name ==
 {{- define "guard.adoptedValueIs" -}}
 {{- if eq . "checkpoint-exit-code" -}}
 must be a number from 1 to 255
-{{- else if eq . "snapshot" -}}
-must be the name of a volume in spec.template.spec.volumes
 {{- else -}}
 must be a duration above 0, such as 90s, 30m, 1h30m or 7d
 {{- end -}}

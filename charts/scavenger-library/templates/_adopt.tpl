@@ -14,7 +14,12 @@ place (scavenger-webhook), and the policies that refuse and warn (scavenger-base
 
 {{- /* What a user may say of a Job beside its queue: annotations of scavenger.dev, without the prefix. */ -}}
 {{- define "scavenger.adopt.annotations" -}}
-interruption-after snapshot checkpoint-exit-code minimum-run
+interruption-after checkpoint-exit-code
+{{- end }}
+
+{{- /* Annotations of scavenger.dev that a Job cannot have yet, if it is to be adopted. */ -}}
+{{- define "scavenger.adopt.laterAnnotations" -}}
+snapshot minimum-run gang
 {{- end }}
 
 {{- /*
@@ -39,9 +44,11 @@ is said. (dict "job" PATH "place" PREFIX): the Job or jobTemplate in CEL, and wh
     has(r.onPodConditions) && r.onPodConditions.exists(c, c.type == 'DisruptionTarget'))
   because: >-
     the policy fails the Job when it is disrupted, and scavenger jobs are; leave the rule out, {{ $leave }}
-- field: {{ .place }}metadata.annotations[scavenger.dev/gang]
-  when: {{ .job }}.?metadata.annotations['scavenger.dev/gang'].hasValue()
-  because: scavenger jobs do not honour it yet; leave it out, or create a ScavengerJob with spec.parallelism
+{{- range include "scavenger.adopt.laterAnnotations" . | splitList " " }}
+- field: {{ $.place }}metadata.annotations[scavenger.dev/{{ . }}]
+  when: {{ $.job }}.?metadata.annotations['scavenger.dev/{{ . }}'].hasValue()
+  because: adopted Jobs do not honour it yet; leave it out, or create a ScavengerJob instead
+{{- end }}
 - field: {{ .place }}spec.manualSelector
   when: {{ $spec }}.?manualSelector.orValue(false)
   because: pods of a selector of your own cannot be told apart; leave it out, {{ $leave }}

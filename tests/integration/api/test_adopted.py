@@ -243,6 +243,8 @@ REFUSED: Final = [
     ),
     ("spec.podFailurePolicy.rules[].onPodConditions: ", {"podFailurePolicy": {"rules": [DISRUPTED]}}),
     ("metadata.annotations[scavenger.dev/gang]: ", {"meta": said(gang="true")}),
+    ("metadata.annotations[scavenger.dev/snapshot]: ", {"meta": said(snapshot="work")}),
+    ("metadata.annotations[scavenger.dev/minimum-run]: ", {"meta": said(minimum_run="10m")}),
     (
         "spec.manualSelector: ",
         {"manualSelector": True, "selector": {"matchLabels": {"a": "b"}}, "tmeta": {"labels": {"a": "b"}}},
@@ -278,16 +280,13 @@ def test_what_cannot_be(places: Places, field: str, what: Object) -> None:
     ("name", "good", "bad"),
     [
         ("interruption_after", ["90s", "1h30m", "7d", "1.5h"], ["", "1 h", "-1h", "0s", "1d2h", "9" * 40 + "s"]),
-        ("minimum_run", ["10m"], ["x", "0m"]),
         ("checkpoint_exit_code", ["1", "85", "255"], ["0", "256", "-1", "01", "a"]),
-        ("snapshot", ["work"], ["other", ""]),
     ],
 )
 def test_annotations_say_something(places: Places, name: str, good: list[str], bad: list[str]) -> None:
-    volumes = {"volumes": [{"name": "work", "emptyDir": {}}]}
     for values, allowed in ((good, True), (bad, False)):
         for value in values:
-            answer = places.labelled.try_create("jobs", batch(labels=QUEUE, meta=said(**{name: value}), pod=volumes))
+            answer = places.labelled.try_create("jobs", batch(labels=QUEUE, meta=said(**{name: value})))
             assert answer.allowed == allowed, (value, answer)
             assert allowed or f"metadata.annotations[scavenger.dev/{name.replace('_', '-')}]: " in said_of(answer)
 
@@ -314,7 +313,7 @@ MERGE: Final = "application/merge-patch+json"
 @pytest.mark.parametrize("kind", ["plain", "labelled", "all"])
 def test_cron_jobs_say_it_in_their_template(places: Places, kind: str) -> None:
     place: Place = getattr(places, kind)
-    answer = place.try_create("cronjobs", cron(QUEUE, meta=said(minimum_run="5m")), user=TENANT)
+    answer = place.try_create("cronjobs", cron(QUEUE, meta=said(checkpoint_exit_code="85")), user=TENANT)
     assert answer.allowed == (kind != "plain"), answer
     assert answer.allowed or "spec.jobTemplate.metadata.labels[scavenger.dev/queue]: " in said_of(answer)
     assert place.try_create("cronjobs", cron({names.LABEL_ADOPT: "never"}), user=TENANT).allowed
@@ -523,14 +522,17 @@ POD_NAMES: Final = [
     ("mine-x01zz", "mine", "", True),
     ("mine-7-x01zz", "mine", "7", True),
     ("mine-8-x01zz", "mine", "7", False),
-    ("mine-x01z", "mine", "", False),
+    ("mine-7-xbcd", "mine", "7", True),
+    ("mine-x01", "mine", "", False),
     ("mine-w01zz", "mine", "", False),
     ("min-x01zz", "mine", "", False),
     ("coredns-x01zz", "mine", "", False),
     (f"{'a' * 57}-x01zz", LONG, "", True),
     (f"{'a' * 56}-x01zz", LONG, "", False),
-    (f"{'a' * 54}-12-x01zz", LONG, "12", True),
-    (f"{'b' * 54}-12-x01zz", LONG, "12", False),
+    (f"{'a' * 55}-1-x01zz", "a" * 55, "12", True),
+    (f"{'a' * 55}-2-x01zz", "a" * 55, "12", False),
+    (f"{'a' * 57}-x01zz", LONG, "12", True),
+    (f"{'b' * 57}-x01zz", LONG, "12", False),
 ]
 
 
