@@ -162,8 +162,7 @@ def test_every_value_has_a_default_and_a_schema(chart: Path) -> None:
 
     values = yaml.safe_load((chart / "values.yaml").read_text())
     schema = json.loads((chart / "values.schema.json").read_text())
-    with_images = chart.name.removeprefix("scavenger-") in USERS_OF_THE_LIBRARY
-    handed_down = {LIBRARY.name} if with_images else {LIBRARY.name, "global"}
+    handed_down = {LIBRARY.name} if "global" in values else {LIBRARY.name, "global"}
     for loose in ("affinity", "settings"):
         values.pop(loose, None)
         schema["properties"].pop(loose, None)
@@ -571,6 +570,53 @@ def test_nobody_looks_at_pods_where_their_classes_rank_them(helm: Path, cluster:
     assert set(hooks(quotas)) == {"resourcequotas.scavenger.dev", "scavengerjobs.scavenger.dev"}
 
 
+ADOPTING = {"global": {"adopt": {"enabled": True}}}
+NEWER = ("--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",)
+
+
+def adopters(helm: Path, values: dict[str, Any], more: tuple[str, ...] = ()) -> tuple[set[str], set[str]]:
+    """The bindings of the policy that adopts Jobs, and the webhooks that do."""
+    admitter = Chart(helm, "admitter").objects(values, more=more)
+    bindings = {o["metadata"]["name"] for o in admitter.values() if o["kind"] == "MutatingAdmissionPolicyBinding"}
+    return bindings, {name for name in hooks(Chart(helm, "webhook").objects(values, more=more)) if ".jobs." in name}
+
+
+def test_jobs_are_adopted_by_a_policy_or_by_the_webhook_and_by_nobody_by_default(helm: Path) -> None:
+    both = {"scavenger-adopt-labelled", "scavenger-adopt-all"}
+    assert adopters(helm, {}) == adopters(helm, {}, NEWER) == (set(), set())
+    assert adopters(helm, ADOPTING, NEWER) == (both, set())
+    assert adopters(helm, ADOPTING) == (set(), {"labelled.jobs.scavenger.dev"})
+    trusted = ADOPTING | {"admission": {"clientCA": "-----BEGIN CERTIFICATE-----", "caBundle": AUTHORITY}}
+    found = hooks(Chart(helm, "webhook").objects(trusted))
+    policies = {name: hook["failurePolicy"] for name, hook in found.items() if ".jobs." in name}
+    assert policies == {"labelled.jobs.scavenger.dev": "Fail", "all.jobs.scavenger.dev": "Ignore"}
+
+
+def test_a_release_from_before_there_were_adopted_jobs_has_none(helm: Path) -> None:
+    """`--reuse-values` hands over values without the new ones."""
+    for chart in ("base", "admitter", "webhook"):
+        assert Chart(helm, chart).objects({"global": {"adopt": None}})
+
+
+def test_where_jobs_are_adopted_everywhere_a_namespace_can_opt_out(helm: Path) -> None:
+    values = {"global": {"adopt": {"enabled": True, "everywhere": True}}}
+    admitter = Chart(helm, "admitter").objects(values, more=NEWER)
+    selectors = {
+        o["metadata"]["name"]: o["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][1]
+        for o in admitter.values()
+        if o["kind"] == "MutatingAdmissionPolicyBinding"
+    }
+    assert selectors == {
+        "scavenger-adopt-labelled": {"key": "scavenger.dev/adopt", "operator": "NotIn", "values": ["never"]},
+        "scavenger-adopt-all": {"key": "scavenger.dev/adopt", "operator": "In", "values": ["all"]},
+    }
+    policies = [o for o in Chart(helm, "base").objects(values).values() if o["kind"] == "ValidatingAdmissionPolicy"]
+    (policy,) = [o for o in policies if o["metadata"]["name"] == "scavenger-guard-adopted-jobs"]
+    (expression,) = [one["expression"] for one in policy["spec"]["variables"] if one["name"] == "served"]
+    assert expression.endswith("!= 'never'")
+    assert "'elsewhere'" in expression, "the namespace of the release is never served"
+
+
 def test_the_scope_of_quotas_is_taken_back_where_it_is_added(helm: Path) -> None:
     for quotas in (False, True):
         objects = Chart(helm, "webhook").objects({"admission": {"quotas": quotas}})
@@ -867,10 +913,11 @@ Rules = dict[str, Any]
 
 
 def guard(helm: Path, values: Rules | None = None) -> dict[str, Rules]:
-    """The spec of each policy by its name, without what all begin with."""
+    """The spec of each policy by its name, without what all begin with that refuse something."""
     objects = Chart(helm, "base").objects({"guard": values or {}})
-    found = [o for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicy"]
-    return {o["metadata"]["name"].removeprefix("scavenger-guard-"): o["spec"] for o in found}
+    found = {o["metadata"]["name"]: o["spec"] for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicy"}
+    prefix = "scavenger-guard-"
+    return {name.removeprefix(prefix): spec for name, spec in found.items() if name.startswith(prefix)}
 
 
 ABOUT_SERVICES_ONLY = {"queues", "services", "keys", "budgets", "labelled-evictions", "evicted-pods"}
@@ -896,8 +943,8 @@ def test_every_policy_of_the_guard_is_in_force_under_any_values(helm: Path) -> N
     objects = Chart(helm, "base").objects({"userRoles": {"create": False}, "flowControl": {"enabled": False}})
     bound = [o["spec"] for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicyBinding"]
 
-    assert {spec["policyName"] for spec in bound} == {f"scavenger-guard-{name}" for name in guard(helm)}
-    warn = {"scavenger-guard-accounts": ["Warn"]}
+    warn = {"scavenger-guard-accounts": ["Warn"], "scavenger-adopted-later": ["Warn"]}
+    assert {spec["policyName"] for spec in bound} == {f"scavenger-guard-{name}" for name in guard(helm)} | set(warn)
     assert all(spec["validationActions"] == warn.get(spec["policyName"], ["Deny"]) for spec in bound)
     assert "scavenger-system" not in json.dumps([o for o in objects.values() if "Policy" in o["kind"]])
 

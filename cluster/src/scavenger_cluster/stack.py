@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -96,6 +96,21 @@ RANKING: Final = (
 )
 """The policies of `pods.defaulting: policy` and `class`, kind and name; bindings first."""
 
+ADOPT: Final = "--set=global.adopt.enabled=true"
+"""For helm, where batch/v1 Jobs of served namespaces are adopted."""
+
+GUARD_OF_JOBS: Final = ("guard-adopted", "guard-workloads", "guard-pods")
+"""Templates of scavenger-base that know which namespaces are served."""
+
+ADOPTING: Final = (
+    ("mutatingadmissionpolicybinding", "scavenger-adopt-labelled"),
+    ("mutatingadmissionpolicybinding", "scavenger-adopt-all"),
+    ("mutatingadmissionpolicy", "scavenger-adopt"),
+    ("validatingadmissionpolicybinding", "scavenger-not-adopted"),
+    ("validatingadmissionpolicy", "scavenger-not-adopted"),
+)
+"""The policies of `global.adopt.enabled`, kind and name; bindings first."""
+
 FIXED_LEVELS: Final = {
     "SCAVENGER_PERIOD": "6",
     "SCAVENGER_CPU_SAMPLES": "1",
@@ -177,6 +192,48 @@ def allow_snapshots(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
 
 
+def adopt_jobs(cluster: Cluster, *options: str) -> None:
+    """Have batch/v1 Jobs of served namespaces adopted, as the charts have it with `global.adopt.enabled`.
+
+    manifests/ have it off. `options`: of helm. Undone by `adopt_no_jobs`.
+    """
+    words = (NO_IMAGE, ADOPT, "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy", *options)
+    policy = rendered("scavenger-admitter", cluster.report, *words, templates=("adopt",))
+    text = f"{_guard_of_served(cluster, *options)}\n---\n{policy}"
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+
+
+def _guard_of_served(cluster: Cluster, *options: str) -> str:
+    """The policies that know which namespaces are served, as YAML."""
+    return rendered("scavenger-base", cluster.report, ADOPT, *options, templates=GUARD_OF_JOBS)
+
+
+def adopt_jobs_by_webhook(cluster: Cluster, *options: str) -> None:
+    """The same by the webhook, which must be running, in the place of the policy. Undone by `rank_by_webhook` and
+    `adopt_no_jobs`."""
+    _delete(cluster, ADOPTING[:3])
+    words = (NO_IMAGE, NO_AUTHORITY, ADOPT, f"--set=admission.clientCA={_ANY_CLIENT_CA}", *options)
+    configurations = rendered("scavenger-webhook", cluster.report, *words, templates=("configurations",))
+    admission.apply(cluster, f"{_guard_of_served(cluster, *options)}\n---\n{configurations}")
+
+
+_ANY_CLIENT_CA: Final = "-----BEGIN CERTIFICATE-----"
+"""The webhook is told which clients may ask it by its environment (`admission.environment`)."""
+
+
+def _delete(cluster: Cluster, objects: Iterable[tuple[str, str]]) -> None:
+    for kind, name in objects:
+        cluster.kubectl("delete", kind, name, "--ignore-not-found")
+
+
+def adopt_no_jobs(cluster: Cluster) -> None:
+    """As manifests/ have it."""
+    _delete(cluster, ADOPTING)
+    for name in GUARD_OF_JOBS:
+        file = str(MANIFESTS / "base" / f"{name}.yaml")
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
+
+
 def rank_by_policy(cluster: Cluster, *options: str) -> None:
     """Have the API server rank ordinary pods by a policy, as the webhook's chart has it with `pods.defaulting: policy`;
     manifests/ have them sent to the webhook. `options`: of helm. Undone by `rank_by_webhook`.
@@ -222,8 +279,7 @@ def rendered(chart: str, report: Callable[[str], None], *options: str, templates
 
 def rank_by_webhook(cluster: Cluster) -> None:
     """Have ordinary pods sent to the webhook again, which must be running."""
-    for kind, name in RANKING:
-        cluster.kubectl("delete", kind, name, "--ignore-not-found")
+    _delete(cluster, RANKING)
     admission.activate(cluster, MANIFESTS / "webhook")
 
 

@@ -23,7 +23,8 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 SYSTEM: Final = "scavenger-system"
 OLDER: Final = f"1.{int(KUBERNETES_VERSION.split('.')[1]) - 3}"
 CHARTS: Final = ("crds", "base", "admitter", "regulator", "prioritizer", "board")
-VALUES: Final = {"regulator": ["--set=reclaimed.enabled=true"]}
+ADOPT: Final = ["--set=global.adopt.enabled=true"]
+VALUES: Final = {"regulator": ["--set=reclaimed.enabled=true"], **dict.fromkeys(("base", "admitter", "webhook"), ADOPT)}
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,4 @@ def test_pods_are_ranked_there_without_policies_that_change_objects(older: Clust
     _install(older, "webhook")
     asked = {entry["name"] for entry in _get(older, "mutatingwebhookconfiguration/scavenger-webhook")["webhooks"]}
     assert "pods.scavenger.dev" in asked
+    assert "labelled.jobs.scavenger.dev" in asked, "there is no policy that adopts Jobs either"

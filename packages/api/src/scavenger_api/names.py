@@ -67,13 +67,6 @@ ANNOTATION_INTERRUPTION_AFTER: Final = f"{GROUP}/interruption-after"
 ANNOTATION_SNAPSHOT: Final = f"{GROUP}/snapshot"
 ANNOTATION_CHECKPOINT_EXIT_CODE: Final = f"{GROUP}/checkpoint-exit-code"
 ANNOTATION_MINIMUM_RUN: Final = f"{GROUP}/minimum-run"
-ADOPTED_ANNOTATIONS: Final = (
-    ANNOTATION_INTERRUPTION_AFTER,
-    ANNOTATION_SNAPSHOT,
-    ANNOTATION_CHECKPOINT_EXIT_CODE,
-    ANNOTATION_MINIMUM_RUN,
-)
-"""What users may say of a Job that they create."""
 ANNOTATION_RELEASE: Final = f"{GROUP}/release"
 """On an adopted Job, by an administrator (`kubectl sj release`)."""
 RELEASE_REQUESTED: Final = "requested"
