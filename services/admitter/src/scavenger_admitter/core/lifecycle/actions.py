@@ -98,6 +98,14 @@ class ReleasePod:
 
 
 @dataclass(frozen=True, slots=True)
+class UnlabelPod:
+    """Take the labels off a pod by which clients of Jobs find it: it is interrupted, and its end is not theirs."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteScavengerJob:
     """Delete the ScavengerJob itself: its ttlSecondsAfterFinished is over."""
 
@@ -107,7 +115,7 @@ class DeleteScavengerJob:
 OfPod: TypeAlias = DeletePod | ReleasePod
 """What clears a pod away."""
 
-Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | DeleteScavengerJob
+Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | UnlabelPod | DeleteScavengerJob
 """What clears away, or says how it ended. Its answer changes nothing: the next reconcile does what is still to do."""
 
 Creation: TypeAlias = CreateJob | CreatePods | StartTasks

@@ -14,6 +14,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_domain.pod_ends import deleting, goes_on
 from scavenger_kube.kinds import Pod
 
+from scavenger_admitter.core.adopted.plan import plan_adopted
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeletePod
 from scavenger_admitter.core.lifecycle.array.plan import plan_array
@@ -168,7 +169,10 @@ class _Kind(NamedTuple):
 
 _JOB: Final = _Kind(plan_lifecycle, _lacks_members, _final, lambda _: True)
 _ARRAY: Final = _Kind(plan_array, _lacks_job, lambda *_: False, lambda seen: seen.batch is None)
+_ADOPTED: Final = _ARRAY._replace(plan=plan_adopted)
 
 
 def _kind_of(seen: Seen) -> _Kind:
+    if seen.job.spec.as_written:
+        return _ADOPTED
     return _JOB if seen.job.spec.array is None else _ARRAY

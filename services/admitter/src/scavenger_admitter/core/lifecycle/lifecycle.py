@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
@@ -47,6 +48,9 @@ from scavenger_admitter.core.lifecycle.termination import (
     outdated,
     unproven,
 )
+
+ORPHANS: Final = "orphan"
+"""Finalizer of an object whose dependents stay when it goes (k8s.io/apimachinery, FinalizerOrphanDependents)."""
 
 
 def plan_lifecycle(observed: Observation) -> Outcome:
@@ -96,7 +100,7 @@ def delete(draft: Draft) -> None:
     batch = draft.own_job
     if batch is not None and batch.metadata.deletion_timestamp is None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the ScavengerJob is being deleted"))
-    elif batch is not None:
+    elif batch is not None and ORPHANS not in batch.metadata.finalizers:
         draft.actions += leftover_pods.stop(draft.seen.every_pod)  # somebody's finalizer holds the Job
     draft.actions += leftover_pods.release(pod for pod in draft.seen.every_pod if pod.ended or deleting(pod))
 

@@ -121,8 +121,8 @@ class Endings:
         return find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
-        draft, used = self.draft, self.tasks.retries.get(index, 0)
-        spec = draft.seen.job.spec
+        draft, spec = self.draft, self.draft.seen.job.spec
+        used = self._retries(index)
         self._book(pod, ended.at, kept=False)
         self._note_length(pod, ended.at)
         unfit = architectures.unfit(draft, pod, ended)
@@ -138,12 +138,27 @@ class Endings:
             case Follows.ELSEWHERE:
                 draft.unfit_node = pod.spec.node_name
             case Follows.RETRY:
-                self.tasks.retries[index] = used + 1
+                self._retry(index, used + 1)
             case Follows.FAIL:
                 pass
         over = judged.follows in FINAL
         (self.failures if over else self.retried).append(finished.words_of(ended))
         self.tasks.end(index, failed=over)
+
+    def _retries(self, index: int) -> int:
+        """Retries that are used up: of the task, or of all tasks where these share them."""
+        return (self.draft.status.retries or 0) if self._shared else self.tasks.retries.get(index, 0)
+
+    def _retry(self, index: int, used: int) -> None:
+        if self._shared:
+            self.draft.set(retries=used)
+        else:
+            self.tasks.retries[index] = used
+
+    @property
+    def _shared(self) -> bool:
+        array = self.draft.seen.job.spec.array
+        return array is not None and array.shares_retries
 
     def _hung(self, index: int, pod: kinds.Pod, found: Removed, started: datetime) -> None:
         """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""

@@ -268,7 +268,8 @@ class _Plan:
         """Count pods that have ended."""
         there = {mark(one, pod) for one, pod in self.pods.counted.items() if held(pod)}
         self.tasks.counted &= there
-        most = min(MAX_COUNTED, 2 * MAX_COUNTED - len(self.tasks.counted))
+        limit = self.spec.counted_at_once
+        most = min(limit, 2 * limit - len(self.tasks.counted))
         for task, pod in sorted(self.pods.ended.items()):
             if len(self.endings.counted) >= most:
                 self.draft.wakeups.append(WRITE_EVERY.total_seconds())
@@ -596,7 +597,7 @@ class _Plan:
     @property
     def wanted(self) -> int:
         """How many tasks may run at once, as its user says."""
-        return self.spec.max_running or self.spec.tasks
+        return self.spec.at_once
 
     @property
     def bearable(self) -> int:

@@ -1,0 +1,305 @@
+"""Jobs of users that the admitter runs, from their creation to their end, on the API server in memory.
+
+That server takes no status of a Job that a real one would refuse (`scavenger_testing.job_status_rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+from scavenger_api import names
+from scavenger_kube.resources import JOBS, NODES, PODS
+
+from .harness import NS, Harness, Object, empty_harness, harness, runs
+
+KINDS = {"/jobs/": "job", "/pods": "pod", "/events": "event", "/scavengerjobs": "scavengerjob"}
+
+
+def state(c: Harness, name: str = "a") -> str:
+    """The phase in the ledger."""
+    return str(c.job_condition(name, names.CONDITION_LEDGER).get("reason", ""))
+
+
+def status(c: Harness, name: str = "a") -> Object:
+    return dict(c.batch(name).get("status", {}))
+
+
+def held_true(c: Harness, name: str = "a") -> list[str]:
+    """The conditions that are True, in their order."""
+    return [one["type"] for one in status(c, name).get("conditions", ()) if one["status"] == "True"]
+
+
+def written(c: Harness, since: int) -> list[str]:
+    """Every write of the admitter since then, in words."""
+    kinds = [(m, next((k for part, k in KINDS.items() if part in path), path)) for m, path in c.writes()[since:]]
+    return [f"{method} {kind}" for method, kind in kinds]
+
+
+async def until(c: Harness, wanted: str, name: str = "a", limit: float = 60.0) -> None:
+    await c.until(lambda: state(c, name) == wanted, limit=limit)
+
+
+async def interruptions(c: Harness, count: int) -> None:
+    """Until so many are counted."""
+    await c.until(lambda: c.ledger("a").get("interrupted") == count)
+
+
+@asynccontextmanager
+async def adopting(**settings: Any) -> AsyncIterator[Harness]:
+    """A harness with an admitter that adopts Jobs, in which nothing fails for a reason of its own."""
+    async with harness(**{"adopt": True, "explain_after": 5.0, **settings}) as c:
+        logged = structlog.get_config()["processors"][0].entries
+        yield c
+        assert [one for one in logged if one["log_level"] == "error"] == []
+
+
+@asynccontextmanager
+async def running_job(name: str = "a", **spec: Any) -> AsyncIterator[Harness]:
+    """A harness in which this Job runs."""
+    async with adopting() as c:
+        c.submit_job(name, **spec)
+        await until(c, "Running", name)
+        yield c
+
+
+def only_pod(c: Harness, name: str = "a") -> Object:
+    """The pod of a Job that has not ended."""
+    (pod,) = [one for one in c.pods(name) if one["status"].get("phase") not in ("Succeeded", "Failed")]
+    return pod
+
+
+async def test_a_job_starts_in_two_writes_and_ends_in_two() -> None:
+    """With what the user, the scheduler and the kubelet write, a start is six requests, and an end three."""
+    async with running_job() as c:
+        assert written(c, 0) == ["POST pod", "PATCH job"]
+        found = status(c)
+        assert (found["active"], found["terminating"], found["uncountedTerminatedPods"]) == (1, 0, {})
+        assert held_true(c) == []
+        before = len(c.writes())
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        await c.pass_time(30)
+        assert written(c, before) == ["PATCH job", "PATCH pod"]
+        found = status(c)
+        assert (found["succeeded"], found["active"], found.get("failed")) == (1, 0, None)
+        assert [one["type"] for one in found["conditions"]] == [
+            "SuccessCriteriaMet",
+            "Complete",
+            names.CONDITION_LEDGER,
+        ]
+        assert c.job_condition("a", "Complete")["reason"] == "CompletionsReached"
+        assert found["completionTime"] >= found["startTime"]
+        assert c.held() == []
+        assert len(c.pods("a")) == 1, "kept for kubectl logs"
+
+
+async def test_nothing_is_written_of_a_job_that_runs() -> None:
+    async with running_job() as c:
+        before = len(c.writes())
+        await c.pass_time(300, step=5)
+        assert written(c, before) == []
+
+
+@pytest.mark.parametrize("code", [0, 137, 143, 1])
+@pytest.mark.parametrize("backoff_limit", [0, 6])
+async def test_a_deleted_pod_comes_back_and_nothing_is_counted(code: int, backoff_limit: int) -> None:
+    """Whatever the program ends with, and with a backoffLimit by which the Job controller would give up."""
+    async with running_job(backoffLimit=backoff_limit) as c:
+        began = status(c)["startTime"]
+        c.stopping = code
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        assert status(c)["active"] == 0
+        await until(c, "Running")
+        found = status(c)
+        assert (found["active"], found.get("failed"), found.get("succeeded")) == (1, None, None)
+        assert found["startTime"] == began
+        assert held_true(c) == []
+        assert c.ledger("a")["interrupted"] == 1
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+
+
+async def test_an_interruption_and_the_return_are_five_writes() -> None:
+    """Label, status, finalizer, pod, status: with what others write, 12 at the most."""
+    async with running_job() as c:
+        before = len(c.writes())
+        c.kubelet, c.renews = False, True
+        c.delete_pod(only_pod(c))
+        await c.pass_time(1)
+        c.kubelet = True
+        await interruptions(c, 1)
+        await until(c, "Running")
+        await c.pass_time(30)
+        assert written(c, before) == ["PATCH pod", "PATCH job", "PATCH pod", "POST pod", "PATCH job"]
+
+
+async def test_an_interrupted_pod_loses_its_labels_before_it_ends_and_its_finalizer_after_the_status() -> None:
+    async with running_job() as c:
+        pod = only_pod(c)
+        c.kubelet, c.renews = False, True
+        c.delete_pod(pod)
+        await c.until(lambda: "job-name" not in c.pods("a")[0]["metadata"]["labels"])
+        (seen,) = c.pods("a")
+        assert not set(names.JOB_LABELS) & seen["metadata"]["labels"].keys()
+        assert names.FINALIZER in seen["metadata"]["finalizers"]
+        assert state(c) == "Running"
+        c.kubelet = True
+        await interruptions(c, 1)
+        assert written(c, 0)[-2:] == ["PATCH job", "PATCH pod"], "counted, and then let go"
+
+
+DISRUPTIONS = ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager"]
+
+
+@pytest.mark.parametrize("reason", DISRUPTIONS)
+async def test_a_disrupted_pod_comes_back(reason: str) -> None:
+    async with running_job(backoffLimit=0) as c:
+        c.stopping = 0
+
+        def disrupt(pod: Object) -> None:
+            stamp = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": c.stamp()}
+            pod["status"]["conditions"] = [{**stamp, "message": "said"}]
+
+        pod = only_pod(c)
+        c.api.edit(PODS, NS, pod["metadata"]["name"], disrupt)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        assert c.most_at_once("a") == 1
+        assert (status(c).get("failed"), held_true(c)) == (None, [])
+
+
+async def test_a_job_whose_node_is_lost_runs_on_another_one() -> None:
+    async with running_job() as c:
+        c.node("n2")
+        c.kubelet = False
+        pod = only_pod(c)
+        c.api.delete(NODES, None, "n1")
+        c.binds_to = "n2"
+        c.delete_pod(pod)
+        c.kubelet = True
+
+        def gone(obj: Object) -> None:
+            obj["status"] = {**obj["status"], "phase": "Failed"}
+
+        c.api.edit(PODS, NS, pod["metadata"]["name"], gone)
+        await interruptions(c, 1)
+        await until(c, "Running")
+        assert (status(c).get("failed"), c.ledger("a")["interrupted"]) == (None, 1)
+
+
+async def test_a_job_fails_by_its_own_exit_when_its_backoff_limit_is_used_up() -> None:
+    async with running_job(backoffLimit=1) as c:
+        c.end(only_pod(c), 3)
+        await c.until(lambda: status(c).get("failed") == 1)
+        assert held_true(c) == []
+        await until(c, "Running", limit=120)
+        c.end(only_pod(c), 3)
+        await c.until(lambda: c.job_condition("a", "Failed"), limit=120)
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        found = c.job_condition("a", "Failed")
+        assert (found["reason"], found["message"]) == (
+            "BackoffLimitExceeded",
+            "Job has reached the specified backoff limit",
+        )
+        assert (status(c)["failed"], status(c)["active"]) == (2, 0)
+        await c.pass_time(60)
+        assert c.held() == []
+        assert len(c.pods("a")) == 1, "kept for kubectl logs"
+
+
+async def test_interruptions_leave_retries_as_they_are() -> None:
+    async with running_job(backoffLimit=1) as c:
+        for count in (1, 2, 3):
+            c.delete_pod(only_pod(c))
+            await interruptions(c, count)
+            await until(c, "Running", limit=700)
+        c.end(only_pod(c), 3)
+        await c.until(lambda: status(c).get("failed") == 1)
+        assert held_true(c) == []
+
+
+async def test_a_job_that_waits_says_so_once() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1")
+        c.admitter(adopt=True)
+        c.submit_job("a", cpu="8")
+        await until(c, "Waiting")
+        await c.pass_time(30)
+        assert written(c, 0).count("PATCH job") == 1
+        assert status(c).get("startTime") is None
+        assert (status(c)["active"], held_true(c)) == (0, [])
+
+
+async def test_a_job_and_a_scavenger_job_of_one_name_are_two() -> None:
+    """A ScavengerJob needs a Job of its name, so it waits until that of the user is gone."""
+    async with running_job() as c:
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Waiting")
+        assert "does not belong to it" in c.status("a")["message"]
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        assert c.phase("a") == "Waiting"
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert c.phase("a") == "Waiting"
+        c.api.delete(JOBS, NS, "a")
+        await runs(c, "a", limit=120)
+
+
+async def test_jobs_of_users_are_left_alone_where_nothing_is_adopted() -> None:
+    async with harness() as c:
+        c.submit_job("a")
+        await c.pass_time(30)
+        assert (c.pods("a"), status(c)) == ([], {})
+
+
+async def test_a_job_that_names_a_queue_and_is_not_ours_is_left_alone() -> None:
+    async with adopting() as c:
+        c.submit_job("a", managedBy="kubernetes.io/job-controller")
+        await c.pass_time(30)
+        assert (c.pods("a"), status(c)) == ([], {})
+
+
+async def test_a_new_leader_goes_on_from_the_ledger() -> None:
+    async with adopting() as c:
+        c.submit_job("a")
+        await until(c, "Running")
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await c._admitters[0].kill()
+        c.admitter(adopt=True)
+        await until(c, "Running")
+        assert c.ledger("a")["interrupted"] == 1
+        assert c.most_at_once("a") == 1
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert status(c)["succeeded"] == 1
+
+
+async def test_a_ledger_of_another_version_is_left_alone_and_told() -> None:
+    async with harness(adopt=True) as c:
+        c.submit_job("a")
+        await until(c, "Running")
+        c.end(only_pod(c))
+        await c._admitters[0].kill()
+        other = {"type": names.CONDITION_LEDGER, "status": "False", "reason": "Running", "message": '{"v":7}'}
+        c.api.edit(JOBS, NS, "a", lambda job: job["status"].update(conditions=[other]))
+        c.admitter(adopt=True)
+        await c.until(lambda: c.events("Unreadable"))
+        assert status(c)["conditions"] == [other]
+        assert "version 7" in c.events("Unreadable")[0]["message"]
+        assert len(c.pods("a")) == 1
+
+
+async def test_deleting_a_job_ends_it_and_lets_its_pods_go() -> None:
+    async with running_job() as c:
+        c.api.delete(JOBS, NS, "a")
+        await c.until(lambda: not c.pods("a"))
+        assert c.held() == []
