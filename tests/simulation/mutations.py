@@ -24,7 +24,9 @@ from scavenger_admitter.core.lifecycle.array.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
-from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
+from scavenger_admitter.core.lifecycle.run import Run
+from scavenger_admitter.core.lifecycle.termination import find_termination
+from scavenger_admitter.core.lifecycle.verdict import Removed
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.quantity import amounts
 from scavenger_api.reasons import InterruptionReason, WaitReason
@@ -540,7 +542,7 @@ BUGS: Final = (
         "a task may report no checkpoint for ever",
         situations.HangingTask,
         "TimeoutError: not within 60.0 s",
-        {f"{LIFECYCLE}.array.plan._Plan._hangs": always(False)},
+        {f"{LIFECYCLE}.judge._hangs": always(None)},
     ),
     Bug(
         "a task that hung starts again",
@@ -655,7 +657,7 @@ BUGS: Final = (
         "an interruption is not counted while its node is away",
         situations.AwayForLong,
         "interrupted 1 times, of which 0 are counted",
-        {f"{LIFECYCLE}.lifecycle.find_termination": seen_when_back(find_termination)},
+        {f"{LIFECYCLE}.judge.find_termination": seen_when_back(find_termination)},
     ),
     Bug(
         "more is booked than pods existed",

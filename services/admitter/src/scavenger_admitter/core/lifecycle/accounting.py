@@ -161,10 +161,10 @@ def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:
     return second(gang.moment(gang.start_over(micros(start), _micros(interval), micros(at))))
 
 
-def next_start_over(start: datetime, interval: timedelta, now: datetime) -> float:
-    """Seconds from now until the next checkpoint is due."""
+def next_due(start: datetime, interval: timedelta, at: datetime) -> datetime:
+    """When the first checkpoint after `at` is due."""
     each = _micros(interval)
-    return (gang.start_over(micros(start), each, micros(now)) + each - micros(now)) / gang.MICROSECONDS
+    return gang.moment(gang.start_over(micros(start), each, micros(at)) + each)
 
 
 def _micros(interval: timedelta) -> int:
@@ -281,6 +281,12 @@ def reported_checkpoint(pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: 
     reports = ((index(pod), _report(pod, spec, now, last=last)) for pod in pods)
     found = gang_checkpoint(reports, spec.parallelism, now)
     return second(found) if found is not None else None
+
+
+def last_progress(pods: Sequence[kinds.Pod], start: datetime, spec: ScavengerJobSpec, now: datetime) -> datetime:
+    """When a run that began at `start` reported a checkpoint last; its start where it has reported none."""
+    reported = reported_checkpoint(pods, spec, now)
+    return start if reported is None else max(start, reported)
 
 
 def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool) -> datetime | None:

@@ -20,7 +20,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.termination import Checkpointed
+from scavenger_admitter.core.lifecycle.verdict import Checkpointed
 
 
 def go_back(draft: Draft, found: Checkpointed) -> None:

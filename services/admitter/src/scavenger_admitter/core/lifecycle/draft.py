@@ -16,9 +16,10 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Granted, Known, LifecycleSettings, Observation, Seen
+from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.start_failures import Lack, NodeRefusal
 from scavenger_admitter.core.lifecycle.success import Success
-from scavenger_admitter.core.lifecycle.termination import Run
+from scavenger_admitter.core.lifecycle.verdict import Undecided
 
 
 @dataclass(slots=True)
@@ -120,6 +121,13 @@ class Draft:
         for one in found:
             self.unproven.append(one)
             self.wakeups.append(max(0.0, (evidence.until(one, now) - now).total_seconds()))
+
+    def wait_for_verdict(self, found: Undecided) -> None:
+        """The run computes nothing any more, so nothing becomes useful, and it is looked at again when its end is
+        decided."""
+        self.stood_still, self.only_verdict_waits = found.at, not found.failed
+        self.wakeups.append((found.until - self.seen.now).total_seconds())
+        self.wait_for_proof(found.unproven)
 
     def set(self, **changes: Any) -> None:
         """Change fields of the status."""

@@ -40,10 +40,12 @@ class Judged(NamedTuple):
 
     Attributes:
         follows: that.
+        node: that the pod was on; empty where it is gone.
         rule: of podFailurePolicy that says so; None where none does.
     """
 
     follows: Follows
+    node: str
     rule: int | None = None
 
     @property
@@ -62,14 +64,15 @@ def judge(spec: ScavengerJobSpec, pod: kinds.Pod | None, used: int, *, unfit: st
         unfit: the architecture of the node, where the program is not made for it and another one is there; else empty.
         untouched: whether `snap` says that this node or volume is at fault.
     """
+    node = pod.spec.node_name if pod is not None else ""
     if unfit:
-        return Judged(Follows.OTHER_ARCHITECTURE)
+        return Judged(Follows.OTHER_ARCHITECTURE, node)
     matched = matching_rule(spec.pod_failure_policy, pod)
     if matched is not None and matched[1].action != "Count":
-        return Judged(Follows(matched[1].action), matched[0])
+        return Judged(Follows(matched[1].action), node, matched[0])
     if untouched:
-        return Judged(Follows.ELSEWHERE)
-    return Judged(Follows.RETRY if used < (spec.backoff_limit or 0) else Follows.FAIL)
+        return Judged(Follows.ELSEWHERE, node)
+    return Judged(Follows.RETRY if used < (spec.backoff_limit or 0) else Follows.FAIL, node)
 
 
 def matching_rule(policy: PodFailurePolicy | None, pod: kinds.Pod | None) -> tuple[int, PodFailurePolicyRule] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -17,8 +17,9 @@ from scavenger_admitter.core.lifecycle import architectures, checkpointed, failu
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.failure_policy import Follows
-from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
+from scavenger_admitter.core.lifecycle.failure_policy import Follows, Judged
+from scavenger_admitter.core.lifecycle.run import Run
+from scavenger_admitter.core.lifecycle.verdict import Completed, Failed
 
 ELSEWHERE: Final = "on another node where one has capacity"
 
@@ -39,30 +40,48 @@ def _completed(draft: Draft, at: datetime) -> None:
 
 
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
-    spec, message = draft.seen.job.spec, words_of(found.exit)
-    pod = next((pod for pod in draft.run.pods if pod.metadata.name == found.exit.pod), None) if draft.run else None
-    limit, retries = spec.backoff_limit or 0, draft.status.retries or 0
-    untouched = pod is not None and snapshots_untouched(spec, found.exit)
-    unfit = architectures.unfit(draft, pod, found.exit) if pod is not None else ""
-    judged = failure_policy.judge(spec, pod, retries, unfit=unfit, untouched=untouched)
-    node = pod.spec.node_name if pod is not None else ""
+    message = words_of(found.exit)
+    limit, retries = draft.seen.job.spec.backoff_limit or 0, draft.status.retries or 0
+    judged = consequence(draft, draft.run.pods if draft.run is not None else (), found.exit, retries)
     match judged.follows:
         case Follows.OTHER_ARCHITECTURE:
-            draft.unfit_architecture = unfit
-            _try_again(draft, at, message, f"node {node} is {unfit}; queued to start on another architecture")
+            said = f"node {judged.node} is {draft.unfit_architecture}; queued to start on another architecture"
+            _try_again(draft, at, message, said)
         case Follows.FAIL_JOB | Follows.FAIL if judged.rule is not None:
             fail(draft, at, FailureReason.POD_FAILURE_POLICY, f"{message}; {judged.said} makes it final")
         case Follows.FREE:
-            draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
             _try_again(draft, at, message, f"{judged.said} does not count it; queued to continue")
         case Follows.ELSEWHERE:
-            draft.unfit_node = node
             _try_again(draft, at, message, f"its snapshots are as they were; queued to continue, {ELSEWHERE}")
         case Follows.RETRY:
             draft.set(retries=retries + 1)
             _try_again(draft, at, message, f"queued for retry {retries + 1} of {limit}")
         case _:
             fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
+
+
+def consequence(draft: Draft, pods: Sequence[kinds.Pod], ended: Exit, used: int) -> Judged:
+    """What follows from the failure of a job, or of a task. What the next start has to know is noted, and a failure
+    that a rule does not count.
+
+    Args:
+        draft: of the job.
+        pods: of the run.
+        ended: how a container failed.
+        used: retries of the job, or of the task, that are used up.
+    """
+    spec = draft.seen.job.spec
+    pod = next((pod for pod in pods if pod.metadata.name == ended.pod), None)
+    untouched = pod is not None and snapshots_untouched(spec, ended)
+    unfit = architectures.unfit(draft.observed, pod, ended) if pod is not None else ""
+    judged = failure_policy.judge(spec, pod, used, unfit=unfit, untouched=untouched)
+    if judged.follows is Follows.OTHER_ARCHITECTURE:
+        draft.unfit_architecture = unfit
+    elif judged.follows is Follows.ELSEWHERE:
+        draft.unfit_node = judged.node
+    elif judged.follows is Follows.FREE:
+        draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
+    return judged
 
 
 def _try_again(draft: Draft, at: datetime, message: str, follows: str) -> None:

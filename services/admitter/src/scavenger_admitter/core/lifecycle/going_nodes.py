@@ -12,43 +12,48 @@ from datetime import datetime, timedelta
 
 from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason
+from scavenger_api.removing import RemovalReason
 from scavenger_domain.nodes import Hint, ends, hint
 from scavenger_domain.pod_ends import Removal, moment, over
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.termination import Removed, Run
+from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.run import Run
+from scavenger_admitter.core.lifecycle.verdict import Removed
 
 
-def find_announced_end(draft: Draft, run: Run, began: datetime | None) -> Removed | None:
-    """The end of a run that has to leave a node now; None where it stays. A wakeup of the draft says when a run that
-    stays is looked at again.
+def find_announced_end(run: Run, observed: Observation, began: datetime | None) -> Removed | datetime | None:
+    """The end of a run that has to leave a node now, or when one that stays is to be looked at again; None where
+    nothing is announced.
 
     Args:
-        draft: of its job.
         run: of a job or a task.
+        observed: the job.
         began: from when its intervals are counted; None where it has not begun.
     """
-    now, spec = draft.seen.now, draft.seen.job.spec
+    seen = observed.seen
+    now, interval = seen.now, seen.job.spec.checkpoint_interval
+    later: list[datetime] = []
     for pod in sorted(run.pods, key=lambda pod: pod.metadata.name):
-        node = draft.seen.nodes.get(pod.spec.node_name)
+        node = seen.nodes.get(pod.spec.node_name)
         if node is None or over(pod):
             continue
-        if taint := ends(node, draft.rules.certain_hints):
+        if taint := ends(node, observed.rules.certain_hints):
             return _removed(pod, f"has the taint {taint}", now)
         found = hint(node)
-        at = _checkpoint_within(found, run.pods, began, spec.checkpoint_interval, now) if found else None
+        at = _checkpoint_within(found, run.pods, began, interval, now) if found else None
         if found is not None and at is not None:
             if at <= now:
                 return _removed(pod, f"has the taint {found.taint}, and a checkpoint was due", now)
-            draft.wakeups.append((at - now).total_seconds())
-    return None
+            later.append(at)
+    return min(later, default=None)
 
 
 def _removed(pod: kinds.Pod, what: str, now: datetime) -> Removed:
-    detail = f"node {pod.spec.node_name} {what}"
-    return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail), now)
+    name, detail = pod.metadata.name, f"node {pod.spec.node_name} {what}"
+    cause, own = InterruptionReason.NODE_DRAINED, RemovalReason.NODE_LEAVING
+    return Removed(Removal(now, now, cause, name, True, detail, own), now)
 
 
 def _checkpoint_within(
@@ -66,5 +71,5 @@ def _checkpoint_within(
         return now if saved else None
     if start is None:
         return None
-    due = accounting.start_over(start, interval, max(start, told.since)) + max(interval, timedelta(seconds=1))
+    due = accounting.next_due(start, interval, max(start, told.since))
     return due if due <= told.until else None

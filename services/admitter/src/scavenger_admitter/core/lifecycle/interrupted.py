@@ -16,7 +16,7 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second, short_run
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.termination import Removed
+from scavenger_admitter.core.lifecycle.verdict import Removed
 
 _OVER_ITS_REQUEST: Final = "has larger consumption of ephemeral-storage"
 """The kubelet says so of a container when the node runs out of storage (eviction/helpers.go, containerMessageFmt)."""
@@ -94,8 +94,3 @@ def _leaving_its_node(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) ->
     if node is None or cordoned(node):
         return True
     return any(not tolerates(pod.spec.tolerations, taint) for taint in blocking(node.spec.taints))
-
-
-def phrase(removal: Removal) -> str:
-    """What happened, and to which pod, in words."""
-    return interruptions.phrase(removal.cause, removal.pod, removal.detail)

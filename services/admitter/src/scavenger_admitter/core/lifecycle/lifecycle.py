@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, InterruptionReason, StateReason, WaitReason
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
-from scavenger_domain.pod_ends import Removal, deleting, moment
+from scavenger_domain.pod_ends import deleting, moment, started_at
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.kinds import Job, Pod
 
@@ -36,17 +36,21 @@ from scavenger_admitter.core.lifecycle import (
 )
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, StartTasks
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.going_nodes import find_announced_end
+from scavenger_admitter.core.lifecycle.judge import decide, judge
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
+from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.soundness import assert_sound
-from scavenger_admitter.core.lifecycle.termination import (
+from scavenger_admitter.core.lifecycle.verdict import (
     Checkpointed,
+    Completed,
+    Failed,
+    Hangs,
     Removed,
-    Run,
+    Runs,
+    StartFailed,
+    Starts,
     Undecided,
-    find_termination,
-    outdated,
-    unproven,
+    Verdict,
 )
 
 ORPHANS: Final = "orphan"
@@ -132,12 +136,20 @@ def _run(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> Run:
         batch,
         tuple(pods),
         spec.parallelism,
-        start is not None,
+        start is not None or _began(draft, batch, pods),
+        draft.place,
         spec.saved_exit_code,
         intents=_intents(draft, pods),
         # Who looks again after a long time knows no more than that it ran when the status was written.
         last_seen=max(seen, counted) if seen is not None and counted is not None else seen or counted,
     )
+
+
+def _began(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> bool:
+    """Whether a gang that has no start on record has run together: every pod has, or had, a started container."""
+    if batch is None and not pods:
+        return draft.phase is Phase.RUNNING
+    return len(pods) >= draft.seen.job.spec.parallelism and all(started_at(pod) is not None for pod in pods)
 
 
 def _intents(draft: Draft, pods: Iterable[Pod]) -> Mapping[str, RemovalReason]:
@@ -155,41 +167,41 @@ def _is_older(pod: Pod, job: ScavengerJob) -> bool:
 
 def _progress(draft: Draft) -> None:
     """A run in progress starts, fails to, runs on, or ends."""
-    run, seen = draft.run, draft.seen
-    refused = draft.known.start.refused
-    if refused is not None and (
-        draft.phase.queued if run is None else refused.of_pod and not starting.began(draft, run)
-    ):
-        starting.fail_start(draft, start_failures.refusal_problem(refused, seen.job.spec))
-        return
-    if run is None or not draft.phase.active:
-        return
-    if not starting.began(draft, run):
-        starting.go_on(draft, run)
-        return
-    running.record_start(draft, run)
-    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
-    taken = draft.granted.take.get(draft.place)
-    if taken is None and found is None:
-        taken = managed.suspended_by_another(run)
-    if taken is not None and (found is None or (isinstance(found, Undecided) and found.failed)):
-        at = min(seen.now, found.at) if found is not None else seen.now
-        found = Removed(Removal(at, at, taken.cause, "", True, taken.detail), at)
-    found = found or outdated(run, seen.now) or find_announced_end(draft, run, accounting.run_start(draft.status))
-    if found is None:
-        running.go_on(draft, run)
-        draft.wait_for_proof(unproven(run, draft.known.evidence))
-    elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
-        draft.stood_still, draft.only_verdict_waits = found.at, not found.failed
-        draft.wakeups.append((found.until - seen.now).total_seconds())
-        draft.wait_for_proof(found.unproven)
-        managed.stop_members(draft, run)
-    elif isinstance(found, Removed):
-        interrupted.interrupt(draft, found)
-    elif isinstance(found, Checkpointed):
-        checkpointed.go_back(draft, found)
-    else:
-        finished.end(draft, found)
+    run, refused = draft.run, draft.known.start.refused
+    if refused is not None and (draft.phase.queued if run is None else refused.of_pod and not run.began):
+        starting.fail_start(draft, start_failures.refusal_problem(refused, draft.seen.job.spec))
+    elif run is not None and draft.phase.active:
+        verdict = judge(run, draft.observed, draft.lack)
+        if run.began:
+            running.record_start(draft, run)
+            verdict = decide(run, draft.observed, verdict, accounting.run_start(draft.status))
+        _record(draft, run, verdict)
+
+
+def _record(draft: Draft, run: Run, verdict: Verdict) -> None:
+    """What the verdict means for a job."""
+    match verdict:
+        case StartFailed():
+            starting.fail_start(draft, verdict.problem)
+        case Removed() | Checkpointed() if not run.began:
+            starting.fail_start(draft, starting.ended_early(verdict))
+        case Starts():
+            starting.go_on(draft, run, verdict)
+        case Runs():
+            running.go_on(draft, run, verdict)
+        case Hangs():
+            running.fail(draft, verdict)
+        case Undecided():
+            draft.wait_for_verdict(verdict)
+            managed.stop_members(draft, run)
+        case Removed():
+            interrupted.interrupt(draft, verdict)
+        case Checkpointed():
+            checkpointed.go_back(draft, verdict)
+        case Completed() | Failed():
+            finished.end(draft, verdict)
+        case _:
+            assert_never(verdict)
 
 
 def summarise(draft: Draft) -> None:

@@ -8,7 +8,6 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
-from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, entry
 from scavenger_domain.pod_ends import ended_at, moment, over
 from scavenger_kube import kinds
@@ -18,23 +17,13 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.observation import InterruptDecision
-from scavenger_admitter.core.lifecycle.termination import Run, is_managed
+from scavenger_admitter.core.lifecycle.run import Run, is_managed
 
 PEER_FAILED: Final = entry(WHOLE_RUN, RemovalReason.PEER_FAILED)
 
 PODS_AGAIN_SECONDS = 1.0
 """Pods that could not be created for now are sent again after so long; after twice as long with each try in a row that
 made none."""
-
-
-def suspended_by_another(run: Run) -> InterruptDecision | None:
-    """What follows for a run whose Job another controller has suspended, such as Kueue that evicts it. The Job
-    controller deletes the pods of Jobs that it has itself. The job is queued again, as after a pod was deleted."""
-    batch = run.batch
-    if batch is None or not is_managed(batch) or not batch.spec.suspend:
-        return None
-    return InterruptDecision(InterruptionReason.DELETED, "its Job was suspended, and not by the admitter")
 
 
 def create_missing(draft: Draft, run: Run) -> None:

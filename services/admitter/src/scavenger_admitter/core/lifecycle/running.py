@@ -14,7 +14,8 @@ from scavenger_domain.pod_ends import started_at
 from scavenger_admitter.core.lifecycle import accounting, finished, limits
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.termination import Run
+from scavenger_admitter.core.lifecycle.run import Run
+from scavenger_admitter.core.lifecycle.verdict import Hangs, Runs
 
 PROGRESS_EVERY: Final = timedelta(minutes=1)
 """Checkpoints and start-overs of a run in progress go into the status no more often than this."""
@@ -39,20 +40,25 @@ def record_start(draft: Draft, run: Run) -> None:
         draft.enter(Phase.RUNNING, StateReason.STARTED, "running")
 
 
-def go_on(draft: Draft, run: Run) -> None:
+def go_on(draft: Draft, run: Run, verdict: Runs) -> None:
     """What the run has computed up to its last checkpoint, or start-over, becomes useful.
 
     Both are written once in a while only: what is at risk follows from the start and the pods at any moment, and an
     end is judged by what the pods report then (`Draft.settle`). What is written for another reason takes them along.
     """
     seen = draft.seen
+    draft.wait_for_proof(verdict.unproven)
+    if verdict.until is not None:
+        draft.wakeups.append((verdict.until - seen.now).total_seconds())
     start = accounting.run_start(draft.status)
     if start is None:
         return
     draft.interrupted = None
-    if _hangs(draft, run, start) or _past_deadline(draft, start):
+    _note_stall(draft, run, start)
+    if _past_deadline(draft, start):
         return
-    due = accounting.next_start_over(start, seen.job.spec.checkpoint_interval, seen.now)
+    interval = seen.job.spec.checkpoint_interval
+    due = (accounting.next_due(start, interval, seen.now) - seen.now).total_seconds()
     known, made = draft.status, _progress(draft, run, start)
     rest = _rest(draft)
     if rest > 0 and known == seen.job.status:
@@ -64,26 +70,22 @@ def go_on(draft: Draft, run: Run) -> None:
     draft.wakeups.append(max(due, PROGRESS_EVERY.total_seconds()) if news else due)
 
 
-def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
-    """Note whether the run reports checkpoints no longer; True where that is the end of the job.
+def fail(draft: Draft, verdict: Hangs) -> None:
+    """The run reports checkpoints no longer, and its job allows that for no longer."""
+    draft.interrupted = None
+    said = limits.no_progress(draft.seen.job.spec, verdict.since)
+    finished.fail(draft, draft.seen.now, FailureReason.NO_PROGRESS, said)
 
-    A run that has reported none yet may belong to a program that never does, unless its job has a deadline.
-    """
-    spec, now, interval = draft.seen.job.spec, draft.seen.now, draft.seen.job.spec.checkpoint_interval
-    reported = accounting.reported_checkpoint(run.pods, spec, now)
-    allowed = limits.without_progress(spec)
-    if reported is None and allowed is None:
-        return False
-    since = max(start, reported or start)
-    said = limits.no_progress(spec, since)
-    if allowed is not None and now >= since + allowed:
-        finished.fail(draft, now, FailureReason.NO_PROGRESS, said)
-        return True
-    if reported is not None and now >= since + STALLED_INTERVALS * max(interval, PROGRESS_EVERY):
-        draft.stalled = said
-    if allowed is not None:  # else it is looked at whenever a checkpoint is due
-        draft.wakeups.append((since + allowed - now).total_seconds())
-    return False
+
+def _note_stall(draft: Draft, run: Run, start: datetime) -> None:
+    """Note whether the run reports checkpoints no longer. One that has reported none yet may belong to a program that
+    never does. It is looked at whenever a checkpoint is due."""
+    spec, now = draft.seen.job.spec, draft.seen.now
+    if accounting.reported_checkpoint(run.pods, spec, now) is None:
+        return
+    since = accounting.last_progress(run.pods, start, spec, now)
+    if now >= since + STALLED_INTERVALS * max(spec.checkpoint_interval, PROGRESS_EVERY):
+        draft.stalled = limits.no_progress(spec, since)
 
 
 def _past_deadline(draft: Draft, start: datetime) -> bool:

@@ -27,7 +27,7 @@ from scavenger_domain.pod_ends import (
 from scavenger_domain.pulls import UNPULLED
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.termination import Run, is_managed
+from scavenger_admitter.core.lifecycle.run import Run, is_managed
 
 # apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
 # (scheduler volume_binding.go podHasPVCs), the kubelet's CreateContainerConfigError (kubelet_pods.go

@@ -6,23 +6,14 @@ from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import StateReason, WaitReason
+from scavenger_domain import interruptions
 from scavenger_domain.plain_text import plain
-from scavenger_domain.pod_ends import started_at
 
-from scavenger_admitter.core.lifecycle import architectures, finished, managed, start_failures
+from scavenger_admitter.core.lifecycle import finished, managed, start_failures
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.interrupted import phrase
+from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.termination import (
-    Checkpointed,
-    Completed,
-    Failed,
-    Removed,
-    Run,
-    Undecided,
-    find_termination,
-    unproven,
-)
+from scavenger_admitter.core.lifecycle.verdict import Checkpointed, Removed, Starts
 
 MOST_SAID: Final = 1024
 """Characters of a message with the kubelet's words, which any account that may write Events can make long."""
@@ -34,40 +25,28 @@ def adopt(draft: Draft) -> None:
         draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
 
 
-def began(draft: Draft, run: Run) -> bool:
-    """Whether the gang has run together: it is on record, or every pod has, or had, a started container."""
-    if run.complete:
-        return True
-    if run.batch is None and not run.pods:
-        return draft.phase is Phase.RUNNING
-    return len(run.pods) >= run.parallelism and all(started_at(pod) is not None for pod in run.pods)
-
-
-def go_on(draft: Draft, run: Run) -> None:
-    """The start goes on, has come to its end already, or does not come off."""
-    seen = draft.seen
-    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, draft.rules, draft.lack)
-    problem = problem or architectures.unpulled(draft, run)
-    found = find_termination(run, seen.nodes, seen.now, draft.known.reboots, draft.known.evidence)
-    draft.wait_for_proof(unproven(run, draft.known.evidence))
-    if isinstance(found, Checkpointed):
-        words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
-        problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)
-    if isinstance(found, Failed | Completed) and not (problem and problem.final):
-        finished.end(draft, found)
-    elif problem is not None and problem.exit is not None:
-        finished.end(draft, Failed(problem.exit))
-    elif problem is not None:
-        fail_start(draft, problem)
-    elif isinstance(found, Removed):
-        fail_start(draft, Problem(f"{phrase(found.removal)} before the job ran", False, found.removal.cause))
+def go_on(draft: Draft, run: Run, verdict: Starts) -> None:
+    """The start goes on. It is not known yet what the end of a member means, where one has ended."""
+    draft.wait_for_proof(verdict.unproven)
+    if verdict.found is not None:
+        draft.wakeups.append((verdict.found.until - draft.seen.now).total_seconds())
+        managed.stop_members(draft, run)
     else:
-        if isinstance(found, Undecided):
-            draft.wakeups.append((found.until - seen.now).total_seconds())
-            managed.stop_members(draft, run)
-        else:
-            managed.create_missing(draft, run)
-        _keep_starting(draft, run)
+        managed.create_missing(draft, run)
+    if verdict.due is not None:
+        draft.wakeups.append(verdict.due)
+    _keep_starting(draft, run)
+
+
+def ended_early(verdict: Removed | Checkpointed) -> Problem:
+    """Why a start fails that was taken away, or whose member has ended, before the gang ran together."""
+    if isinstance(verdict, Removed):
+        removal = verdict.removal
+        said = interruptions.phrase(removal.cause, removal.pod, removal.detail)
+        return Problem(f"{said} before the job ran", False, removal.cause)
+    ended = verdict.exit
+    said = f"pod {ended.pod} ended with its checkpointExitCode {ended.code} before the gang ran"
+    return Problem(said, False, WaitReason.CHECKPOINTED)
 
 
 def _keep_starting(draft: Draft, run: Run) -> None:
@@ -84,8 +63,6 @@ def _keep_starting(draft: Draft, run: Run) -> None:
             draft.set(message=f"starting: {words}")
         else:
             draft.wakeups.append(said_in)
-    if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, draft.rules)) is not None:
-        draft.wakeups.append(wait)
 
 
 def _say(draft: Draft, what: str, why: str = "") -> None:

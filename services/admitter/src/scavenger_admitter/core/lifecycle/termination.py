@@ -7,14 +7,11 @@ the siblings of a member that failed, and members that lose a peer exit with an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
-from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
-from scavenger_domain.checkpoints import saved_its_state
 from scavenger_domain.nodes import ends
 from scavenger_domain.pod_ends import (
     Exit,
@@ -33,7 +30,16 @@ from scavenger_domain.pod_ends import (
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, out_of_reach
+from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.success import BELIEVED, Evidence, Success
+from scavenger_admitter.core.lifecycle.verdict import (
+    Checkpointed,
+    Completed,
+    Failed,
+    Removed,
+    Termination,
+    Undecided,
+)
 
 FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
 """How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the
@@ -43,99 +49,6 @@ PRESSURE_KNOWN_AFTER: Final = timedelta(seconds=20)
 eviction_manager.go) and reports it within nodeStatusUpdateFrequency, 10 s."""
 _BY_SIGNAL: Final = (128 + 9, 128 + 15)
 _FOR_MEMORY: Final = "OOMKilled"
-
-
-def is_managed(batch: kinds.Job) -> bool:
-    """Whether the admitter has the Job, be it one of its own or one that a user created. An earlier version left its
-    own to the Job controller."""
-    return batch.spec.managed_by in (names.MANAGED_BY, names.MANAGED_BY_ADOPTER)
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """All pods succeeded by themselves."""
-
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A container exited non-zero by itself."""
-
-    exit: Exit
-
-    @property
-    def at(self) -> datetime:
-        """When the container ended."""
-        return self.exit.at
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """A container saved its state and ended by itself, with the code by which its job says so."""
-
-    exit: Exit
-
-    @property
-    def at(self) -> datetime:
-        """When the container ended."""
-        return self.exit.at
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """A pod of the gang was taken away from outside, or the Job was."""
-
-    removal: Removal
-    at: datetime
-    """Until when the gang computed: the first end of a member, which need not be the one that was taken away first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """A run has ended, and the fate of a node may still show that the job is not at fault, or not done."""
-
-    at: datetime
-    """When the container ended: the run computes no longer."""
-    until: datetime
-    """When it is decided, if nothing more is known by then."""
-    failed: bool = True
-    """A container failed; else all of them ended with 0."""
-    unproven: tuple[Success, ...] = ()
-    """The successes of the run that nothing proves yet."""
-
-
-Termination: TypeAlias = Completed | Failed | Checkpointed | Removed | Undecided
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a job: its Job as far as it still exists, and its pods."""
-
-    batch: kinds.Job | None
-    pods: tuple[kinds.Pod, ...]
-    parallelism: int
-    complete: bool
-    """All pods have been there: one that is missing now has been removed."""
-    checkpoint_exit_code: int | None = None
-    """`spec.checkpointExitCode` of the job."""
-    created: datetime | None = None
-    """When it was, where its Job is older than the run: that of an array."""
-    intents: Mapping[str, RemovalReason] = field(default_factory=dict)
-    """Why the admitter has committed the deletion of its pods, by uid."""
-    last_seen: datetime | None = None
-    """Until when pods that are gone were there, as far as anybody knows."""
-
-    def gone_since(self, now: datetime) -> datetime:
-        """When pods went that are missing now. Where nobody knows, when the Job or the first pod was created."""
-        if self.last_seen is not None:
-            return min(self.last_seen, now)
-        objects = [pod.metadata for pod in self.pods] + ([self.batch.metadata] if self.batch is not None else [])
-        return min((at for meta in objects if (at := moment(meta.creation_timestamp)) is not None), default=now)
-
-    def saved(self, ended: Exit) -> bool:
-        """Whether this exit says that the state is saved, and is no failure."""
-        return ended.main and saved_its_state(ended.code, ended.reason, self.checkpoint_exit_code)
 
 
 def find_termination(
@@ -238,14 +151,6 @@ def _open_for(suspects: Sequence[kinds.Pod], first: Exit) -> timedelta:
     return PRESSURE_KNOWN_AFTER if first.reason == _FOR_MEMORY else timedelta(0)
 
 
-def outdated(run: Run, now: datetime) -> Removed | None:
-    """The end of a run whose Job the Job controller has: the job goes on with one of the admitter's."""
-    if run.batch is None or is_managed(run.batch):
-        return None
-    detail = "an earlier version had left it to the Job controller"
-    return Removed(Removal(now, now, InterruptionReason.JOB_DELETED, "", False, detail), now)
-
-
 def _job_removed(run: Run, now: datetime) -> list[Removal]:
     """The Job is gone or going: its pods go with it, or are orphaned."""
     if run.batch is not None and run.batch.metadata.deletion_timestamp is None:
@@ -261,7 +166,7 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
 
 def _vanished(run: Run, now: datetime) -> list[Removal]:
     """A member that had been there is not any more: somebody took the finalizer off. When it went, its Job failed."""
-    if run.batch is None or not run.complete or len(run.pods) >= run.parallelism:
+    if run.batch is None or not run.began or len(run.pods) >= run.parallelism:
         return []
     if _job_condition(run.batch, "Complete"):
         return []

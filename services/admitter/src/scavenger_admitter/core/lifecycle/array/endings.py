@@ -9,39 +9,35 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import assert_never
 
 from scavenger_api import names
 from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
-from scavenger_domain.pod_ends import Exit, Removal, first_started_at, moment
+from scavenger_domain.pod_ends import Exit, Removal, deleting, first_started_at, moment
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import (
-    accounting,
-    architectures,
-    failure_policy,
-    finished,
-    interrupted,
-    limits,
-    start_failures,
-)
+from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, limits
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows
 from scavenger_admitter.core.lifecycle.intents import UNCOUNTED, Intents
+from scavenger_admitter.core.lifecycle.judge import judge
+from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.termination import (
+from scavenger_admitter.core.lifecycle.verdict import (
     Checkpointed,
     Completed,
     Failed,
+    Hangs,
     Removed,
-    Run,
-    Termination,
+    Runs,
+    StartFailed,
+    Starts,
     Undecided,
-    find_termination,
 )
 
 
@@ -79,13 +75,15 @@ class Endings:
 
     def count(self, index: int, pod: kinds.Pod) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how."""
-        run, started = run_of_task(self.draft, pod, self.intents.of(mark(index, pod))), first_started_at(pod)
-        found = self._verdict(run, pod, started)
+        draft, run = self.draft, run_of_task(self.draft, pod, self.intents.of(mark(index, pod)))
+        found = judge(run, draft.observed)
         if isinstance(found, Undecided):
-            self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
-            self.draft.wait_for_proof(found.unproven)
+            draft.wakeups.append((found.until - draft.seen.now).total_seconds())
+            draft.wait_for_proof(found.unproven)
             return False
         self.counted.add(mark(index, pod))
+        if isinstance(found, StartFailed | Failed):
+            self._note_problem(pod, found.problem)
         match found:
             case Completed() | Failed() | Checkpointed() | Removed() if self.tasks.over >> index & 1:
                 self._book(pod, found.at, kept=False)  # another life, of a former leader: its task was done before
@@ -99,48 +97,34 @@ class Endings:
                 self._book(pod, found.at, kept=False)
                 self._note_length(pod, found.at)
                 self.saved.append(found.exit)
-            case Removed() if started is not None and found.removal.own is RemovalReason.NO_PROGRESS:
-                self._hung(index, pod, found, started)
-            case Removed() if started is not None:
+            case Removed() if run.began and found.removal.own is RemovalReason.NO_PROGRESS:
+                self._hung(index, pod, found)
+            case Removed() if run.began:
                 self._interrupted(index, pod, found)
-            case _:  # it never ran: the task waits as before
+            case Removed() | StartFailed() | Starts() | Runs() | Hangs():  # it never ran: the task waits as before
                 pass
+            case _:
+                assert_never(found)
         return True
 
-    def _verdict(self, run: Run, pod: kinds.Pod, started: datetime | None) -> Termination | None:
-        seen = self.draft.seen
-        if started is None:
-            problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, self.draft.rules)
-            if problem is not None and problem.exit is not None:
-                return Failed(problem.exit)
-            if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
-                self.problem = self.problem or problem
-                if problem is not None and problem.refused_by is not None:
-                    self.draft.refused_by += (problem.refused_by,)
-        known = self.draft.known
-        return find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
+    def _note_problem(self, pod: kinds.Pod, problem: Problem | None) -> None:
+        """Why a start failed. Of a pod that was deleted, whoever did that has said why. What a container of the job's
+        own did is no trouble of the start."""
+        if problem is None or problem.exit is not None or deleting(pod):
+            return
+        self.problem = self.problem or problem
+        if problem.refused_by is not None:
+            self.draft.refused_by += (problem.refused_by,)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
-        draft, spec = self.draft, self.draft.seen.job.spec
         used = self._retries(index)
         self._book(pod, ended.at, kept=False)
         self._note_length(pod, ended.at)
-        unfit = architectures.unfit(draft, pod, ended)
-        untouched = finished.snapshots_untouched(spec, ended)
-        judged = failure_policy.judge(spec, pod, used, unfit=unfit, untouched=untouched)
-        match judged.follows:
-            case Follows.FAIL_JOB:
-                self.final = self.final or f"{finished.words_of(ended)}; {judged.said} makes it final"
-            case Follows.FREE:
-                draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
-            case Follows.OTHER_ARCHITECTURE:
-                draft.unfit_architecture = unfit
-            case Follows.ELSEWHERE:
-                draft.unfit_node = pod.spec.node_name
-            case Follows.RETRY:
-                self._retry(index, used + 1)
-            case Follows.FAIL:
-                pass
+        judged = finished.consequence(self.draft, (pod,), ended, used)
+        if judged.follows is Follows.FAIL_JOB:
+            self.final = self.final or f"{finished.words_of(ended)}; {judged.said} makes it final"
+        elif judged.follows is Follows.RETRY:
+            self._retry(index, used + 1)
         over = judged.follows in FINAL
         (self.failures if over else self.retried).append(finished.words_of(ended))
         self.tasks.end(index, failed=over)
@@ -160,8 +144,9 @@ class Endings:
         array = self.draft.seen.job.spec.array
         return array is not None and array.shares_retries
 
-    def _hung(self, index: int, pod: kinds.Pod, found: Removed, started: datetime) -> None:
+    def _hung(self, index: int, pod: kinds.Pod, found: Removed) -> None:
         """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""
+        started = first_started_at(pod) or found.at
         saved = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
         since = started if saved is None or saved > self.draft.seen.now else max(started, saved)
         self._book(pod, found.at, kept=False)
@@ -226,12 +211,17 @@ class Endings:
 
 def run_of_task(draft: Draft, pod: kinds.Pod, intent: RemovalReason | None = None) -> Run:
     """A task as a run of one pod. A pod whose Job is gone has none. intent: why the admitter deletes the pod."""
-    batch, owner = draft.own_job, pod.metadata.controller
-    mine = batch is not None and owner is not None and owner.uid == batch.metadata.uid
-    created = moment(pod.metadata.creation_timestamp)
-    saved = draft.seen.job.spec.saved_exit_code
-    intents = {pod.metadata.uid: intent} if intent is not None else {}
-    return Run(batch if mine else None, (pod,), 1, True, saved, created, intents)
+    batch, owner, uid = draft.own_job, pod.metadata.controller, pod.metadata.uid
+    return Run(
+        batch if batch is not None and owner is not None and owner.uid == batch.metadata.uid else None,
+        (pod,),
+        1,
+        first_started_at(pod) is not None,
+        uid,
+        draft.seen.job.spec.saved_exit_code,
+        created=moment(pod.metadata.creation_timestamp),
+        intents={uid: intent} if intent is not None else {},
+    )
 
 
 def _tell(removals: list[tuple[Removal, float]]) -> str:

@@ -28,7 +28,6 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
-    architectures,
     finished,
     leftover_pods,
     lifecycle,
@@ -43,13 +42,14 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, Dele
 from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
 from scavenger_admitter.core.lifecycle.array.tasks import UID_DIGITS, Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.going_nodes import find_announced_end
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
+from scavenger_admitter.core.lifecycle.judge import decide, judge
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
+from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.termination import Run, is_managed
+from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts
 from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
@@ -333,7 +333,7 @@ class _Plan:
 
     def stop(self) -> None:
         """Pods that cannot start, or are not to run, are deleted."""
-        draft, seen = self.draft, self.draft.seen
+        draft = self.draft
         stay: list[tuple[int, kinds.Pod]] = []
         quiet = self.pods.untouched
         runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
@@ -347,16 +347,7 @@ class _Plan:
                 self._delete(task, pod)
                 continue
             run = run_of_task(draft, pod)
-            problem = None
-            if started_at(pod) is None and self.may_write:
-                spec, said = seen.job.spec, seen.diagnosis
-                problem = start_failures.problem(run, spec, said, seen.now, draft.rules, draft.lack)
-                problem = problem or architectures.unpulled(draft, run)
-                self.problem = self.problem or problem
-                if problem is None:
-                    wait = start_failures.next_check(run, spec, said, seen.now, draft.rules)
-                    draft.wakeups += [wait] if wait is not None else []
-            reason = RemovalReason.START_FAILED if problem else self._unwanted(task, pod, run)
+            reason = self._unwanted(task, pod, run)
             if reason is not None:
                 self._delete(task, pod, reason)
             elif run.batch is None or pod.metadata.uid in draft.known.deleted or restarted(pod):
@@ -410,30 +401,33 @@ class _Plan:
 
     def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> RemovalReason | None:
         """Why the pod is not to run; None where it is, or where its deletion needs no reason."""
-        seen, uid = self.draft.seen, pod.metadata.uid
-        if seen.job.spec.suspend:
-            return of_phase(self.draft.phase) or RemovalReason.SUSPENDED
-        if uid in self.draft.known.deleted or run.batch is None:
+        draft, found = self.draft, self._found(run)
+        if isinstance(found, StartFailed):
+            self.problem = self.problem or found.problem
+            return RemovalReason.START_FAILED
+        if draft.seen.job.spec.suspend:
+            return of_phase(draft.phase) or RemovalReason.SUSPENDED
+        if pod.metadata.uid in draft.known.deleted or run.batch is None:
             return None
-        if (decided := self.draft.granted.take.get(uid)) is not None:
-            return RemovalReason.of(decided.cause)
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
-        if self._hangs(pod):
-            return RemovalReason.NO_PROGRESS
-        return RemovalReason.NODE_LEAVING if find_announced_end(self.draft, run, started_at(pod)) else None
+        match decide(run, draft.observed, found, started_at(pod)):
+            case Removed(removal=removal):
+                return removal.own or RemovalReason.of(removal.cause)
+            case Hangs():
+                return RemovalReason.NO_PROGRESS
+            case Runs(until=until) if until is not None:
+                draft.wakeups.append((until - draft.seen.now).total_seconds())
+        return None
 
-    def _hangs(self, pod: kinds.Pod) -> bool:
-        """Whether a task that runs has reported no checkpoint for longer than it may."""
-        seen, started = self.draft.seen, started_at(pod)
-        allowed = limits.without_progress(seen.job.spec)
-        if allowed is None or started is None or over(pod):
-            return False
-        reported = accounting.reported_checkpoint((pod,), seen.job.spec, seen.now)
-        left = (max(started, reported or started) + allowed - seen.now).total_seconds()
-        if left > 0:
-            self.draft.wakeups.append(left)
-        return left <= 0
+    def _found(self, run: Run) -> Runs | Starts | StartFailed:
+        """What has become of a task whose pod may still run: before that has surely ended, nothing is counted."""
+        if run.began or not self.may_write:
+            return Runs() if run.began else Starts()
+        found = judge(run, self.draft.observed, self.draft.lack)
+        if isinstance(found, Starts) and found.due is not None:
+            self.draft.wakeups.append(found.due)
+        return found if isinstance(found, Starts | StartFailed) else Starts()
 
     def _wait_for_progress(self) -> None:
         """The array is looked at again when the first of the untouched tasks may have hung for too long."""

@@ -1,0 +1,56 @@
+"""One run of a job, a gang or a task of an array: what is judged (`judge`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from scavenger_api import names
+from scavenger_api.removing import RemovalReason
+from scavenger_domain.checkpoints import saved_its_state
+from scavenger_domain.pod_ends import Exit, moment
+from scavenger_kube import kinds
+
+
+def is_managed(batch: kinds.Job) -> bool:
+    """Whether the admitter has the Job, be it one of its own or one that a user created. An earlier version left its
+    own to the Job controller."""
+    return batch.spec.managed_by in (names.MANAGED_BY, names.MANAGED_BY_ADOPTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a job, or of a task: its Job as far as it still exists, and its pods."""
+
+    batch: kinds.Job | None
+    pods: tuple[kinds.Pod, ...]
+    parallelism: int
+    began: bool
+    """All pods have run, and so been there: one that is missing now has been removed."""
+    life: str
+    """By which admission knows it: its place in line, or of a task the UID of its pod."""
+    checkpoint_exit_code: int | None = None
+    """`spec.checkpointExitCode` of the job."""
+    created: datetime | None = None
+    """When it was, where its Job is older than the run: that of an array."""
+    intents: Mapping[str, RemovalReason] = field(default_factory=dict)
+    """Why the admitter has committed the deletion of its pods, by uid."""
+    last_seen: datetime | None = None
+    """Until when pods that are gone were there, as far as anybody knows."""
+
+    @property
+    def has_job(self) -> bool:
+        """Whether its Job is of this run alone; tasks share one."""
+        return self.created is None
+
+    def gone_since(self, now: datetime) -> datetime:
+        """When pods went that are missing now. Where nobody knows, when the Job or the first pod was created."""
+        if self.last_seen is not None:
+            return min(self.last_seen, now)
+        objects = [pod.metadata for pod in self.pods] + ([self.batch.metadata] if self.batch is not None else [])
+        return min((at for meta in objects if (at := moment(meta.creation_timestamp)) is not None), default=now)
+
+    def saved(self, ended: Exit) -> bool:
+        """Whether this exit says that the state is saved, and is no failure."""
+        return ended.main and saved_its_state(ended.code, ended.reason, self.checkpoint_exit_code)
