@@ -303,3 +303,203 @@ async def test_deleting_a_job_ends_it_and_lets_its_pods_go() -> None:
         c.api.delete(JOBS, NS, "a")
         await c.until(lambda: not c.pods("a"))
         assert c.held() == []
+
+
+# --- several pods ---
+
+
+def living(c: Harness, name: str = "a") -> list[Object]:
+    return [
+        one
+        for one in c.pods(name)
+        if one["status"].get("phase") not in ("Succeeded", "Failed") and "deletionTimestamp" not in one["metadata"]
+    ]
+
+
+def at_work(c: Harness, name: str = "a") -> list[Object]:
+    return [one for one in living(c, name) if one["status"].get("phase") == "Running"]
+
+
+async def finish_all(c: Harness, name: str = "a", kind: str = "Complete") -> None:
+    """The programs end with 0, whoever starts, until the Job is over."""
+    for _ in range(40):
+        for pod in at_work(c, name):
+            c.end(pod)
+        await c.pass_time(2)
+        if c.job_condition(name, kind):
+            return
+    raise AssertionError(status(c, name))
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+async def test_five_completions_of_which_two_run_at_a_time(mode: str) -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=5, parallelism=2, completionMode=mode)
+        await c.until(lambda: len(at_work(c)) == 2)
+        await finish_all(c)
+        found = status(c)
+        assert (found["succeeded"], found["active"], found.get("failed")) == (5, 0, None)
+        assert found.get("completedIndexes") == ("0-4" if mode == "Indexed" else None)
+        assert c.most_at_once("a") == 2
+        await c.pass_time(30)
+        assert (len(c.pods("a")), c.held()) == (5, [])
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+async def test_interrupted_pods_of_several_come_back_and_each_counts_once(mode: str) -> None:
+    async with adopting() as c:
+        c.stopping = 0
+        c.submit_job("a", completions=4, parallelism=2, completionMode=mode, backoffLimit=0)
+        await c.until(lambda: len(at_work(c)) == 2)
+        c.delete_pod(at_work(c)[0])
+        await interruptions(c, 1)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await c.until(lambda: len(at_work(c)) == 2)
+        c.delete_pod(at_work(c)[1])
+        await interruptions(c, 2)
+        await finish_all(c)
+        found = status(c)
+        assert (found["succeeded"], found.get("failed")) == (4, None)
+        assert c.most_at_once("a") == 2
+
+
+async def test_pods_of_an_indexed_job_say_their_index() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=2, parallelism=2, completionMode="Indexed")
+        await c.until(lambda: len(at_work(c)) == 2)
+        index = "batch.kubernetes.io/job-completion-index"
+        for number, pod in enumerate(sorted(living(c), key=lambda one: one["metadata"]["name"])):
+            assert pod["metadata"]["labels"][index] == pod["metadata"]["annotations"][index] == str(number)
+            assert pod["spec"]["hostname"] == f"a-{number}"
+            env = {one["name"] for one in pod["spec"]["containers"][0]["env"]}
+            assert "JOB_COMPLETION_INDEX" in env
+
+
+async def test_a_work_queue_ends_when_one_worker_succeeded_and_none_runs() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=3)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await c.pass_time(20)
+        assert (len(living(c)), held_true(c)) == (2, [])
+        c.delete_pod(at_work(c)[0])
+        await interruptions(c, 1)
+        await c.until(lambda: len(at_work(c)) == 2, limit=120)
+        for pod in at_work(c):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert status(c)["succeeded"] == 3
+
+
+async def test_a_job_of_no_completions_is_complete_at_once() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=0)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (status(c).get("succeeded"), c.pods("a")) == (None, [])
+
+
+async def test_a_job_of_parallelism_0_starts_when_it_grows() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=2, parallelism=0)
+        await c.pass_time(20)
+        assert c.pods("a") == []
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=2))
+        await c.until(lambda: len(at_work(c)) == 2)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=1))
+        await c.until(lambda: len(at_work(c)) == 1)
+        await finish_all(c)
+        assert (status(c)["succeeded"], status(c).get("failed")) == (2, None)
+
+
+# --- ends of its own ---
+
+
+async def test_failures_of_all_pods_count_for_one_backoff_limit() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=3, parallelism=3, completionMode="Indexed", backoffLimit=1)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0], 1)
+        await c.until(lambda: status(c).get("failed") == 1)
+        c.end(at_work(c)[0], 1)
+        await c.until(lambda: c.job_condition("a", "FailureTarget"))
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        made = [one.new for one in c.api.store.history if one.kind.plural == "pods" and one.old is None]
+        assert status(c)["failed"] == len(made) > 2, "pods that were deleted count, as with the Job controller"
+        assert (status(c)["active"], status(c)["terminating"]) == (0, 0)
+
+
+def on_exit(action: str, *codes: int) -> dict[str, Any]:
+    return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}]}
+
+
+async def test_a_rule_of_the_failure_policy_fails_the_job_in_the_words_of_the_controller() -> None:
+    async with running_job(backoffLimit=6, podFailurePolicy=on_exit("FailJob", 42)) as c:
+        pod = only_pod(c)
+        c.end(pod, 42)
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        found = c.job_condition("a", "Failed")
+        assert found["reason"] == "PodFailurePolicy"
+        said = f"for pod {NS}/{pod['metadata']['name']} failed with exit code 42 matching FailJob rule at index 0"
+        assert found["message"] == f"Container main {said}"
+        assert status(c)["failed"] == 1
+
+
+async def test_an_ignored_failure_counts_nowhere() -> None:
+    async with running_job(backoffLimit=0, podFailurePolicy=on_exit("Ignore", 42)) as c:
+        c.end(only_pod(c), 42)
+        await c.until(lambda: c.ledger("a").get("ignored") == 1)
+        await until(c, "Running", limit=120)
+        assert (status(c).get("failed"), held_true(c)) == (None, [])
+
+
+async def test_the_deadline_counts_the_time_in_which_a_pod_runs() -> None:
+    async with running_job(activeDeadlineSeconds=60) as c:
+        await c.pass_time(30)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        await c.pass_time(20)
+        assert held_true(c) == []
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        found = c.job_condition("a", "Failed")
+        assert (found["reason"], found["message"]) == (
+            "DeadlineExceeded",
+            "Job was active longer than specified deadline",
+        )
+        assert status(c)["failed"] == 1
+
+
+# --- suspend ---
+
+
+async def test_a_suspended_job_stops_and_says_so_before_and_a_resumed_one_starts_again() -> None:
+    async with running_job(backoffLimit=0) as c:
+        began = status(c)["startTime"]
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await c.until(lambda: c.job_condition("a", "Suspended"))
+        found = status(c)
+        assert (found["active"], found.get("startTime")) == (0, None)
+        assert c.job_condition("a", "Suspended")["reason"] == "JobSuspended"
+        await c.until(lambda: not c.pods("a"))
+        await c.until(lambda: status(c)["terminating"] == 0)
+        assert (status(c).get("failed"), c.ledger("a").get("interrupted", 0)) == (None, 0)
+        await c.pass_time(5)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await until(c, "Running")
+        found = c.job_condition("a", "Suspended")
+        assert (found["status"], found["reason"]) == ("False", "JobResumed")
+        assert status(c)["startTime"] > began
+        await finish_all(c)
+
+
+async def test_a_job_that_is_created_suspended_waits() -> None:
+    async with adopting() as c:
+        c.submit_job("a", suspend=True)
+        await c.until(lambda: c.job_condition("a", "Suspended"))
+        await c.pass_time(20)
+        assert (c.pods("a"), status(c).get("startTime")) == ([], None)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await until(c, "Running")

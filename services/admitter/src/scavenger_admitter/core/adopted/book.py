@@ -7,7 +7,7 @@ read in it what the Job controller would have written (docs/designs/0032-adopted
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -18,11 +18,13 @@ from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.names import CONDITION_LEDGER
 from scavenger_api.reasons import FailureReason
 from scavenger_api.times import format_time, parse_time
-from scavenger_domain.pod_ends import deleting, moment
+from scavenger_domain.gang import task_index
+from scavenger_domain.pod_ends import deleting, held, moment
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.ledger import write_ledger
 from scavenger_admitter.core.adopted.work import AdoptedJob
+from scavenger_admitter.core.lifecycle.array.tasks import mark
 
 COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
 SUSPENDED: Final = ("JobSuspended", "Job suspended")
@@ -44,18 +46,26 @@ class PodCounts:
         active: have not ended, and nobody has deleted them.
         ready: of these, the ones that are.
         terminating: deleted, and not over yet.
+        uncounted: have ended, and the status does not say how.
         first: when the first of all was created.
     """
 
     active: int = 0
     ready: int = 0
     terminating: int = 0
+    uncounted: int = 0
     first: datetime | None = None
 
     @classmethod
-    def of(cls, pods: Iterable[kinds.Pod], uid: str) -> Self:
-        """Count pods. uid: of their Job."""
-        active, ready, terminating, first = 0, 0, 0, ""
+    def of(cls, pods: Iterable[kinds.Pod], uid: str, counted: Collection[str] = ()) -> Self:
+        """Count pods.
+
+        Args:
+            pods: all that carry the name of a Job.
+            uid: of the Job.
+            counted: those whose ends the status has, as `mark` gives them.
+        """
+        active, ready, terminating, uncounted, first = 0, 0, 0, 0, ""
         for pod in pods:
             owner = pod.metadata.controller
             if owner is None or owner.uid != uid:
@@ -63,18 +73,20 @@ class PodCounts:
             created = pod.metadata.creation_timestamp or ""
             first = min(first or created, created)
             if pod.ended:
+                index = task_index(pod)
+                uncounted += held(pod) and index is not None and mark(index, pod) not in counted
                 continue
             if deleting(pod):
                 terminating += 1
                 continue
             active += 1
             ready += _ready(pod)
-        return cls(active, ready, terminating, moment(first))
+        return cls(active, ready, terminating, uncounted, moment(first))
 
     @property
     def none_left(self) -> bool:
-        """Whether all pods have ended."""
-        return not self.active and not self.terminating
+        """Whether all pods have ended, and it is known how."""
+        return not (self.active or self.terminating or self.uncounted)
 
 
 def _ready(pod: kinds.Pod) -> bool:
@@ -82,7 +94,9 @@ def _ready(pod: kinds.Pod) -> bool:
     return found is not None and found.status == "True"
 
 
-def job_status(job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now: datetime) -> dict[str, Any]:
+def job_status(
+    job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now: datetime, idle: int = 0
+) -> dict[str, Any]:
     """The status that a Job is to have.
 
     Args:
@@ -90,11 +104,15 @@ def job_status(job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now
         status: what the lifecycle has found.
         pods: of the Job.
         now: the moment.
+        idle: the set of workers of a work queue that have no pod.
     """
     written, array = job.written, status.array or ArrayStatus()
     phase = status.phase or Phase.WAITING
     stated = _Conditions(written.get("conditions") or (), now)
     found = {**written, "active": pods.active, "ready": pods.ready, "terminating": pods.terminating}
+    if phase is Phase.SUSPENDED:  # all that run are deleted once this is written
+        found |= {"active": 0, "ready": 0, "terminating": pods.active + pods.terminating}
+        status = status.model_copy(update={"active_seconds": None})  # the deadline begins again with the next start
     found["uncountedTerminatedPods"] = {}
     found |= _counts(job, status, array, over=phase is Phase.COMPLETED and pods.none_left)
     _note_suspension(job, phase, stated)
@@ -104,7 +122,7 @@ def job_status(job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now
     elif phase is Phase.FAILED:
         _fail(found, stated, status, pods, now)
     reason = ENDED if phase.finished else phase.value
-    stated.note(CONDITION_LEDGER, "False", reason, write_ledger(status))
+    stated.note(CONDITION_LEDGER, "False", reason, write_ledger(status, _workers_done(job, array, idle)))
     found["conditions"] = stated.listed
     return {name: value for name, value in found.items() if value is not None}
 
@@ -114,13 +132,27 @@ def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, 
     that finds all of them and no end takes that for a failure."""
     written, tasks = job.written, job.spec.array
     done, failed = parse_indexes(array.completed_indexes), (status.retries or 0) + array.failed
-    if 0 < tasks.tasks <= done.bit_count() and not over:
-        done &= done - 1  # the lowest is told later
-    succeeded = max(done.bit_count(), written.get("succeeded") or 0)
+    before = written.get("succeeded") or 0
+    if tasks.work_queue:
+        known = parse_indexes(job.status.array.completed_indexes) if job.status.array is not None else 0
+        succeeded = before + (done & ~known).bit_count()
+    else:
+        if 0 < tasks.tasks <= done.bit_count() and not over:
+            done &= done - 1  # the lowest is told later
+        succeeded = max(done.bit_count(), before)
     counts: dict[str, Any] = {"failed": max(failed, written.get("failed") or 0), "succeeded": succeeded}
     if tasks.indexed:
         counts["completedIndexes"] = _ranges(done) or None
     return {name: value or None for name, value in counts.items()}
+
+
+def _workers_done(job: AdoptedJob, array: ArrayStatus, idle: int) -> int:
+    """The workers of a work queue that do not start again: a set. After the first success these are also the ones that
+    had no pod then. Those that were interrupted come back, as their item may be in hand."""
+    if not job.spec.array.work_queue:
+        return 0
+    done, first = parse_indexes(array.completed_indexes), not job.written.get("succeeded")
+    return done | idle if done and first else done
 
 
 def _ranges(done: int) -> str:

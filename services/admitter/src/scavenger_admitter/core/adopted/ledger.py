@@ -27,7 +27,7 @@ MAX_COUNTED: Final = 80
 """Pods that one write counts. At most twice as many are named."""
 MAX_SAID: Final = 256
 """Bytes of the sentence."""
-MAX_SET: Final = 700
+MAX_SET: Final = 600
 """Bytes of a set of indexes."""
 MAX_REMOVING: Final = 1500
 """Bytes of the pods that the admitter deletes."""
@@ -61,6 +61,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         lost: what was thrown away.
         useful_of: devices requested times the time that was kept, in seconds.
         lost_of: the same of what was thrown away.
+        done: workers of a work queue that do not start again.
         failed: indexes that failed.
         indexes: interrupted indexes. They start before others.
         counted: pods that are counted and may still have their finalizer.
@@ -84,6 +85,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     lost: float = 0.0
     useful_of: dict[str, float] = {}
     lost_of: dict[str, float] = {}
+    done: str = ""
     failed: str = ""
     indexes: str = ""
     counted: str = ""
@@ -109,8 +111,13 @@ def read_ledger(message: str) -> Ledger:
         raise LedgerError(f"the ledger of this Job cannot be read: {error}") from error
 
 
-def write_ledger(status: ScavengerJobStatus) -> str:
-    """The message that a status is written as."""
+def write_ledger(status: ScavengerJobStatus, done: int = 0) -> str:
+    """The message that a status is written as.
+
+    Args:
+        status: of the job.
+        done: the set of workers that do not start again, of a work queue.
+    """
     array = status.array or ArrayStatus()
     ledger = Ledger(
         v=VERSION,
@@ -129,6 +136,7 @@ def write_ledger(status: ScavengerJobStatus) -> str:
         lost=round(status.lost_cpu_seconds, 3),
         useful_of=_figures(status.useful_seconds),
         lost_of=_figures(status.lost_seconds),
+        done=_indexes(format_indexes(done)),
         failed=_indexes(array.failed_indexes),
         indexes=_indexes(array.interrupted_indexes),
         counted=",".join(array.counted),

@@ -12,6 +12,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.names import CONDITION_LEDGER
 
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
+from scavenger_admitter.core.adopted.done import idle_workers, with_done
 from scavenger_admitter.core.adopted.ledger import read_ledger
 from scavenger_admitter.core.adopted.unlabel import unlabel
 from scavenger_admitter.core.adopted.work import AdoptedJob, status_of_job
@@ -20,6 +21,9 @@ from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 
 COUNT_EVERY: Final = timedelta(seconds=10)
 """A status in which nothing but counts of pods differs is written so often."""
+
+SOON_SECONDS: Final = 0.1
+"""Until a Job is looked at again of which more follows from what is written now."""
 
 _COUNTS: Final = frozenset({"active", "ready", "terminating"})
 
@@ -30,23 +34,32 @@ def plan_adopted(observed: Observation) -> Outcome:
     The status of the lifecycle comes back as the status of the Job keeps it, so that the next look begins with what
     this one has ended with.
     """
-    job, outcome = observed.seen.job, plan_array(observed)
+    seen, job = observed.seen, observed.seen.job
     assert isinstance(job, AdoptedJob), "a Job"
-    seen = observed.seen
+    known = with_done(job, seen.every_pod)
+    outcome = plan_array(replace(observed, seen=replace(seen, job=known)))
     phase = outcome.status.phase
     if phase is None:
         return outcome
     if phase is not Phase.SUSPENDED and not phase.finished:  # else its deletions say what clients see anyway
         outcome = replace(outcome, actions=(*unlabel(seen.every_pod), *outcome.actions))
-    pods = PodCounts.of(seen.every_pod, job.metadata.uid)
-    found = job_status(job, outcome.status, pods, seen.now)
+    array = outcome.status.array
+    pods = PodCounts.of(seen.every_pod, job.metadata.uid, frozenset(array.counted) if array is not None else ())
+    idle = 0
+    if job.spec.array.work_queue and array is not None:
+        idle = idle_workers(job, array, seen.every_pod)
+    found = job_status(known, outcome.status, pods, seen.now, idle)
+    if phase is Phase.FAILED and pods.active:  # they are deleted when this is written
+        soonest = min(SOON_SECONDS, outcome.requeue_after or SOON_SECONDS)
+        outcome = replace(outcome, requeue_after=soonest)
     patch = patch_of(job, found)
     verdict_waits = outcome.unproven and not outcome.counted and not phase.finished  # it says more than this write
-    leaves = pods.terminating and job.spec.array.at_once <= 1 and patch.keys() <= _COUNTS  # so does its end
+    alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED
+    leaves = alone and pods.terminating and job.spec.array.at_once <= 1  # so does its end
     if verdict_waits or leaves or not worth_a_write(job, patch):
         return replace(outcome, status=job.status, changed=False, quiet_until=None)
     kept = kept_status(job, found)
-    wait = _wait(observed, patch) if patch.keys() <= _COUNTS else 0.0
+    wait = _wait(observed) if alone else 0.0
     if wait > 0:
         soonest = wait if outcome.requeue_after is None else min(wait, outcome.requeue_after)
         return replace(outcome, status=job.status, changed=False, requeue_after=soonest, quiet_until=None)
@@ -80,11 +93,10 @@ def kept_status(job: AdoptedJob, found: dict[str, Any]) -> ScavengerJobStatus:
         "generation": job.metadata.generation,
         "creationTimestamp": job.batch.metadata.creation_timestamp,
     }
-    array = job.spec.array
-    return ScavengerJobStatus.model_validate(status_of_job(meta, found, array.tasks, indexed=array.indexed))
+    return ScavengerJobStatus.model_validate(status_of_job(meta, found, job.spec.array))
 
 
-def _wait(observed: Observation, patch: dict[str, Any]) -> float:
+def _wait(observed: Observation) -> float:
     """Seconds until counts alone are worth a write."""
     last, now = observed.known.last_write, observed.seen.now
     return (last + COUNT_EVERY - now).total_seconds() if last is not None and last <= now else 0.0

@@ -46,6 +46,7 @@ class JobTasks(ArraySpec):
 
     Attributes:
         indexed: users know the indexes of its tasks.
+        work_queue: nobody says how many completions there are: its pods know when all work is done.
     """
 
     shares_retries: ClassVar[bool] = True
@@ -54,6 +55,7 @@ class JobTasks(ArraySpec):
     written_tasks: Annotated[int | None, Field(alias="tasks", ge=0, le=MAX_TASKS)] = None
     max_running: Annotated[int | None, Field(ge=0)] = None
     indexed: bool = False
+    work_queue: bool = False
 
     @property
     def numbers(self) -> TaskNumbers:
@@ -116,36 +118,35 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     """
     meta, spec = batch["metadata"], batch.get("spec") or {}
     written = batch.get("status") or {}
-    tasks = _tasks(spec)
     return {
         "metadata": meta,
         "spec": {
             "queue": (meta.get("labels") or {}).get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
             "template": {"metadata": spec["template"].get("metadata"), "spec": spec["template"]["spec"]},
-            "array": {
-                "tasks": tasks,
-                "maxRunning": spec.get("parallelism", 1),
-                "failFast": True,
-                "indexed": spec.get("completionMode") == INDEXED,
-            },
+            "array": _tasks_of(spec),
             "backoffLimit": spec.get("backoffLimit", BACKOFF_LIMIT),
             "podFailurePolicy": spec.get("podFailurePolicy"),
             "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
             "suspend": bool(spec.get("suspend")),
             **_promises(meta.get("annotations") or {}),
         },
-        "status": status_of_job(meta, written, tasks, indexed=spec.get("completionMode") == INDEXED),
+        "status": status_of_job(meta, written, _tasks_of(spec)),
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
         "written": written,
     }
 
 
-def _tasks(spec: Mapping[str, Any]) -> int:
-    """How many tasks there are. A Job that says how many pods it wants and not how many completions is a work queue,
-    with as many workers as pods."""
-    completions: int | None = spec.get("completions")
-    workers: int = spec.get("parallelism", 1)
-    return min(MAX_TASKS, workers if completions is None else completions)
+def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
+    """The completions of a Job. One that says how many pods it wants and not how many completions is a work queue, with
+    as many workers as pods."""
+    completions, workers = spec.get("completions"), spec.get("parallelism", 1)
+    return JobTasks(
+        written_tasks=min(MAX_TASKS, workers if completions is None else completions),
+        max_running=workers,
+        fail_fast=True,
+        indexed=spec.get("completionMode") == INDEXED,
+        work_queue=completions is None,
+    )
 
 
 def _promises(annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -170,14 +171,13 @@ def queued_at(meta: Mapping[str, Any]) -> datetime | None:
     return created + timedelta(microseconds=number_of(meta.get("uid", "")) % 1_000_000)
 
 
-def status_of_job(meta: Mapping[str, Any], written: Mapping[str, Any], tasks: int, *, indexed: bool) -> dict[str, Any]:
+def status_of_job(meta: Mapping[str, Any], written: Mapping[str, Any], array: JobTasks) -> dict[str, Any]:
     """The status of a Job as the fields of a `ScavengerJobStatus`.
 
     Args:
         meta: metadata of the Job.
         written: its status.
-        tasks: how many it has.
-        indexed: whether its status says which completed.
+        array: its tasks.
 
     Raises:
         LedgerError: its ledger is of another version.
@@ -190,10 +190,10 @@ def status_of_job(meta: Mapping[str, Any], written: Mapping[str, Any], tasks: in
     phase, end = _phase(stated, noted)
     if phase is None:
         return place
-    status = ScavengerJobStatus.model_validate({**fields_of(ledger, phase), **place})
+    status, tasks = ScavengerJobStatus.model_validate({**fields_of(ledger, phase), **place}), array.tasks
     found = Tasks(
         tasks,
-        completed=all_of(tasks) if phase is Phase.COMPLETED else _completed(written, tasks, indexed=indexed),
+        completed=all_of(tasks) if phase is Phase.COMPLETED else _completed(written, array, ledger),
         failed=_indexes(ledger.failed) & all_of(tasks),
         interrupted=_indexes(ledger.indexes) & all_of(tasks),
         counted=frozenset(ledger.counted.split(",")) if ledger.counted else frozenset(),
@@ -231,12 +231,14 @@ def _phase(
     return next((one for one in Phase if one.value == noted["reason"] and not one.finished), Phase.WAITING), None
 
 
-def _completed(written: Mapping[str, Any], tasks: int, *, indexed: bool) -> int:
+def _completed(written: Mapping[str, Any], array: JobTasks, ledger: Ledger) -> int:
     """The tasks that completed: a set. Where clients see no indexes, those of tasks mean nothing beyond their pods, and
     the lowest count as done."""
-    if indexed:
-        return _indexes(written.get("completedIndexes") or "") & all_of(tasks)
-    return all_of(min(tasks, written.get("succeeded") or 0))
+    if array.indexed:
+        return _indexes(written.get("completedIndexes") or "") & all_of(array.tasks)
+    if array.work_queue:
+        return _indexes(ledger.done) & all_of(array.tasks)
+    return all_of(min(array.tasks, written.get("succeeded") or 0))
 
 
 def _indexes(text: str) -> int:

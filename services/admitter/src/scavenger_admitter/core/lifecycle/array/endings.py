@@ -23,7 +23,7 @@ from scavenger_admitter.core.lifecycle import accounting, finished, interrupted,
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows
+from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows, Judged, controller_words
 from scavenger_admitter.core.lifecycle.intents import UNCOUNTED, Intents
 from scavenger_admitter.core.lifecycle.judge import judge
 from scavenger_admitter.core.lifecycle.run import Run
@@ -122,12 +122,17 @@ class Endings:
         self._note_length(pod, ended.at)
         judged = finished.consequence(self.draft, (pod,), ended, used)
         if judged.follows is Follows.FAIL_JOB:
-            self.final = self.final or f"{finished.words_of(ended)}; {judged.said} makes it final"
+            self.final = self.final or self._final_words(pod, ended, judged)
         elif judged.follows is Follows.RETRY:
             self._retry(index, used + 1)
         over = judged.follows in FINAL
         (self.failures if over else self.retried).append(finished.words_of(ended))
         self.tasks.end(index, failed=over)
+
+    def _final_words(self, pod: kinds.Pod, ended: Exit, judged: Judged) -> str:
+        if self._shared:  # clients of Jobs know the words of the Job controller
+            return controller_words(pod, ended, judged)
+        return f"{finished.words_of(ended)}; {judged.said} makes it final; the other tasks are stopped"
 
     def _retries(self, index: int) -> int:
         """Retries that are used up: of the task, or of all tasks where these share them."""
@@ -167,6 +172,8 @@ class Endings:
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost = self._book(pod, found.at, kept=False)
         if removal.own in UNCOUNTED:
+            if self._shared and removal.own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
+                draft.set(retries=(draft.status.retries or 0) + 1)
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
         before, at = draft.status, second(min(found.at, draft.seen.now))

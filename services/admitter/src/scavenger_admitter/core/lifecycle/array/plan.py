@@ -473,7 +473,7 @@ class _Plan:
         if draft.phase.finished:
             pass
         elif self.endings.final:
-            self._fail(FailureReason.POD_FAILURE_POLICY, f"{self.endings.final}; the other tasks are stopped")
+            self._fail(FailureReason.POD_FAILURE_POLICY, self.endings.final)
         elif failures and self.spec.fail_fast:
             self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
         elif problem is not None and problem.final and problem.exit is None and not self._goes_on:
