@@ -13,6 +13,7 @@ import pytest
 import structlog
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, NODES, PODS
+from scavenger_testing import running, terminated
 
 from .harness import NS, Harness, Object, empty_harness, harness, runs
 
@@ -472,6 +473,24 @@ async def test_the_deadline_counts_the_time_in_which_a_pod_runs() -> None:
         assert status(c)["failed"] == 1
 
 
+@pytest.mark.parametrize(("code", "kind"), [(0, "Complete"), (2, "Failed")])
+async def test_a_pod_of_two_containers_ends_with_both(code: int, kind: str) -> None:
+    two = [{"name": name, "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}} for name in "xy"]
+    async with running_job(pod={"containers": two}, backoffLimit=0) as c:
+        name, begun = only_pod(c)["metadata"]["name"], [running(started=c.stamp(), name=one) for one in "xy"]
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(containerStatuses=begun))
+        await c.pass_time(5)
+        first = terminated(0, finished=c.stamp(), name="x")
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(containerStatuses=[first, begun[1]]))
+        await c.pass_time(60)
+        assert (held_true(c), len(living(c))) == ([], 1)
+        both = [first, terminated(code, finished=c.stamp(), name="y")]
+        ended = {"containerStatuses": both, "phase": "Failed" if code else "Succeeded"}
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(ended))
+        await c.until(lambda: c.job_condition("a", kind))
+        assert (status(c).get("succeeded"), status(c).get("failed")) == ((None, 1) if code else (1, None))
+
+
 # --- suspend ---
 
 
@@ -503,3 +522,25 @@ async def test_a_job_that_is_created_suspended_waits() -> None:
         assert (c.pods("a"), status(c).get("startTime")) == ([], None)
         c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
         await until(c, "Running")
+
+
+# --- deletion ---
+
+
+async def test_pods_of_a_job_that_was_deleted_by_orphaning_run_on_without_our_marks() -> None:
+    """What Python clients send. Its pods lose the finalizer and our labels, so that nobody of us looks at them."""
+    async with running_job() as c:
+        pod = only_pod(c)["metadata"]["name"]
+
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(finalizers=["orphan"]))
+        c.api.delete(JOBS, NS, "a")
+        await c.pass_time(2)
+        assert "deletionTimestamp" not in only_pod(c)["metadata"]
+        c.api.edit(PODS, NS, pod, lambda obj: obj["metadata"].update(ownerReferences=[]))  # by the garbage collector
+        c.api.remove(JOBS, NS, "a")
+        await c.until(lambda: not c.pods("a"), limit=90)
+        found = c.api.get(PODS, NS, pod)
+        assert found is not None
+        assert (found["status"]["phase"], found["metadata"].get("finalizers", [])) == ("Running", [])
+        assert "deletionTimestamp" not in found["metadata"]
+        assert not [label for label in found["metadata"]["labels"] if label.startswith(names.GROUP)]

@@ -36,6 +36,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
+    DisownPod,
     EndJob,
     EventNote,
     OfPod,
@@ -619,6 +620,10 @@ class Writer:
                 return self._client.delete(PODS, namespace, pod, uid=uid)
             case UnlabelPod(name=pod, uid=uid):
                 patch = {"metadata": {"uid": uid, "labels": dict.fromkeys(JOB_LABELS)}}
+                return self._client.merge_patch(PODS, namespace, pod, patch)
+            case DisownPod(name=pod, uid=uid, version=version, labels=labels, finalizers=finalizers):
+                meta = {"uid": uid, "resourceVersion": version, "labels": dict.fromkeys(labels)}
+                patch = {"metadata": {**meta, "finalizers": list(finalizers)}}
                 return self._client.merge_patch(PODS, namespace, pod, patch)
             case ReleasePod(name=pod, uid=uid):
                 return self._release(namespace, pod, uid)

@@ -106,13 +106,32 @@ class UnlabelPod:
 
 
 @dataclass(frozen=True, slots=True)
+class DisownPod:
+    """Take all our marks off a pod whose Job was deleted without it: it runs on, and is nobody's business.
+
+    Attributes:
+        name: of the pod.
+        uid: of the pod.
+        version: the one that this was decided on.
+        labels: that it loses.
+        finalizers: that it keeps.
+    """
+
+    name: str
+    uid: str
+    version: str
+    labels: tuple[str, ...]
+    finalizers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteScavengerJob:
     """Delete the ScavengerJob itself: its ttlSecondsAfterFinished is over."""
 
     uid: str
 
 
-OfPod: TypeAlias = DeletePod | ReleasePod
+OfPod: TypeAlias = DeletePod | ReleasePod | DisownPod
 """What clears a pod away."""
 
 Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | UnlabelPod | DeleteScavengerJob
