@@ -1,4 +1,4 @@
-"""How often the admitter asks whether a job is an array, outside of the lifecycle of arrays.
+"""How often the admitter asks whether a job is an array, outside of the books.
 
 A rule that asks is one that jobs and arrays do not share. The number is written down, so that a change that needs more
 of them says so: `python -m tools.array_questions` prints where they stand and fails where the number is another one.
@@ -14,8 +14,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = ROOT / "services" / "admitter" / "src" / "scavenger_admitter"
-BOOKS: Final = SOURCES / "core" / "lifecycle" / "array"
-QUESTIONS: Final = 11
+BOOKS: Final = SOURCES / "core" / "lifecycle" / "books"
+QUESTIONS: Final = 10
 """As many there are. Lower it with each that goes."""
 
 

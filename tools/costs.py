@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_admitter import dry_runs, lookups, reconciler, slim_jobs, volume_topologies, writer
-from scavenger_admitter.core.lifecycle.array import plan as array_plan
+from scavenger_admitter.core.lifecycle.books import many
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
 from scavenger_admitter.job_record import PODS_AGAIN_MOST
 from scavenger_admitter.settings import AdmitterSettings
@@ -174,21 +174,21 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
     },
     "An array": {
         "writes": Bound(
-            f"its status each {array_plan.WRITE_EVERY.total_seconds():g} s, a large one each"
-            f" {array_plan.WRITE_LARGE_EVERY.total_seconds():g} s; {MAX_COUNTED} ends of tasks in one",
+            f"its status each {many.WRITE_EVERY.total_seconds():g} s, a large one each"
+            f" {many.WRITE_LARGE_EVERY.total_seconds():g} s; {MAX_COUNTED} ends of tasks in one",
             "as of one",
             "admitter",
             f"{_ADMITTER}/test_array.py::test_five_hundred_are_counted_in_one_write",
         ),
         "pods": Bound(
             f"{MAX_TASKS:,} tasks, `maxRunning` and {size(names.MAX_PODS_BYTES)} of pods as JSON at a time; of those"
-            f" that ended, {array_plan.KEPT_PODS:,} are kept",
+            f" that ended, {many.KEPT_PODS:,} are kept",
             _PODS,
             "CRD; admitter",
             f"{_ADMITTER}/test_array.py::test_as_many_large_pods_run_as_have_256_mib_together",
         ),
         "etcd": Bound(
-            f"{size(array_plan.KEPT_BYTES)} of pods that are kept, as JSON at their creation, which is at"
+            f"{size(many.KEPT_BYTES)} of pods that are kept, as JSON at their creation, which is at"
             f" most 16 MiB; {size(MAX_SET_LENGTH)} for each set of tasks, {size(MAX_COUNTS_LENGTH)} for retries",
             _JOBS,
             "admitter",

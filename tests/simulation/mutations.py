@@ -18,9 +18,9 @@ from scavenger_admitter.core.admission.view.object_facts import PodFacts
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.lifecycle import accounting, confirmed, finished, leftover_pods, start_failures
-from scavenger_admitter.core.lifecycle.array import endings, plan
-from scavenger_admitter.core.lifecycle.array.endings import Endings
-from scavenger_admitter.core.lifecycle.array.tasks import Tasks
+from scavenger_admitter.core.lifecycle.books import endings, many
+from scavenger_admitter.core.lifecycle.books.endings import Endings
+from scavenger_admitter.core.lifecycle.books.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm_creation
 from scavenger_admitter.core.lifecycle.observation import Asked
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
@@ -117,7 +117,7 @@ def ended_on_lost_nodes(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) 
 
 def surely_ended(wrong: Callable[..., bool]) -> dict[str, Any]:
     """In all modules that ask."""
-    modules = ("leftover_pods", "checkpointed", "array.plan", "managed")
+    modules = ("leftover_pods", "checkpointed", "books.task_pods", "managed")
     return {f"{LIFECYCLE}.{module}.surely_ended": wrong for module in modules}
 
 
@@ -372,7 +372,7 @@ BUGS: Final = (
         "nobody lets time pass",
         {
             f"{ADMITTER}.reconciler._soonest": again_at_once,
-            f"{LIFECYCLE}.array.plan._Plan.stop": checked_as_well(plan._Plan.stop),
+            f"{LIFECYCLE}.books.many.ManyBook.enter_phase": checked_as_well(many.ManyBook.enter_phase),
         },
     ),
     Bug(
@@ -404,13 +404,13 @@ BUGS: Final = (
         "pods keep the finalizer",
         situations.SlowStop,
         "TimeoutError: not within 600 s",
-        {f"{LIFECYCLE}.{module}.held": always(False) for module in ("leftover_pods", "array.plan")},
+        {f"{LIFECYCLE}.{module}.held": always(False) for module in ("leftover_pods", "books.many", "books.task_pods")},
     ),
     Bug(
         "pods of an earlier job are of the run",
         situations.SamePlace,
         "interrupted more often than it ran",
-        {f"{LIFECYCLE}.lifecycle._is_older": always(False)},
+        {f"{LIFECYCLE}.books.one._is_older": always(False)},
     ),
     Bug(
         "a leader that was stopped goes on writing",
@@ -500,7 +500,7 @@ BUGS: Final = (
         "the next leader gives an array its first place again",
         situations.QueuedArray,
         "an array is more than one place",
-        {f"{LIFECYCLE}.array.plan._Plan.place": None},
+        {f"{LIFECYCLE}.books.many.ManyBook.place": None},
     ),
     Bug(
         "twice as much is evicted as it takes",
@@ -512,7 +512,7 @@ BUGS: Final = (
         "a program beside which a sidecar runs on has not ended",
         situations.Meshed,
         "TimeoutError: not within 120.0 s",
-        {f"{LIFECYCLE}.array.plan.over": always(False)},
+        {f"{LIFECYCLE}.books.{module}.over": always(False) for module in ("many", "task_pods")},
     ),
     Bug(
         "what ran when nobody knows ran since 1970",
@@ -548,7 +548,7 @@ BUGS: Final = (
         "a task that hung starts again",
         situations.HangingTask,
         "TimeoutError: not within 60.0 s",
-        {f"{LIFECYCLE}.array.endings.Endings._hung": always(None)},
+        {f"{LIFECYCLE}.books.endings.Endings._hung": always(None)},
     ),
     Bug(
         "the time of tasks has no limit",
@@ -560,19 +560,19 @@ BUGS: Final = (
         "a task that saved its state starts again at once",
         situations.SavedAtOnce,
         "a pod is gone before its task may start again",
-        {f"{LIFECYCLE}.array.plan._Plan._rests": always(0.0)},
+        {f"{LIFECYCLE}.books.many.ManyBook._rests": always(0.0)},
     ),
     Bug(
         "a task that saved its state has failed",
         situations.SavedTask,
         "failed more often than it ran",
-        {f"{LIFECYCLE}.array.endings.run_of_task": says_nothing(endings.run_of_task)},
+        {f"{LIFECYCLE}.books.endings.run_of_task": says_nothing(endings.run_of_task)},
     ),
     Bug(
         "a task that cannot start fails an array that computes",
         situations.MissingForOne,
         "an array fails that computes",
-        {f"{LIFECYCLE}.array.plan._Plan.computing": False},
+        {f"{LIFECYCLE}.books.many.ManyBook.computing": False},
     ),
     Bug(
         "a pod over its own limits was interrupted",
@@ -632,7 +632,7 @@ BUGS: Final = (
         "a gang forgets that it has stopped its members",
         situations.StoppedPeer,
         "interrupted more often than it ran",
-        {f"{LIFECYCLE}.lifecycle._intents": always({})},
+        {f"{LIFECYCLE}.books.one._intents": always({})},
     ),
     Bug(
         "a job on reclaimed capacity requests as others do",
@@ -651,7 +651,7 @@ BUGS: Final = (
         "the failure of a task is an interruption",
         situations.TaskAgain,
         "interrupted more often than it ran",
-        {f"{LIFECYCLE}.array.endings.Endings._failed": failed_from_outside},
+        {f"{LIFECYCLE}.books.endings.Endings._failed": failed_from_outside},
     ),
     Bug(
         "an interruption is not counted while its node is away",
@@ -681,7 +681,7 @@ BUGS: Final = (
         "a task that completed is interrupted as well",
         situations.TaskAgain,
         "interruptedIndexes: tasks",
-        {f"{LIFECYCLE}.array.tasks.Tasks.end": still_interrupted(Tasks.end)},
+        {f"{LIFECYCLE}.books.tasks.Tasks.end": still_interrupted(Tasks.end)},
     ),
     Bug(
         "capacity is given back twice",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from heapq import heappop, heappush
+from typing import Protocol
 
 from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
@@ -68,17 +68,30 @@ class _Array:
         )
 
 
+class Admitted(Protocol):
+    """Who carries out what a cycle decides."""
+
+    def start(self, job: Job, nodes: tuple[int, ...]) -> None:
+        """It starts on these nodes."""
+
+    def reclaim(self, job: Job, why: str) -> None:
+        """Its room is taken."""
+
+    def update_classes(self) -> None:
+        """A cycle may take room from jobs: their classes are brought up to date."""
+
+
 class Admission:
     """Keeps the admitter's view of the cluster, and runs its cycles when something changed that may let a job start.
 
-    Attributes:
-        start: called with each job that a cycle starts, and its nodes.
-        reclaim: called with each job that a cycle takes room from, and why.
-        classes: called before a cycle that may take room from jobs: their classes are brought up to date.
+    Args:
+        world: everything.
+        others: carry out what a cycle decides.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, others: Admitted) -> None:
         self._world = world
+        self._others = others
         self._state = ClusterState()
         self._numbers = {name: i for i, name in enumerate(world.cluster.names)}
         if len(self._numbers) != len(world.scenario.nodes):
@@ -91,9 +104,6 @@ class Admission:
         self._view: LevelsView | None = None
         self._planned = False
         self._next = world.start
-        self.start: Callable[[Job, tuple[int, ...]], None] = lambda job, nodes: None
-        self.reclaim: Callable[[Job, str], None] = lambda job, why: None
-        self.classes: Callable[[], None] = lambda: None
 
     # --- cycles ---
 
@@ -119,7 +129,7 @@ class Admission:
         self._next = now + max(1, ticks(world.settings.admission_interval))
         shared = len({*world.scenario.queues, DEFAULT_QUEUE}) > 1
         if shared:
-            self.classes()
+            self._others.update_classes()
         snapshot = self._state.snapshot(now=stamp(now), rule=rule)
         if not shared and not all(limit.under() for limit in snapshot.limits):  # nobody starts, and nobody is asked
             return
@@ -131,14 +141,14 @@ class Admission:
         )
         self._state.turn = plan.turn
         for preemption in plan.preemptions:
-            self.reclaim(world.by_key[preemption.key], f"queue {preemption.queue} has less than it deserves")
+            self._others.reclaim(world.by_key[preemption.key], f"queue {preemption.queue} has less than it deserves")
         for start in plan.starts:
             nodes = tuple(self._numbers[name] for name in start.nodes)
             if (array := self._arrays.get(start.key)) is None:
-                self.start(world.by_key[start.key], nodes)
+                self._others.start(world.by_key[start.key], nodes)
                 continue
             for job, node in zip(array.start(len(nodes), now), nodes, strict=True):
-                self.start(job, (node,))
+                self._others.start(job, (node,))
             self._line_up(array)
         if plan.truncated:
             self.wake()

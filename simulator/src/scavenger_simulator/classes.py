@@ -8,8 +8,7 @@ figures of protected jobs are written anew.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import PREEMPTIBLE
@@ -24,22 +23,30 @@ from scavenger_simulator.world import World
 NEVER: Final = sys.maxsize
 
 
+class ClassWatcher(Protocol):
+    """Who is told of classes."""
+
+    def on_class(self, job: Job) -> None:
+        """Its status says another class, or another figure, than before."""
+
+
 class Classes:
     """Keeps the classes of running jobs.
 
-    Attributes:
-        changed: called with each job whose status says another class, or another figure, than before.
+    Args:
+        world: everything.
+        watcher: is told.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, watcher: ClassWatcher) -> None:
         self._world = world
+        self._watcher = watcher
         self._at = world.start
         self._published = world.published
         self._gangs: dict[int, tuple[int, Gang]] = {}
         self._written_at: dict[str, int] = {}
         self._exposed_at: dict[str, int] = {}
         self._due = NEVER
-        self.changed: Callable[[Job], None] = lambda job: None
 
     def update(self) -> None:
         """Have the classes as they are at this moment."""
@@ -89,7 +96,7 @@ class Classes:
             job.status_class = status.class_ or ""
             job.status_priority = status.priority if status.class_ is not None else None
             job.changes += 1
-            self.changed(job)
+            self._watcher.on_class(job)
         if plan.changes:
             world.changes += 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from scavenger_domain.gang import short_run
@@ -32,6 +32,9 @@ class Watcher(Protocol):
     def on_gone(self, job: Job) -> None:
         """Its pods are about to be taken off their nodes."""
 
+    def on_freed(self, nodes: Iterable[int]) -> None:
+        """Room came free on these nodes."""
+
 
 class Lifecycle:
     """Moves jobs from stage to stage.
@@ -39,13 +42,11 @@ class Lifecycle:
     Args:
         world: everything.
         watcher: is told.
-        freed: called with the nodes on which room came free.
     """
 
-    def __init__(self, world: World, watcher: Watcher, freed: Callable[[Iterable[int]], None]) -> None:
+    def __init__(self, world: World, watcher: Watcher) -> None:
         self._world = world
         self._watcher = watcher
-        self._freed = freed
 
     def submit(self, job: Job) -> None:
         """A job is created."""
@@ -134,7 +135,7 @@ class Lifecycle:
         self._watcher.on_gone(job)
         self._world.set_use(job, (0, 0))
         self._world.remove(job)
-        self._freed(nodes)
+        self._watcher.on_freed(nodes)
 
     def _settle(self, job: Job, *, kept: bool) -> float:
         spent = settle_run(job, self._world.now, kept=kept)

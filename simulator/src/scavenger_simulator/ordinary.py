@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain
 from typing import Final, Protocol
@@ -74,30 +74,37 @@ class OrdinaryWatcher(Protocol):
         """It is gone."""
 
 
+class MakesRoom(Protocol):
+    """Who makes room for ordinary pods, and uses what they leave."""
+
+    def on_room(self) -> None:
+        """A pod has left its node."""
+
+    def preempt(self, job: Job, why: str) -> None:
+        """It has to go for a pod."""
+
+    def update_classes(self) -> None:
+        """Victims are about to be chosen: their classes are brought up to date."""
+
+
 class OrdinaryPods:
     """Schedules ordinary pods.
 
     Args:
         world: everything.
         watcher: is told.
-        room: called when a pod has left its node.
-
-    Attributes:
-        preempt: called with each job that has to go for a pod, and why.
-        classes: called before victims are chosen: their classes are brought up to date.
+        others: make room.
     """
 
-    def __init__(self, world: World, watcher: OrdinaryWatcher, room: Callable[[], None]) -> None:
+    def __init__(self, world: World, watcher: OrdinaryWatcher, others: MakesRoom) -> None:
         self._world = world
         self._watcher = watcher
-        self._room = room
+        self._others = others
         self._use = OrdinaryUse(world)
         self._pending: list[_Pod] = []
         self._next_node = 0
         self._feasible = feasible_nodes(len(world.scenario.nodes))
         self._ranked: tuple[int, int, list[tuple[float, int, Job]]] | None = None
-        self.preempt: Callable[[Job, str], None] = lambda job, why: None
-        self.classes: Callable[[], None] = lambda: None
         for number, spec in enumerate(world.scenario.ordinary):
             pod = _Pod(number, spec, world.end)
             if pod.leaves > max(pod.arrived, world.start):
@@ -137,7 +144,7 @@ class OrdinaryPods:
         self._watcher.on_left(pod.spec)
         if bound:
             self.retry((pod.node,))
-            self._room()
+            self._others.on_room()
 
     def _bind(self, pod: _Pod, node: int) -> None:
         if pod.stage is _Stage.PENDING:
@@ -223,7 +230,7 @@ class OrdinaryPods:
         """Have jobs go for a pod, if there are any whose end makes room for it."""
         found = None
         if self._world.holding:
-            self.classes()
+            self._others.update_classes()
             found = self._victims(pod)
         if found is None:
             self._watcher.on_pending(pod.spec, None)
@@ -233,7 +240,7 @@ class OrdinaryPods:
         broken = found.newly_broken
         self._world.recorder.minimum += self._fewest(found, pod) if broken else 0
         for share in broken:
-            self.preempt(self._world.by_key[share.key], f"for pod {pod.spec.name}")
+            self._others.preempt(self._world.by_key[share.key], f"for pod {pod.spec.name}")
         return True
 
     def _victims(self, pod: _Pod) -> Preemption | None:

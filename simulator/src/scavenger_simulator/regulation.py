@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.names import NON_PREEMPTIBLE
@@ -39,17 +38,31 @@ _GUARD: Final = 0.1
 _KINDS: Final = {EvictionReason.ABOVE_UPPER: MomentKind.EVICTED, EvictionReason.YIELD: MomentKind.YIELDED}
 
 
+class Regulated(Protocol):
+    """Who carries out what a period decides."""
+
+    def publish(self) -> None:
+        """The levels are published."""
+
+    def evict(self, job: Job, kind: MomentKind, why: str) -> bool:
+        """It has to go; tells whether it does."""
+        ...
+
+    def update_classes(self) -> None:
+        """Victims may be chosen: classes are brought up to date."""
+
+
 class Regulation:
     """Measures, decides, publishes and has jobs evicted, period by period.
 
-    Attributes:
-        publish: called when the levels are published.
-        evict: called with each job that has to go, how that is called, and why; tells whether it goes.
-        classes: called before victims may be chosen: classes are brought up to date.
+    Args:
+        world: everything.
+        others: carry out what a period decides.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, others: Regulated) -> None:
         self._world = world
+        self._others = others
         self._rules = world.decider.rules
         self._period, self._window = ticks(self._rules.period), ticks(world.settings.metrics_period)
         nodes = world.scenario.nodes
@@ -66,9 +79,6 @@ class Regulation:
         self._taken: deque[tuple[int, int, Measurement]] = deque()
         self._measured = Measurement(failed="nothing has been measured yet")
         self._last: ScopeDecision | None = None
-        self.publish: Callable[[], None] = lambda: None
-        self.evict: Callable[[Job, MomentKind, str], bool] = lambda job, kind, why: False
-        self.classes: Callable[[], None] = lambda: None
         if self._period <= 0 or self._window <= 0:
             raise ValueError("the periods of the regulator and of the metrics must be more than nothing")
         world.settings.check()
@@ -152,7 +162,7 @@ class Regulation:
         world = self._world
         self._look()
         if self._may_evict():
-            self.classes()
+            self._others.update_classes()
         snapshot = self._snapshot()
         decision = regulate(snapshot, self._states, self._rules)
         self._states = decision.states
@@ -160,7 +170,7 @@ class Regulation:
         world.published = decision.published
         self._record(decision)
         learn(self._histories, decision.scopes, world.settings.history_window)
-        self.publish()
+        self._others.publish()
         if not world.decider.plain:
             self._act(decision, snapshot)
         world.events.add(world.now + self._period, self._tick, None)
@@ -252,7 +262,7 @@ class Regulation:
         for victim in decision.victims:
             job = world.by_key[victim.candidate.gang.key]
             where = f" on {victim.scope}" if victim.scope != CLUSTER else ""
-            if self.evict(job, _KINDS[victim.reason], f"{victim.reason.value}{where}"):
+            if self._others.evict(job, _KINDS[victim.reason], f"{victim.reason.value}{where}"):
                 done.append(victim)
         self._states = after_evictions(self._states, done, now, self._rules)
 

@@ -46,25 +46,15 @@ def simulate(
 
 
 class _Simulation:
-    """The parts of a run, each knowing the world, and here connected with each other."""
+    """The parts of a run. Each knows the world, and what it tells the others, or has them do, goes through here."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._admission = Admission(world)
-        self._lifecycle = Lifecycle(world, self, self._freed)
-        self._classes = Classes(world)
-        self._regulation = Regulation(world)
-        self._ordinary = OrdinaryPods(world, self._admission, self._admission.wake)
-
-        self._admission.start = self._lifecycle.start
-        self._admission.reclaim = lambda job, why: self._interrupt(job, MomentKind.RECLAIMED, why)
-        self._admission.classes = self._classes.update
-        self._classes.changed = self._admission.on_class
-        self._regulation.publish = self._published
-        self._regulation.evict = self._lifecycle.interrupt
-        self._regulation.classes = self._classes.update
-        self._ordinary.preempt = lambda job, why: self._interrupt(job, MomentKind.PREEMPTED, why)
-        self._ordinary.classes = self._classes.update
+        self._admission = Admission(world, self)
+        self._lifecycle = Lifecycle(world, self)
+        self._classes = Classes(world, self._admission)
+        self._regulation = Regulation(world, self)
+        self._ordinary = OrdinaryPods(world, self._admission, self)
         for job in world.jobs:
             if job.queued_at < world.end:
                 world.events.add(job.queued_at, self._lifecycle.submit, job)
@@ -95,18 +85,43 @@ class _Simulation:
             jobs=tuple(outcome(job) for job in world.jobs),
         )
 
+    # --- what one part has the others do ---
+
+    def start(self, job: Job, nodes: tuple[int, ...]) -> None:
+        """A cycle of admission starts it on these nodes."""
+        self._lifecycle.start(job, nodes)
+
+    def reclaim(self, job: Job, why: str) -> None:
+        """A cycle of admission takes its room."""
+        self._lifecycle.interrupt(job, MomentKind.RECLAIMED, why)
+
+    def evict(self, job: Job, kind: MomentKind, why: str) -> bool:
+        """The regulator has it go; tells whether it does."""
+        return self._lifecycle.interrupt(job, kind, why)
+
+    def preempt(self, job: Job, why: str) -> None:
+        """The scheduler has it go for an ordinary pod."""
+        self._lifecycle.interrupt(job, MomentKind.PREEMPTED, why)
+
+    def update_classes(self) -> None:
+        """Jobs may have to go: their classes are brought up to date."""
+        self._classes.update()
+
     # --- what one part tells the others ---
 
-    def _interrupt(self, job: Job, kind: MomentKind, why: str) -> None:
-        self._lifecycle.interrupt(job, kind, why)
-
-    def _freed(self, nodes: Iterable[int]) -> None:
-        self._ordinary.retry(nodes)
-        self._admission.wake()
-
-    def _published(self) -> None:
+    def publish(self) -> None:
+        """The regulator has published."""
         self._admission.publish()
         self._ordinary.look_again()
+
+    def on_room(self) -> None:
+        """An ordinary pod has left its node."""
+        self._admission.wake()
+
+    def on_freed(self, nodes: Iterable[int]) -> None:
+        """Room came free on these nodes."""
+        self._ordinary.retry(nodes)
+        self._admission.wake()
 
     def on_waiting(self, job: Job) -> None:
         """In line, with or without pods that are leaving."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from scavenger_admitter.core.lifecycle.array.plan import kept_pods
+from scavenger_admitter.core.lifecycle.books.many import kept_pods
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pod_of_task
 from scavenger_api import names

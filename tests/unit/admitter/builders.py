@@ -1,4 +1,4 @@
-"""Builders for what `plan_lifecycle` sees. Times are seconds after BASE; a run starts from the place in line 0."""
+"""Builders for what `plan_job` sees. Times are seconds after BASE; a run starts from the place in line 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 from scavenger_admitter.core.lifecycle.confirmed import _PROOF, Confirmed
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import (
     Granted,
     Known,
@@ -20,6 +19,7 @@ from scavenger_admitter.core.lifecycle.observation import (
     Seen,
     StartKnown,
 )
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.wakeups import Wakeups
 from scavenger_api import names, reasons
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
@@ -310,15 +310,13 @@ REASONS = {*Phase, *(word for words in reasons.LISTS for word in words)}
 
 
 def decide(first: Observation) -> Outcome:
-    """`plan_lifecycle`, and the proof that its status is a fixed point: seen again once written, nothing more changes.
+    """`plan_job`, and the proof that its status is a fixed point: seen again once written, nothing more changes.
 
     Actions come again for as long as what they are about is there: a process that died between the write and the
     actions finds them in its next observation.
     """
-    outcome = plan_lifecycle(first)
-    again = plan_lifecycle(
-        with_(first, job=written(first.seen.job, outcome.status), wait=None, refused=None, shown=False)
-    )
+    outcome = plan_job(first)
+    again = plan_job(with_(first, job=written(first.seen.job, outcome.status), wait=None, refused=None, shown=False))
     assert not again.changed, (outcome.status, again.status)
     assert set(again.actions) == set(outcome.actions)
     assert not again.events

@@ -227,7 +227,8 @@ class Harness:
         return [(r.method, r.path) for r in self.api.requests if r.method in WRITES]
 
     def _ever(self, plural: str) -> list[tuple[str, str, str]]:
-        created = [e.new for e in self.api.store.history if e.kind.plural == plural and e.old is None and e.new]
+        core = (e for e in self.api.store.history if "metrics" not in e.kind.api_version)  # has pods as well
+        created = [e.new for e in core if e.kind.plural == plural and e.old is None and e.new]
         return [(plural, obj["metadata"]["uid"], obj["metadata"]["name"]) for obj in created]
 
     # --- what happens -------------------------------------------------------------------------------

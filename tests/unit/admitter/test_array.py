@@ -14,7 +14,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
     StartTasks,
 )
-from scavenger_admitter.core.lifecycle.array.plan import KEPT_BYTES, KEPT_PODS, plan_array
+from scavenger_admitter.core.lifecycle.books.many import KEPT_BYTES, KEPT_PODS
 from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import (
     Asked,
@@ -23,6 +23,7 @@ from scavenger_admitter.core.lifecycle.observation import (
     Observation,
     Outcome,
 )
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_api import names
 from scavenger_api.array import ArrayStatus
@@ -91,9 +92,9 @@ def see(job: ScavengerJob, *pods: kinds.Pod, now: float = NOON, **more: Any) -> 
 
 
 def decide(seen: Observation) -> Outcome:
-    """`plan_array`, and the proof that it counts nothing twice: seen again once written, sums and sets stay."""
-    outcome = plan_array(seen)
-    again = plan_array(b.with_(seen, job=b.written(seen.seen.job, outcome.status), refused=None, wait=None))
+    """`plan_job`, and the proof that it counts nothing twice: seen again once written, sums and sets stay."""
+    outcome = plan_job(seen)
+    again = plan_job(b.with_(seen, job=b.written(seen.seen.job, outcome.status), refused=None, wait=None))
     assert again.status == outcome.status
     assert not again.counted
     assert not again.events
@@ -340,7 +341,7 @@ def test_no_task_is_stopped_for_want_of_progress_that_the_status_cannot_name() -
     full = tuple(f"{index}-{index:04d}cafe:MaxRunning" for index in range(10, 510))
     stopping = [task(index, deleted=180) for index in range(10, 510)]
     job = array(tasks=600, spec={"progressDeadlineIntervals": 3, "interruptionAfter": "1m"}, removing=full)
-    outcome = plan_array(see(job, task(1), *stopping, now=190))
+    outcome = plan_job(see(job, task(1), *stopping, now=190))
     assert [one for one in actions(outcome, DeletePod) if one.name == "job-1"] == []
 
 
@@ -491,21 +492,21 @@ def test_a_job_that_was_deleted_by_hand_interrupts_every_task() -> None:
 
 def test_a_pod_that_is_not_placed_is_deleted_and_the_delay_grows() -> None:
     pod = task(1, started=None, node="", conditions=[b.unschedulable(5)])
-    outcome = plan_array(see(array(Phase.STARTING), pod))
+    outcome = plan_job(see(array(Phase.STARTING), pod))
     assert outcome.start_failed
     assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
     assert outcome.requeue_after != 0, "looks again and again until the watch shows the deletion"
 
 
 def test_a_start_that_was_refused() -> None:
-    outcome = plan_array(see(array(Phase.WAITING), refused=Refusal("exceeded quota: q", 403, "Forbidden", of_pod=True)))
+    outcome = plan_job(see(array(Phase.WAITING), refused=Refusal("exceeded quota: q", 403, "Forbidden", of_pod=True)))
     assert outcome.start_failed
     assert not outcome.candidate
     assert {c.reason for c in outcome.status.conditions if c.type == "Admitted"} == {"QuotaExceeded"}
 
 
 def test_an_invalid_job_fails_the_array() -> None:
-    outcome = plan_array(see(array(Phase.WAITING), batch=None, refused=Refusal("invalid", 422, "Invalid")))
+    outcome = plan_job(see(array(Phase.WAITING), batch=None, refused=Refusal("invalid", 422, "Invalid")))
     assert outcome.status.phase is Phase.FAILED
 
 
@@ -577,7 +578,7 @@ def test_retry_of_an_array_that_still_stops() -> None:
     outcome = decide(see(job, task(1), batch=batch))
     assert outcome.status.phase is Phase.FAILED
     assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
-    outcome = plan_array(see(job, task(1, ended=NOON + 2, code=143, deleted=NOON), now=NOON + 3, batch=batch))
+    outcome = plan_job(see(job, task(1, ended=NOON + 2, code=143, deleted=NOON), now=NOON + 3, batch=batch))
     assert (outcome.status.phase, outcome.status.interrupted_count) == (Phase.FAILED, 0)
     released = task(1, ended=NOON + 2, code=143, deleted=NOON, held=False)
     outcome = decide(see(b.written(job, outcome.status), released, now=NOON + 5, batch=batch))
@@ -587,7 +588,7 @@ def test_retry_of_an_array_that_still_stops() -> None:
 
 def test_writes_are_a_second_apart() -> None:
     job = array()
-    early = plan_array(see(job, task(1, ended=110), last_write=b.at(NOON - 0.4)))
+    early = plan_job(see(job, task(1, ended=110), last_write=b.at(NOON - 0.4)))
     assert not early.changed
     assert early.counted == 0
     assert actions(early, ReleasePod) == []
@@ -597,28 +598,28 @@ def test_writes_are_a_second_apart() -> None:
 def test_which_tasks_run_is_written_once_in_a_while() -> None:
     job = array(running=1, running_indexes="1")
     running = b.written(job, decide(see(job, task(1))).status)
-    early = plan_array(see(running, task(1), task(2), last_write=b.at(NOON - 4)))
+    early = plan_job(see(running, task(1), task(2), last_write=b.at(NOON - 4)))
     assert not early.changed
     assert early.requeue_after == pytest.approx(6)
-    late = plan_array(see(running, task(1), task(2), last_write=b.at(NOON - 10)))
+    late = plan_job(see(running, task(1), task(2), last_write=b.at(NOON - 10)))
     assert sets(late).running_indexes == "1,2"
 
 
 def test_five_hundred_are_counted_in_one_write() -> None:
     job = array(tasks=2000)
     pods = [task(index, ended=110) for index in range(600)]
-    outcome = plan_array(see(job, *pods))
+    outcome = plan_job(see(job, *pods))
     assert outcome.counted == 500
     assert sets(outcome).completed_indexes == "0-499"
     assert len(actions(outcome, ReleasePod)) == 500
-    rest = plan_array(see(b.written(job, outcome.status), *pods))
+    rest = plan_job(see(b.written(job, outcome.status), *pods))
     assert rest.counted == 100
 
 
 def test_the_last_thousand_pods_are_kept_for_their_logs() -> None:
     job = array(tasks=2000, completed=KEPT_PODS + 2, completed_indexes=f"0-{KEPT_PODS + 1}")
     pods = [task(index, ended=110 + index, held=False) for index in range(KEPT_PODS + 2)]
-    outcome = plan_array(see(job, *pods, now=5000.0))
+    outcome = plan_job(see(job, *pods, now=5000.0))
     assert [one.name for one in actions(outcome, DeletePod)] == ["job-0", "job-1"]
 
 
@@ -627,7 +628,7 @@ def test_large_pods_are_kept_by_their_bytes(each: int, kept: int) -> None:
     count = KEPT_PODS + 2
     job = array(tasks=2000, completed=count, completed_indexes=f"0-{count - 1}")
     pods = [task(index, ended=110 + index, held=False) for index in range(count)]
-    deleted = [one.name for one in actions(plan_array(see(job, *pods, now=5000.0, pod_bytes=each)), DeletePod)]
+    deleted = [one.name for one in actions(plan_job(see(job, *pods, now=5000.0, pod_bytes=each)), DeletePod)]
     assert deleted == [f"job-{index}" for index in range(min(500, count - kept))]
 
 
@@ -672,14 +673,14 @@ def test_tasks_that_fail_at_once_wait_longer_and_longer() -> None:
 
 def test_a_deleted_array_lets_go_of_its_pods() -> None:
     job = b.job(Phase.RUNNING, deleted=True, spec={"array": {"tasks": 3}})
-    outcome = plan_array(see(job, task(1, ended=20), task(2)))
+    outcome = plan_job(see(job, task(1, ended=20), task(2)))
     assert actions(outcome, ReleasePod) == [ReleasePod("job-1", "0001cafe-0000")]
     assert actions(outcome, DeleteJob)
 
 
 def test_a_newcomer_says_nothing_for_a_while() -> None:
     job = b.job(None, spec={"array": {"tasks": 3}})
-    outcome = plan_array(see(job, batch=None, now=1))
+    outcome = plan_job(see(job, batch=None, now=1))
     assert outcome.status.phase is Phase.WAITING
     assert outcome.candidate
     assert outcome.startable == 3
@@ -753,12 +754,12 @@ def test_what_one_task_lacks_for_good_stops_no_other_task() -> None:
     """A ConfigMap was deleted after most tasks had started."""
     spec = {"configMaps": [{"name": "table", "mountPath": "/t"}]}
     lacks = task(2, started=None, waiting=("CreateContainerConfigError", 'configmap "table" not found'))
-    outcome = plan_array(see(array(spec=spec), task(1), lacks))
+    outcome = plan_job(see(array(spec=spec), task(1), lacks))
     assert outcome.status.phase is Phase.RUNNING
     assert [one.name for one in actions(outcome, DeletePod)] == ["job-2"]
     assert outcome.start_failed, "the next start waits"
     assert any('"table"' in note.message for note in outcome.events)
-    alone = plan_array(see(array(spec=spec), lacks))
+    alone = plan_job(see(array(spec=spec), lacks))
     assert alone.status.phase is Phase.FAILED
     assert '"table"' in (alone.status.message or "")
 
@@ -811,5 +812,5 @@ def test_a_later_start_alone_is_written_once_in_a_while() -> None:
     first = decide(see(array(), task(3, started=50), now=1000))
     known = b.written(array(), first.status)
     pods = (task(3, started=50), task(4, started=1001))
-    assert not plan_array(see(known, *pods, now=1005, last_write=b.at(1000))).changed
-    assert plan_array(see(known, *pods, now=1011, last_write=b.at(1000))).changed
+    assert not plan_job(see(known, *pods, now=1005, last_write=b.at(1000))).changed
+    assert plan_job(see(known, *pods, now=1011, last_write=b.at(1000))).changed

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.lifecycle.actions import Action, DeleteJob, DeletePod, EndJob, ReleasePod, StartTasks
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen
 from scavenger_api.indexes import all_of, indexes_of, parse_indexes
 from scavenger_api.job import Phase, ScavengerJob
@@ -164,8 +164,8 @@ class World:
             last_write=last,
             units=self.granted,
         )
-        outcome = plan_array(seen)
-        found = plan_array(b.with_(seen, pods=tuple(read), untouched=untouched))
+        outcome = plan_job(seen)
+        found = plan_job(b.with_(seen, pods=tuple(read), untouched=untouched))
         assert set(found.actions) == set(outcome.actions)
         assert replace(found, actions=outcome.actions) == outcome
         return outcome

@@ -16,7 +16,7 @@ import pytest
 from scavenger_admitter.attempt import Stage
 from scavenger_admitter.core.admission.cycle.plan import Start
 from scavenger_admitter.core.lifecycle.actions import CreateJob, StartTasks
-from scavenger_admitter.core.lifecycle.array import plan
+from scavenger_admitter.core.lifecycle.books import many
 from scavenger_admitter.facts import candidate, run_of
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names, pod_names
@@ -574,7 +574,7 @@ async def test_large_pods_of_an_array_are_kept_by_their_bytes(
     taken_over: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process does not know how large the pods are that the first one created, and asks for one."""
-    monkeypatch.setattr(plan, "KEPT_BYTES", 2**21)
+    monkeypatch.setattr(many, "KEPT_BYTES", 2**21)
     async with empty_harness() as c:
         c.node()
         first = c.admitter()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.__main__ import _serve
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Observation, Seen
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.explain import PER_PASS
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -217,7 +217,7 @@ def waiting(c: Harness, name: str, seconds_ago: float) -> dict[str, Any]:
     status = {"phase": "Waiting", "queuedTimestamp": format_micro_time(queued), "message": "queued for admission"}
     obj = scavengerjob_dict(name, namespace=NS, cpu="1", status=status, generation=1)
     seen = Observation(Seen(ScavengerJob.model_validate(obj), None, (), {}, c.clock.now()))
-    return {**obj, "status": plan_lifecycle(seen).status.to_dict()}
+    return {**obj, "status": plan_job(seen).status.to_dict()}
 
 
 async def fill_the_line(c: Harness, count: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason as Cause
 from scavenger_kube import kinds
@@ -34,9 +34,7 @@ def look(node: kinds.Node, *pods: kinds.Pod, now: float, rules: LifecycleSetting
     """What becomes of a job with these pods, of which the first is on this node."""
     job = b.job(Phase.RUNNING, running=[10], spec=spec(parallelism=len(pods)))
     more = {"rules": rules} if rules is not None else {}
-    return plan_lifecycle(
-        b.seen(job, now, b.batch(), *pods, nodes={"node-1": node, "node-2": b.node("node-2")}, **more)
-    )
+    return plan_job(b.seen(job, now, b.batch(), *pods, nodes={"node-1": node, "node-2": b.node("node-2")}, **more))
 
 
 CASES: list[tuple[str, kinds.Node, float, Phase, str | None]] = [

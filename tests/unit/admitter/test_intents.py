@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeletePod, EndJob
-from scavenger_admitter.core.lifecycle.array.plan import LARGE
+from scavenger_admitter.core.lifecycle.books.many import LARGE
 from scavenger_admitter.core.lifecycle.confirmed import cleanups
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.writer import SCAVENGERJOBS

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.waits import Wait
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
@@ -122,7 +122,7 @@ def test_the_admission_cycle_has_nothing_to_say_about_others(phase: Phase) -> No
 def test_a_start_under_way_is_no_candidate() -> None:
     outcome = b.decide(b.seen(b.job(WAITING), 50))
     assert outcome.candidate
-    assert not plan_lifecycle(b.seen(b.job(WAITING), 50, posted=1)).candidate
+    assert not plan_job(b.seen(b.job(WAITING), 50, posted=1)).candidate
 
 
 # --- starting and running -------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_a_run_shorter_than_a_second_keeps_its_own_record() -> None:
 def test_a_status_that_may_be_over_in_a_moment_can_be_left_out(
     name: str, job: ScavengerJob, now: float, live: tuple[Any, ...], until: float | None
 ) -> None:
-    outcome = plan_lifecycle(b.seen(job, now, *live))
+    outcome = plan_job(b.seen(job, now, *live))
     assert outcome.quiet_until == (None if until is None else b.at(until))
 
 
@@ -326,7 +326,7 @@ def test_progress_is_written_once_a_minute() -> None:
     assert first.requeue_after == 60
     job = b.written(job, first.status)
     for now in (21, 50, 79.9):
-        again = plan_lifecycle(b.seen(job, now, b.batch(), b.pod(checkpoint=b.stamp(19)), last_write=b.at(20)))
+        again = plan_job(b.seen(job, now, b.batch(), b.pod(checkpoint=b.stamp(19)), last_write=b.at(20)))
         assert not again.changed
         assert again.requeue_after == pytest.approx(80 - now)
     later = b.decide(b.seen(job, 80, b.batch(), b.pod(checkpoint=b.stamp(79)), last_write=b.at(20)))
@@ -345,7 +345,7 @@ def test_what_is_written_anyway_takes_progress_along() -> None:
 def test_nothing_new_wakes_nobody_before_the_next_start_over() -> None:
     job = b.job(RUNNING, running=[10])
     job = b.written(job, b.decide(b.seen(job, 20, b.batch(), b.pod())).status)
-    outcome = plan_lifecycle(b.seen(job, 30, b.batch(), b.pod(), last_write=b.at(20)))
+    outcome = plan_job(b.seen(job, 30, b.batch(), b.pod(), last_write=b.at(20)))
     assert not outcome.changed
     assert outcome.requeue_after == 1780
 
@@ -460,7 +460,7 @@ def test_a_suspension_books_nothing_after_the_program_has_failed() -> None:
 ])  # fmt: skip
 def test_a_run_whose_job_another_controller_suspends_ends_unless_it_is_over(pod: kinds.Pod, phase: Phase) -> None:
     held = msgspec.structs.replace(b.batch(), spec=kinds.JobSpec(managed_by=names.MANAGED_BY, suspend=True))
-    outcome = plan_lifecycle(b.seen(b.job(RUNNING, running=[10]), 90, held, pod))
+    outcome = plan_job(b.seen(b.job(RUNNING, running=[10]), 90, held, pod))
     assert outcome.status.phase is phase
     assert outcome.status.interrupted_count == (phase is INTERRUPTED)
     assert outcome.status.own_interrupted_count == (phase is INTERRUPTED), (
@@ -705,7 +705,7 @@ def test_long_words_are_cut() -> None:
 def test_actions_of_a_crash_between_write_and_actions_come_again() -> None:
     job = b.job(RUNNING, running=[10], spec=b.gang(2))
     pods = (b.pod(0), b.pod(1, ended=100, code=1, deleted=90))
-    crashed = b.written(job, plan_lifecycle(b.seen(job, 110, b.batch(), *pods)).status)
+    crashed = b.written(job, plan_job(b.seen(job, 110, b.batch(), *pods)).status)
     outcome = b.decide(b.seen(crashed, 300, b.batch(), *pods))
     assert outcome.status.interrupted_count == 1
     assert set(outcome.actions) == {
@@ -724,9 +724,9 @@ def test_orphaned_pods_of_a_deleted_job_are_deleted() -> None:
 def test_settings_are_honoured() -> None:
     job = b.job(STARTING)
     first = b.seen(job, 30, b.batch(), b.pod(started=None, conditions=[b.unschedulable(2)]))
-    assert plan_lifecycle(first).start_failed
+    assert plan_job(first).start_failed
     patient = replace(first.rules, unschedulable_after=timedelta(minutes=1))
-    assert not plan_lifecycle(replace(first, rules=patient)).start_failed
+    assert not plan_job(replace(first, rules=patient)).start_failed
 
 
 @pytest.mark.parametrize(

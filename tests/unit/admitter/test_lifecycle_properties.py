@@ -25,8 +25,8 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
 )
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time
 from scavenger_kube import kinds
@@ -402,9 +402,9 @@ def test_any_clock_and_any_hand(
     job = b.written(job, job.status)
     pod = b.pod(queued=place, started=started, ended=ended, code=code, deleted=deleted)
     for batch in (b.batch(place), None):
-        outcome = plan_lifecycle(b.seen(job, now, batch, pod))
-        again = plan_lifecycle(b.seen(b.written(job, outcome.status), now, batch, pod))
-        later = plan_lifecycle(b.seen(b.written(job, again.status), now, batch, pod))
+        outcome = plan_job(b.seen(job, now, batch, pod))
+        again = plan_job(b.seen(b.written(job, outcome.status), now, batch, pod))
+        later = plan_job(b.seen(b.written(job, again.status), now, batch, pod))
         assert not later.changed
         for status in (outcome.status, again.status):
             assert math.isfinite(status.useful_cpu_seconds)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.lifecycle import limits
 from scavenger_admitter.core.lifecycle.actions import DeletePod
-from scavenger_admitter.core.lifecycle.array import plan
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle.books import many
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Observation, Outcome
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis
 from scavenger_api import names
@@ -196,7 +196,7 @@ def test_a_second_pod_of_a_task_stops_when_the_task_is_completed() -> None:
     for pod in (named(task(3), "job-3-xbcdf"), named(task(4), "job-4-xbcdf"), task(3, uid="another", ended=110)):
         shown.put(pod)
     read, untouched = shown.view()
-    outcome = plan_array(see(array(), *read, untouched=untouched))
+    outcome = plan_job(see(array(), *read, untouched=untouched))
     assert outcome.status.array is not None
     assert outcome.status.array.completed_indexes == "3"
     (stops,) = [action for action in outcome.actions if isinstance(action, DeletePod)]
@@ -392,7 +392,7 @@ def plans(job: ScavengerJob, shown: Shown, **more: Any) -> tuple[Outcome, Outcom
     nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in read if pod.spec.node_name}
     all_nodes = {pod.spec.node_name: shown.nodes.get(pod.spec.node_name) for pod in shown.pods.values()}
     every: Observation = see(job, *read, *(untouched.pods if untouched else ()), nodes=all_nodes, **more)
-    return plan_array(b.with_(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_array(every)
+    return plan_job(b.with_(every, pods=tuple(read), nodes=nodes, untouched=untouched)), plan_job(every)
 
 
 POLICIES = [
@@ -473,7 +473,7 @@ def situations(draw: st.DrawFn) -> tuple[ScavengerJob, Shown, dict[str, Any]]:
 
 
 @settings(max_examples=examples(200))
-@given(situations(), st.sampled_from((plan.KEPT_PODS, 1)))
+@given(situations(), st.sampled_from((many.KEPT_PODS, 1)))
 def test_a_plan_from_buckets_is_that_from_all_pods(
     situation: tuple[ScavengerJob, Shown, dict[str, Any]], kept: int
 ) -> None:
@@ -481,7 +481,7 @@ def test_a_plan_from_buckets_is_that_from_all_pods(
     if more["batch"] is None:
         shown.buckets.view = lambda *_: (list(shown.pods.values()), None)  # type: ignore[method-assign]
     # Some of these situations cannot be, such as a pod of a task that there is not.
-    with mock.patch.object(plan, "KEPT_PODS", kept), mock.patch.object(CHECKS, "on", new=False):
+    with mock.patch.object(many, "KEPT_PODS", kept), mock.patch.object(CHECKS, "on", new=False):
         found, expected = plans(job, shown, **more)
     assert compared(found) == compared(expected)
     assert found.requeue_after == expected.requeue_after

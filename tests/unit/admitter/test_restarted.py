@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeletePod
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.pods_seen import bucket_of
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason as Cause
@@ -85,12 +85,12 @@ def test_a_task_is_told_to_go_and_counted_when_it_has_ended() -> None:
     """Its time is that of its first life."""
     main = again(UNSEEN).status.container_statuses
     runs_on = _with(task(5, started=130, taken=5), main)
-    outcome = plan_array(see(array(), runs_on, now=140))
+    outcome = plan_job(see(array(), runs_on, now=140))
     assert [action.uid for action in outcome.actions if isinstance(action, DeletePod)] == [runs_on.metadata.uid]
     assert not outcome.counted
     (last,) = again(UNSEEN, ended=150, code=143).status.container_statuses
     ended = _with(task(5, started=130, taken=5, deleted=140, ended=150, code=143), (last,))
-    outcome = plan_array(see(array(), ended, now=160))
+    outcome = plan_job(see(array(), ended, now=160))
     assert (outcome.counted, outcome.interruptions) == (1, (Cause.NODE_LOST,))
     assert outcome.status.lost_cpu_seconds == 250
 

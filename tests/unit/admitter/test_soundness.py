@@ -15,9 +15,8 @@ from scavenger_admitter.core.admission.view import soundness as of_snapshots
 from scavenger_admitter.core.admission.view.object_facts import pod_facts
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle.actions import CreateJob, ReleasePod, StartTasks
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.soundness import assert_sound
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason
@@ -82,12 +81,12 @@ CREATE = CreateJob(b.place(0), 0)
     ],
 )
 def test_a_step_of_a_job(seen: Observation, wrong: Wrong, says: str) -> None:
-    _tells(seen, plan_lifecycle(seen), wrong, says)
+    _tells(seen, plan_job(seen), wrong, says)
 
 
 def test_the_status_of_a_job_that_is_being_deleted_stays() -> None:
     seen = b.seen(b.job(Phase.RUNNING, running=[10], deleted=True), 100, b.batch(), b.pod())
-    _tells(seen, plan_lifecycle(seen), of_status(interrupted_count=1), "status: changes")
+    _tells(seen, plan_job(seen), of_status(interrupted_count=1), "status: changes")
 
 
 # --- an array -----------------------------------------------------------------------------------------------
@@ -148,17 +147,17 @@ def starting(*indexes: int) -> Wrong:
 def test_a_step_of_an_array(wrong: Wrong, says: str) -> None:
     over = {"completed_indexes": "7", "completed": 1} if says.startswith("7") else {}
     seen = ending(**over)
-    _tells(seen, plan_array(seen), wrong, says)
+    _tells(seen, plan_job(seen), wrong, says)
 
 
 def test_why_a_pod_is_deleted_stays() -> None:
     seen = ending(removing=("4-0004cafe:MaxRunning",))
-    _tells(seen, plan_array(seen), of_status(removing=("4-0004cafe:Suspended",)), "removing: the reason changes")
+    _tells(seen, plan_job(seen), of_status(removing=("4-0004cafe:Suspended",)), "removing: the reason changes")
 
 
 def test_a_task_stays_completed() -> None:
     seen = ending(completed_indexes="7", completed=1)
-    _tells(seen, plan_array(seen), of_sets(completed_indexes="3", completed=1), r"completedIndexes: tasks \[7\]")
+    _tells(seen, plan_job(seen), of_sets(completed_indexes="3", completed=1), r"completedIndexes: tasks \[7\]")
 
 
 def _tells(seen: Observation, right: Outcome, wrong: Wrong, says: str) -> None:
@@ -169,7 +168,7 @@ def _tells(seen: Observation, right: Outcome, wrong: Wrong, says: str) -> None:
 
 def test_an_interruption_of_a_task_is_one_end() -> None:
     seen = arrays.see(arrays.array(), arrays.task(3, deleted=100, ended=110, code=137))
-    right = plan_array(seen)
+    right = plan_job(seen)
     assert len(right.interruptions) == 1
     twice = (InterruptionReason.DELETED, InterruptionReason.DELETED)
     _tells(seen, right, lambda outcome: replace(outcome, interruptions=twice), "interruptedCount: 1 more, and 2 tasks")

@@ -127,8 +127,10 @@ class AdmissionLoop:
             await wake.wait()
             # Starts that are not answered yet are waited for, as long as they do not hang: who was chosen by the cycle
             # before would be overtaken, and those in line find out sooner where there is room.
+            self._limiter.skip_hanging()
             while self._affordable_starts() < 1:
                 await self._clock.sleep(max(LEAST_INTERVAL, self._settings.admission_interval))
+                self._limiter.skip_hanging()
             wake.clear()
             began = self._clock.monotonic()
             plan = await self.cycle()
@@ -141,7 +143,6 @@ class AdmissionLoop:
 
     def _affordable_starts(self) -> int:
         """How many more may be started now: what is granted holds room until there is a turn to write it."""
-        self._limiter.skip_hanging()
         most = min(self._settings.max_starts_per_cycle, self._budget.affordable(1.0))
         return most - self._limiter.in_flight()
 

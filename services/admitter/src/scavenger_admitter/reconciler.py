@@ -30,7 +30,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
     StartTasks,
 )
-from scavenger_admitter.core.lifecycle.array.plan import kept_pods
+from scavenger_admitter.core.lifecycle.books.many import kept_pods
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import Outcome, Seen

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,9 +26,9 @@ from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.stale_marks import release
 
+from scavenger_admitter.core.lifecycle.books.book import taken_down
 from scavenger_admitter.core.lifecycle.confirmed import confirm
-from scavenger_admitter.core.lifecycle.observation import Granted, InterruptDecision, Observation, Seen
-from scavenger_admitter.facts import run_of
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Seen
 from scavenger_admitter.freshness import active_jobs, metadata_of, nodes_by_name, with_run
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.queue_controller import set_finalizers
@@ -116,11 +115,7 @@ async def _status_after(
 ) -> dict[str, Any] | None:
     """The status of a job whose pods go now, in the fields of the admitter; None where it stays as it is."""
     seen = await with_run(client, Seen(job=job, batch=None, pods=(), nodes=nodes, now=clock.now()))
-    taken = {run_of(job): InterruptDecision(InterruptionReason.JOB_DELETED, GONE)}
-    if job.spec.array is not None:  # its tasks are counted one by one, and stop without being counted as interrupted
-        spec = job.spec.model_copy(update={"suspend": True})
-        seen, taken = replace(seen, job=job.model_copy(update={"spec": spec})), {}
-    decided = confirm(Observation(seen, granted=Granted(take=taken)))
+    decided = confirm(taken_down(seen, InterruptDecision(InterruptionReason.JOB_DELETED, GONE)))
     assert decided is not None, "the API server was asked"
     status = decided.value.status
     if status.phase is None or status.phase.active:  # it had not begun: there is nothing to book

@@ -311,8 +311,12 @@ class Writer:
             Unmanaged: it is the Job controller's, and is to be deleted.
             ApiError: the API server refuses, or does not answer.
         """
-        action, job = confirmed.value, await self._whole(job)
-        if absent := await self._references.missing(job.metadata.namespace, job.spec):
+        return await self._create_job(job, confirmed.value, target, again=again)
+
+    async def _create_job(self, job: ScavengerJob, action: CreateJob, target: Target, *, again: bool) -> dict[str, Any]:
+        """Create the Job of a run, or of an array, and before it what its pods need."""
+        job = await self._whole(job)
+        if absent := await self.missing(job):
             raise ReferenceAbsent(absent)
         await self._see_to_service(job, action)
         await self._see_to_key(job, again=again)
@@ -491,23 +495,18 @@ class Writer:
         return {**pod, "spec": of_qos_class(pod["spec"], job.spec.requests, self._burstable)}
 
     async def _job_of_array(self, job: ScavengerJob, action: CreateJob, *, again: bool) -> dict[str, Any]:
-        namespace = job.metadata.namespace
         if isinstance(job, AdoptedJob):
-            found = await self.batch_job(namespace, job.metadata.name)
+            found = await self.batch_job(job.metadata.namespace, job.metadata.name)
             if found["metadata"]["uid"] != job.metadata.uid or found["metadata"].get("deletionTimestamp"):
                 raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"Job {job.metadata.name} is not this one")
             return found
         try:
-            found = await self.batch_job(namespace, job.metadata.name)
+            found = await self.batch_job(job.metadata.namespace, job.metadata.name)
+        except NotFound:
+            found = await self._create_job(job, action, ANYWHERE, again=again)
+        else:
             if again:  # somebody may have deleted it
                 await self._see_to_key(job, again=True)
-        except NotFound:
-            whole = await self._whole(job)
-            if absent := await self._references.missing(namespace, whole.spec):
-                raise ReferenceAbsent(absent) from None
-            await self._see_to_key(whole, again=again)
-            body = self._manifest(whole, action, ANYWHERE)
-            found = msgspec.json.decode(await self._create(JOBS, namespace, body))
         owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
         if job.metadata.uid not in owners or found["metadata"].get("deletionTimestamp"):
             raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"Job {job.metadata.name} is not of this array")

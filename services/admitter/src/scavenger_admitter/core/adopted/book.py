@@ -24,7 +24,7 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.ledger import write_ledger
 from scavenger_admitter.core.adopted.work import AdoptedJob
-from scavenger_admitter.core.lifecycle.array.tasks import mark
+from scavenger_admitter.core.lifecycle.books.tasks import mark
 
 COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
 SUSPENDED: Final = ("JobSuspended", "Job suspended")

@@ -16,7 +16,7 @@ from scavenger_domain.pod_ends import held
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
-from scavenger_admitter.core.lifecycle.array.tasks import mark
+from scavenger_admitter.core.lifecycle.books.tasks import mark
 
 
 def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:

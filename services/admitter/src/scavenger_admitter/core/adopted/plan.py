@@ -16,8 +16,8 @@ from scavenger_admitter.core.adopted.done import idle_workers, with_done
 from scavenger_admitter.core.adopted.ledger import read_ledger
 from scavenger_admitter.core.adopted.unlabel import unlabel
 from scavenger_admitter.core.adopted.work import AdoptedJob, status_of_job
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.plan import plan_job
 
 COUNT_EVERY: Final = timedelta(seconds=10)
 """A status in which nothing but counts of pods differs is written so often."""
@@ -37,7 +37,7 @@ def plan_adopted(observed: Observation) -> Outcome:
     seen, job = observed.seen, observed.seen.job
     assert isinstance(job, AdoptedJob), "a Job"
     known = with_done(job, seen.every_pod)
-    outcome = plan_array(replace(observed, seen=replace(seen, job=known)))
+    outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
     phase = outcome.status.phase
     if phase is None:
         return outcome

@@ -33,7 +33,7 @@ from scavenger_admitter.core.adopted.ledger import (
     read_ledger,
 )
 from scavenger_admitter.core.lifecycle import conditions
-from scavenger_admitter.core.lifecycle.array.tasks import Tasks
+from scavenger_admitter.core.lifecycle.books.tasks import Tasks
 
 BACKOFF_LIMIT: Final = 6
 """Of a Job that names none (pkg/apis/batch/v1/defaults.go)."""

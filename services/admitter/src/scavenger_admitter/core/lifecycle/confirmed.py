@@ -17,10 +17,9 @@ from scavenger_kube.kinds import Pod
 from scavenger_admitter.core.adopted.plan import plan_adopted
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeletePod
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.intents import committed
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
+from scavenger_admitter.core.lifecycle.plan import plan_job
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -52,7 +51,7 @@ def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     if not asked and _doubtful(observed):
         return None
     kind = _kind_of(observed.seen)
-    outcome = kind.plan(observed)
+    outcome = _plan(observed)
     return None if not asked and kind.final(observed.seen, outcome) else Confirmed(outcome, _PROOF)
 
 
@@ -62,7 +61,7 @@ def confirm_creation(observed: Observation) -> Confirmed[Creation | None] | None
     seen, kind = observed.seen, _kind_of(observed.seen)
     if seen.asked is Asked.NOTHING and observed.known.name_used and kind.anew(seen):
         return None
-    actions = kind.plan(observed).actions
+    actions = _plan(observed).actions
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 
@@ -149,10 +148,9 @@ def _run(seen: Seen) -> str:
 
 
 class _Kind(NamedTuple):
-    """What a plan is made by, and what has to be proved of it.
+    """What has to be proved of a plan.
 
     Attributes:
-        plan: makes it.
         lacks: whether something is not shown that was there.
         final: whether it has a verdict that the pods shown do not prove. Each task ended as its own pod says.
         anew: whether a start may meet pods of an earlier Job that no watch shows. Two pods of one task have the same
@@ -161,18 +159,18 @@ class _Kind(NamedTuple):
             for again until watches show it (`Heard`).
     """
 
-    plan: Callable[[Observation], Outcome]
     lacks: Callable[[Observation], bool]
     final: Callable[[Seen, Outcome], bool]
     anew: Callable[[Seen], bool]
 
 
-_JOB: Final = _Kind(plan_lifecycle, _lacks_members, _final, lambda _: True)
-_ARRAY: Final = _Kind(plan_array, _lacks_job, lambda *_: False, lambda seen: seen.batch is None)
-_ADOPTED: Final = _ARRAY._replace(plan=plan_adopted)
+_JOB: Final = _Kind(_lacks_members, _final, lambda _: True)
+_ARRAY: Final = _Kind(_lacks_job, lambda *_: False, lambda seen: seen.batch is None)
+
+
+def _plan(observed: Observation) -> Outcome:
+    return plan_adopted(observed) if observed.seen.job.spec.as_written else plan_job(observed)
 
 
 def _kind_of(seen: Seen) -> _Kind:
-    if seen.job.spec.as_written:
-        return _ADOPTED
     return _JOB if seen.job.spec.array is None else _ARRAY

@@ -106,6 +106,11 @@ def words_of(ended: Exit) -> str:
 def fail(draft: Draft, at: datetime, reason: str, message: str) -> None:
     """The job has failed, at `at`; `reason`: one word for the conditions."""
     draft.spend(draft.settle(at, kept=False))
+    declare_failed(draft, at, reason, message)
+
+
+def declare_failed(draft: Draft, at: datetime, reason: str, message: str) -> None:
+    """Say of a job whose time is booked, or of an array, that it has failed."""
     draft.set(finished_timestamp=second(at))
     draft.enter(Phase.FAILED, reason, message)
     draft.note("Failed", message, warning=True)
@@ -134,9 +139,7 @@ def _all_running(run: Run) -> bool:
 
 
 def finish(draft: Draft) -> None:
-    """A finished job lets go of its pods, and goes itself when its time is over."""
-    if not draft.phase.finished:
-        return
+    """A finished job lets go of its pods."""
     seen = draft.seen
     if draft.status.finished_timestamp is None:
         draft.set(finished_timestamp=second(seen.now))
@@ -150,7 +153,6 @@ def finish(draft: Draft) -> None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
     elif batch is not None:
         managed.end(draft, batch)
-    expire(draft)
 
 
 def expire(draft: Draft) -> None:

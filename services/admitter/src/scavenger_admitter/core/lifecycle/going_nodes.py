@@ -23,14 +23,13 @@ from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.verdict import Removed
 
 
-def find_announced_end(run: Run, observed: Observation, began: datetime | None) -> Removed | datetime | None:
+def find_announced_end(run: Run, observed: Observation) -> Removed | datetime | None:
     """The end of a run that has to leave a node now, or when one that stays is to be looked at again; None where
     nothing is announced.
 
     Args:
         run: of a job or a task.
         observed: the job.
-        began: from when its intervals are counted; None where it has not begun.
     """
     seen = observed.seen
     now, interval = seen.now, seen.job.spec.checkpoint_interval
@@ -42,7 +41,7 @@ def find_announced_end(run: Run, observed: Observation, began: datetime | None) 
         if taint := ends(node, observed.rules.certain_hints):
             return _removed(pod, f"has the taint {taint}", now)
         found = hint(node)
-        at = _checkpoint_within(found, run.pods, began, interval, now) if found else None
+        at = _checkpoint_within(found, run.pods, run.since, interval, now) if found else None
         if found is not None and at is not None:
             if at <= now:
                 return _removed(pod, f"has the taint {found.taint}, and a checkpoint was due", now)

@@ -43,7 +43,7 @@ def judge(run: Run, observed: Observation, lack: Lack | None = None) -> Verdict:
         lack: what the starts before have shown to be missing.
     """
     seen, known = observed.seen, observed.known
-    found = find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
+    found = None if run.open else find_termination(run, seen.nodes, seen.now, known.reboots, known.evidence)
     if run.began:
         return found if found is not None else Runs(unproven=tuple(unproven(run, known.evidence)))
     spec = seen.job.spec
@@ -61,7 +61,7 @@ def judge(run: Run, observed: Observation, lack: Lack | None = None) -> Verdict:
     return Starts(found, due, tuple(unproven(run, known.evidence)))
 
 
-def decide(run: Run, observed: Observation, found: Verdict, began: datetime | None) -> Verdict:
+def decide(run: Run, observed: Observation, found: Verdict) -> Verdict:
     """What the admitter does about a run that goes on, or whose end may be the fault of a node: its capacity is taken,
     its node is about to go, it hangs. Else what was found stands.
 
@@ -69,19 +69,18 @@ def decide(run: Run, observed: Observation, found: Verdict, began: datetime | No
         run: as in `judge`.
         observed: the same.
         found: the verdict of `judge`.
-        began: from when its intervals are counted; None where it has not begun.
     """
     now, taken = observed.seen.now, observed.granted.take.get(run.life)
     if isinstance(found, Undecided):
         return _taken(taken, min(now, found.at)) if taken is not None and found.failed else found
-    if not isinstance(found, Runs | Starts):
-        return found
+    if not isinstance(found, Runs | Starts) or (run.has_job and isinstance(found, Starts)):
+        return found  # a job that starts is taken back by what is wrong with its start alone
     if (taken := taken or _suspended_by_another(run)) is not None:
         return _taken(taken, now)
-    leaves = _outdated(run, now) or find_announced_end(run, observed, began)
+    leaves = _outdated(run, now) or find_announced_end(run, observed)
     if isinstance(leaves, Removed):
         return leaves
-    hangs = _hangs(run, observed, began)
+    hangs = _hangs(run, observed)
     if isinstance(hangs, Hangs):
         return hangs
     if isinstance(found, Starts):
@@ -112,12 +111,12 @@ def _outdated(run: Run, now: datetime) -> Removed | None:
     return Removed(Removal(now, now, InterruptionReason.JOB_DELETED, "", False, detail), now)
 
 
-def _hangs(run: Run, observed: Observation, began: datetime | None) -> Hangs | datetime | None:
+def _hangs(run: Run, observed: Observation) -> Hangs | datetime | None:
     """Whether the run has reported no checkpoint for as long as its job allows, or until when it may report none; None
     where that is no failure. One that has reported none yet counts from its start."""
     spec, now = observed.seen.job.spec, observed.seen.now
     allowed = limits.without_progress(spec)
-    if allowed is None or began is None:
+    if allowed is None or run.since is None:
         return None
-    since = accounting.last_progress(run.pods, began, spec, now)
+    since = accounting.last_progress(run.pods, run.since, spec, now)
     return Hangs(since) if now >= since + allowed else since + allowed

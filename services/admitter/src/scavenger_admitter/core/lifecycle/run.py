@@ -36,6 +36,10 @@ class Run:
     """When it was, where its Job is older than the run: that of an array."""
     intents: Mapping[str, RemovalReason] = field(default_factory=dict)
     """Why the admitter has committed the deletion of its pods, by uid."""
+    since: datetime | None = None
+    """From when its intervals are counted; None where it has not begun."""
+    open: bool = False
+    """Its pod may still run, and its end counts when that has surely ended: a task."""
     last_seen: datetime | None = None
     """Until when pods that are gone were there, as far as anybody knows."""
 

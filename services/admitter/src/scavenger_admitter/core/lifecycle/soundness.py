@@ -13,7 +13,7 @@ from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import moment
 
 from scavenger_admitter.core.lifecycle.actions import CreateJob, ReleasePod, StartTasks
-from scavenger_admitter.core.lifecycle.array.tasks import mark
+from scavenger_admitter.core.lifecycle.books.tasks import mark
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 
 _EXACT = 1e-3

@@ -1,21 +1,20 @@
-"""What is known of an array, its Job and its pods, turned into its next status and what follows from it.
+"""The book of an array: many tasks, each a run of one pod, told by index and UID.
 
-As for jobs, the status write is the commit (`lifecycle.py`). It counts pods that have ended, up to `MAX_COUNTED` at
-once, and names them; their finalizers come off after it, and whoever follows sees the names and counts none of them
+An end is recorded when nothing of the pod can run any more. The write counts pods that have ended, up to `MAX_COUNTED`
+at once, and names them; their finalizers come off after it, and whoever follows sees the names and counts none of them
 again. Which tasks run follows from their pods, and no write of its own says so but once in a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final, Self
 
-from scavenger_api import names, pod_names
+from scavenger_api import names
 from scavenger_api.array import MAX_COUNTED, ArraySpec, ArrayStatus
-from scavenger_api.indexes import MAX_TASKS, all_of, format_indexes, indexes_of, set_of
+from scavenger_api.indexes import MAX_TASKS, format_indexes, indexes_of, set_of
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
@@ -30,26 +29,24 @@ from scavenger_admitter.core.lifecycle import (
     accounting,
     finished,
     leftover_pods,
-    lifecycle,
     limits,
     managed,
+    outcome,
     start_failures,
     starting,
     waiting,
 )
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, DeletePod, ReleasePod, StartTasks
-from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
-from scavenger_admitter.core.lifecycle.array.tasks import UID_DIGITS, Tasks, mark
+from scavenger_admitter.core.lifecycle.books.endings import Endings, run_of_task
+from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen
+from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
-from scavenger_admitter.core.lifecycle.judge import decide, judge
-from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods_seen import Untouched
+from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts
+from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts, Verdict
 from scavenger_admitter.core.unit_of_task import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
@@ -68,122 +65,6 @@ KEPT_BYTES: Final = 12 * 1024 * 1024
 protobuf takes a fifth less, and the statuses of thousands of containers half as much again."""
 
 
-_NONE_UNTOUCHED: Final = Untouched({}, 0, {}, 0)
-
-
-@dataclass(slots=True)
-class _Pods:
-    """The pods of the array by index, each in one of these.
-
-    Attributes:
-        alive: may still run.
-        ended: surely ended, and not counted. Where containers beside the main one run on, that is before the deletion:
-            after one in the same second the main container might not have ended by itself.
-        counted: counted, or with nothing to be counted, and still there.
-        strangers: of an earlier job of this name, or of no task.
-        untouched: those that are in none of these: they run and stay, or are kept for their logs.
-    """
-
-    alive: dict[int, kinds.Pod] = field(default_factory=dict)
-    ended: dict[int, kinds.Pod] = field(default_factory=dict)
-    counted: dict[int, kinds.Pod] = field(default_factory=dict)
-    strangers: list[kinds.Pod] = field(default_factory=list)
-    untouched: Untouched = _NONE_UNTOUCHED
-
-    @classmethod
-    def of(cls, draft: Draft, tasks: Tasks) -> Self:
-        """As they are seen."""
-        found, seen = cls(), draft.seen
-        queued = draft.status.queued_timestamp
-        found.untouched, others = _untouched(draft, tasks)
-        for pod in (*seen.pods, *others):
-            task = task_index(pod)
-            run = moment(pod.metadata.annotations.get(names.ANNOTATION_RUN))
-            if task is None or task >= tasks.size or run != queued:
-                found.strangers.append(pod)
-            elif mark(task, pod) in tasks.counted or not held(pod):
-                found.counted[task] = pod
-            elif surely_ended(pod, seen.nodes) or (over(pod) and not deleting(pod)):
-                found.ended[task] = pod
-            else:
-                found.alive[task] = pod
-        return found
-
-    def has(self, name: str) -> bool:
-        """Whether the pod of a task is there. name: as `mark` gives it."""
-        task = _index_of(name)
-        read, quiet = (self.alive, self.ended, self.counted), self.untouched
-        where = (*read, quiet.running, quiet.kept, quiet.starting)
-        pod = next((found for pods in where if (found := pods.get(task)) is not None), None)
-        return pod is not None and mark(task, pod) == name
-
-    def plain(self, job: str) -> bool:
-        """Whether there is a pod whose name has no suffix. A Job that is created then gives none a suffix, as a task
-        could have two pods otherwise: by their names the API server tells second lives. job: name of the array."""
-        read = (*self.alive.values(), *self.ended.values(), *self.counted.values(), *self.strangers)
-        found = (pod_names.parts_of(pod.metadata.name, job) for pod in (*read, *islice(self.untouched.pods, 1)))
-        return any(parts is not None and not parts.suffix for parts in found)  # untouched ones have one suffix
-
-    @property
-    def present(self) -> int:
-        """Tasks of which there is a pod."""
-        strangers = (found for pod in self.strangers if (found := task_index(pod)) is not None)
-        read = set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
-        return read | self.untouched.runs | self.untouched.ended | self.untouched.starts
-
-    @property
-    def living(self) -> Iterator[tuple[int, kinds.Pod]]:
-        """The tasks whose pods may still run."""
-        yield from self.alive.items()
-        yield from _chosen(self.untouched.running, self.untouched.runs)
-        yield from _chosen(self.untouched.starting, self.untouched.starts)
-
-    @property
-    def any_living(self) -> bool:
-        """Whether there is one."""
-        return bool(self.alive) or (self.untouched.runs | self.untouched.starts) != 0
-
-
-def _chosen(pods: Mapping[int, kinds.Pod], tasks: int) -> Iterator[tuple[int, kinds.Pod]]:
-    """The pods of these tasks."""
-    if len(pods) == tasks.bit_count():
-        yield from pods.items()
-    else:
-        yield from ((task, pods[task]) for task in indexes_of(tasks))
-
-
-def _untouched(draft: Draft, tasks: Tasks) -> tuple[Untouched, list[kinds.Pod]]:
-    """The pods of which nothing is asked one by one, and others of `Seen.untouched`: what the status says of
-    their tasks, or what was decided about them, does not fit with a pod that runs and stays."""
-    seen = draft.seen
-    found = seen.untouched
-    if found is None:
-        return _NONE_UNTOUCHED, []
-    batch, stands = draft.own_job, draft.phase is Phase.SUSPENDED or draft.phase.finished
-    if batch is None or batch.spec.suspend or seen.job.spec.suspend or stands:
-        return _NONE_UNTOUCHED, list(found.pods)
-    fit = all_of(tasks.size)
-    counted, removing = (_tasks_named(some) for some in (tasks.counted, draft.status.removing or ()))
-    stays = fit & ~(tasks.over | counted | removing | found.told)
-    runs, starts = found.runs & stays, found.starts & stays
-    kept = found.ended & fit & tasks.over & ~removing
-    read = [pod for _, pod in _chosen(found.running, found.runs & ~runs)]
-    read += [pod for _, pod in _chosen(found.kept, found.ended & ~kept)]
-    read += [pod for _, pod in _chosen(found.starting, found.starts & ~starts)]
-    return found.only(runs, kept, starts) if read else found, read
-
-
-def _tasks_named(entries: Iterable[str]) -> int:
-    """The tasks of the pods that `counted` or `removing` names."""
-    return set_of(index for one in entries if (index := _index_of(one)) < MAX_TASKS)
-
-
-def _index_of(name: str) -> int:
-    """The task of a pod. name: as `mark` gives it; beyond all tasks where somebody else wrote something else there."""
-    text = name.partition("-")[0]
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= UID_DIGITS else MAX_TASKS
-
-
 def kept_pods(each: int) -> int:
     """How many pods of tasks that are over are kept. each: bytes of one; 0 where that is not known."""
     return max(1, min(KEPT_PODS, KEPT_BYTES // each)) if each else KEPT_PODS
@@ -194,49 +75,14 @@ def pods_at_once(each: int) -> int:
     return max(1, names.MAX_PODS_BYTES // each) if each else MAX_TASKS
 
 
-def plan_array(observed: Observation) -> Outcome:
-    """The next status of the array and what follows from it. Pure; raises nothing for what the schema lets in.
-
-    The steps, in this order:
-    1. an array without a status gets its place in line;
-    2. failed tasks wait again where spec.array.retry has grown;
-    3. pods that have ended are counted, as many as one write may;
-    4. pods that are counted lose their finalizer, and those in the way of another start are deleted;
-    5. pods that cannot start, or should not run, are deleted;
-    6. the array is over, suspended, or in the phase that its pods and its tasks give;
-    7. tasks that were granted start, or the array stands for admission;
-    8. sets, counts and conditions follow from all this.
-    """
-    spec = observed.seen.job.spec.array
-    assert spec is not None, "not an array"
-    draft = lifecycle.draft_of(observed)
-    if draft.seen.job.metadata.deletion_timestamp is not None:
-        lifecycle.delete(draft)
-        return lifecycle.outcome_of(draft)
-    waiting.enter_line(draft)
-    tasks = Tasks.of(spec.tasks, draft.status.array)
-    pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
-    lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(draft.seen.job.status)
-    running = {task: pod for task, pod in pods.alive.items() if started_at(pod) is not None and not over(pod)}
-    endings = Endings(draft, tasks, intents)
-    plan = _Plan(draft, spec, tasks, pods, running, lost, intents, endings, before, may_write=may_write)
-    if plan.may_write:
-        plan.retry()
-        plan.count()
-    plan.clear()
-    plan.stop()
-    if plan.may_write:
-        plan.enter_phase()
-    plan.line_up()
-    return plan.outcome()
-
-
 @dataclass(slots=True)
-class _Plan:
+class ManyBook:
+    """The status of an array, to be changed."""
+
     draft: Draft
     spec: ArraySpec
     tasks: Tasks
-    pods: _Pods
+    pods: TaskPods
     running: dict[int, kinds.Pod]
     """The tasks whose container runs, untouched ones left out."""
     abandoned: dict[int, kinds.Pod]
@@ -248,10 +94,25 @@ class _Plan:
     may_write: bool
     startable: int = 0
     problem: Problem | None = None
+    stay: list[tuple[int, kinds.Pod]] = field(default_factory=list)
+    """The tasks of `runs` that may go on."""
+
+    @classmethod
+    def of(cls, draft: Draft, spec: ArraySpec) -> Self:
+        """As the status and the pods have it. Failed tasks wait again where spec.array.retry has grown."""
+        tasks = Tasks.of(spec.tasks, draft.status.array)
+        pods, before = TaskPods.of(draft, tasks), (tasks.over, tasks.interrupted)
+        lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(draft.seen.job.status)
+        running = {task: pod for task, pod in pods.alive.items() if started_at(pod) is not None and not over(pod)}
+        endings = Endings(draft, tasks, intents)
+        book = cls(draft, spec, tasks, pods, running, lost, intents, endings, before, may_write=may_write)
+        if may_write:
+            book._retry()
+        return book
 
     # --- what has ended ---
 
-    def retry(self) -> None:
+    def _retry(self) -> None:
         """Failed tasks wait again, where their user wants that."""
         failed = self.draft.phase is Phase.FAILED
         if self.spec.retry <= self.tasks.retry or (failed and self._stops(pod for _, pod in self.pods.living)):
@@ -264,8 +125,14 @@ class _Plan:
             self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None, active_seconds=None)
             self.draft.enter(Phase.WAITING, WaitReason.QUEUED, f"{again} tasks that failed start again")
 
-    def count(self) -> None:
-        """Count pods that have ended."""
+    def runs(self) -> Iterator[Run]:
+        """Pods that have ended, as many as one write may count; then those that may still run, and are not told to
+        stop. Of untouched ones there is none."""
+        if self.may_write:
+            yield from self._ended()
+        yield from self._open()
+
+    def _ended(self) -> Iterator[Run]:
         there = {mark(one, pod) for one, pod in self.pods.counted.items() if held(pod)}
         self.tasks.counted &= there
         limit = self.spec.counted_at_once
@@ -274,12 +141,41 @@ class _Plan:
             if len(self.endings.counted) >= most:
                 self.draft.wakeups.append(WRITE_EVERY.total_seconds())
                 break
-            if self.endings.count(task, pod):
-                self.pods.counted[task] = self.pods.ended.pop(task)
+            yield run_of_task(self.draft, pod, self.intents.of(mark(task, pod)))
         self.tasks.counted |= self.endings.counted
         self.intents.drop(self.endings.counted)
         self._count_short()
         self.endings.tell()
+
+    def _open(self) -> Iterator[Run]:
+        quiet = self.pods.untouched
+        runs, starts = (tasks & self.tasks.over for tasks in (quiet.runs, quiet.starts))
+        self._wait_for_starts(quiet.starts & ~starts)
+        self._wait_for_progress()
+        done = (*chosen(quiet.running, runs), *chosen(quiet.starting, starts))
+        for task, pod in sorted((*self.pods.alive.items(), *done)):
+            if deleting(pod):
+                continue
+            if self.intents and self.intents.named(mark(task, pod)):
+                self._delete(task, pod)
+            else:
+                yield replace(run_of_task(self.draft, pod), open=True)
+
+    def record(self, run: Run, verdict: Verdict) -> None:
+        """Count a pod that has ended, or stop one that cannot start or is not to run."""
+        (pod,) = run.pods
+        task = task_index(pod)
+        assert task is not None, "a pod of no task"
+        if not run.open:
+            if self.endings.count(task, run, verdict):
+                self.pods.counted[task] = self.pods.ended.pop(task)
+        elif (reason := self._unwanted(task, run, verdict)) is not None:
+            self._delete(task, pod, reason)
+        elif run.batch is None or pod.metadata.uid in self.draft.known.deleted or restarted(pod):
+            # Its Job or its container says why, or it is under way.
+            self.draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+        else:
+            self.stay.append((task, pod))
 
     def _count_short(self) -> None:
         """Failures right after the start, and nothing else: the pause before the next start grows."""
@@ -297,7 +193,7 @@ class _Plan:
         draft.actions += leftover_pods.clear(self.pods.strangers, draft.seen.nodes, job_uid=uid)
         kept, ended = [], self.pods.untouched
         again = ended.ended & ~self.tasks.over
-        for task, pod in sorted((*self.pods.counted.items(), *_chosen(ended.kept, again))):
+        for task, pod in sorted((*self.pods.counted.items(), *chosen(ended.kept, again))):
             name, own = pod.metadata.name, pod.metadata.uid
             if held(pod):
                 draft.actions.append(ReleasePod(name, own))
@@ -312,7 +208,7 @@ class _Plan:
         most = kept_pods(draft.known.pod_bytes)
         if len(kept) + (ended.ended & ~again).bit_count() <= most:
             return
-        kept += [pod for _, pod in _chosen(ended.kept, ended.ended & ~again)]
+        kept += [pod for _, pod in chosen(ended.kept, ended.ended & ~again)]
         kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
         oldest = kept[: len(kept) - most][:MAX_COUNTED]
         draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
@@ -331,33 +227,13 @@ class _Plan:
 
     # --- what runs ---
 
-    def stop(self) -> None:
-        """Pods that cannot start, or are not to run, are deleted."""
-        draft = self.draft
-        stay: list[tuple[int, kinds.Pod]] = []
-        quiet = self.pods.untouched
+    def _stop_excess(self) -> None:
+        """Where more tasks run than may, those with the least work at risk stop."""
+        quiet, stay = self.pods.untouched, self.stay
         runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
-        self._wait_for_starts(starts)
-        self._wait_for_progress()
-        done = (*_chosen(quiet.running, quiet.runs & ~runs), *_chosen(quiet.starting, quiet.starts & ~starts))
-        for task, pod in sorted((*self.pods.alive.items(), *done)):
-            if deleting(pod):
-                continue
-            if self.intents and self.intents.named(mark(task, pod)):
-                self._delete(task, pod)
-                continue
-            run = run_of_task(draft, pod)
-            reason = self._unwanted(task, pod, run)
-            if reason is not None:
-                self._delete(task, pod, reason)
-            elif run.batch is None or pod.metadata.uid in draft.known.deleted or restarted(pod):
-                # Its Job or its container says why, or it is under way.
-                draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
-            else:
-                stay.append((task, pod))
         excess = len(stay) + (runs | starts).bit_count() - self.wanted
         if excess > 0:
-            stay += (*_chosen(quiet.running, runs), *_chosen(quiet.starting, starts))
+            stay = [*stay, *chosen(quiet.running, runs), *chosen(quiet.starting, starts)]
         for task, pod in sorted(stay, key=lambda one: self._at_risk(one[1]))[: max(0, excess)]:
             self._delete(task, pod, RemovalReason.MAX_RUNNING)
 
@@ -399,19 +275,21 @@ class _Plan:
         draft.wakeups += [(one.until - seen.now).total_seconds() for one in waited if one.until is not None]
         return bool(waited) or any(deleting(pod) for pod in self.pods.ended.values())
 
-    def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> RemovalReason | None:
+    def _unwanted(self, task: int, run: Run, verdict: Verdict) -> RemovalReason | None:
         """Why the pod is not to run; None where it is, or where its deletion needs no reason."""
-        draft, found = self.draft, self._found(run)
-        if isinstance(found, StartFailed):
-            self.problem = self.problem or found.problem
+        draft, uid = self.draft, run.life
+        if self.may_write and isinstance(verdict, StartFailed):
+            self.problem = self.problem or verdict.problem
             return RemovalReason.START_FAILED
+        if self.may_write and isinstance(verdict, Starts) and verdict.due is not None:
+            draft.wakeups.append(verdict.due)
         if draft.seen.job.spec.suspend:
             return of_phase(draft.phase) or RemovalReason.SUSPENDED
-        if pod.metadata.uid in draft.known.deleted or run.batch is None:
+        if uid in draft.known.deleted or run.batch is None:
             return None
         if self.tasks.over >> task & 1:
             return RemovalReason.SUPERSEDED
-        match decide(run, draft.observed, found, started_at(pod)):
+        match verdict:
             case Removed(removal=removal):
                 return removal.own or RemovalReason.of(removal.cause)
             case Hangs():
@@ -419,15 +297,6 @@ class _Plan:
             case Runs(until=until) if until is not None:
                 draft.wakeups.append((until - draft.seen.now).total_seconds())
         return None
-
-    def _found(self, run: Run) -> Runs | Starts | StartFailed:
-        """What has become of a task whose pod may still run: before that has surely ended, nothing is counted."""
-        if run.began or not self.may_write:
-            return Runs() if run.began else Starts()
-        found = judge(run, self.draft.observed, self.draft.lack)
-        if isinstance(found, Starts) and found.due is not None:
-            self.draft.wakeups.append(found.due)
-        return found if isinstance(found, Starts | StartFailed) else Starts()
 
     def _wait_for_progress(self) -> None:
         """The array is looked at again when the first of the untouched tasks may have hung for too long."""
@@ -464,6 +333,9 @@ class _Plan:
     def enter_phase(self) -> None:
         """The phase follows from spec, tasks and pods."""
         draft, seen = self.draft, self.draft.seen
+        self._stop_excess()
+        if not self.may_write:
+            return
         self._record_start()
         failures = self.endings.failures
         refusal = draft.known.start.refused
@@ -484,8 +356,6 @@ class _Plan:
             self._fail(FailureReason.DEADLINE_EXCEEDED, late)
         else:
             self._go_on(problem if problem is not None and problem.exit is None else None)
-        if draft.phase.finished:
-            self._finish()
         self._note_stopping(of_phase(seen.job.status.phase), of_phase(draft.phase))
 
     def _note_stopping(self, before: RemovalReason | None, after: RemovalReason | None) -> None:
@@ -620,14 +490,13 @@ class _Plan:
         self._fail(FailureReason.TASKS_FAILED, f"{tasks.failed.bit_count()} of {tasks.size} tasks failed: {shown}")
 
     def _fail(self, reason: str, message: str) -> None:
-        draft = self.draft
-        draft.set(finished_timestamp=second(draft.seen.now))
-        draft.enter(Phase.FAILED, reason, message)
-        draft.note("Failed", message, warning=True)
+        finished.declare_failed(self.draft, self.draft.seen.now, reason, message)
 
-    def _finish(self) -> None:
-        """Pods of an array that is over stop, its Job says how it ended, and it goes when its time is over."""
+    def finish(self) -> None:
+        """Pods of an array that is over stop, and its Job says how it ended."""
         draft, batch = self.draft, self.draft.own_job
+        if not self.may_write:
+            return
         if batch is not None and batch.metadata.deletion_timestamp is None:
             done = self.tasks.completed
             text = format_indexes(done)
@@ -641,7 +510,6 @@ class _Plan:
         if batch is None or draft.phase is Phase.COMPLETED or managed.has_ended(batch):
             living = (pod for _, pod in self.pods.living)
             draft.actions += leftover_pods.stop(living, RemovalReason.FINISHED.value)
-        finished.expire(draft)
 
     # --- starts ---
 
@@ -718,7 +586,7 @@ class _Plan:
         if self.may_write:
             self.intents.keep(self.pods.has)
             draft.set(array=self.tasks.status(self.running_tasks), removing=self.intents.entries)
-            lifecycle.summarise(draft)
+            outcome.summarise(draft)
             self._hold_back(before)
         elif self.intents.added:
             draft.set(removing=self.intents.entries)
@@ -727,7 +595,7 @@ class _Plan:
         starts = [at for pod in self.running.values() if (at := started_at(pod)) is not None]
         if (last := self.pods.untouched.last_start) is not None:
             starts.append(last)
-        return lifecycle.outcome_of(
+        return outcome.outcome_of(
             draft,
             counted=len(self.endings.counted),
             interruptions=self.endings.causes,
@@ -771,8 +639,8 @@ class _Plan:
             draft.wakeups.append(left)
 
 
-def _abandoned(draft: Draft, pods: _Pods) -> dict[int, kinds.Pod]:
-    """See `_Plan.abandoned`. The array is looked at again when there may be another one."""
+def _abandoned(draft: Draft, pods: TaskPods) -> dict[int, kinds.Pod]:
+    """See `ManyBook.abandoned`. The array is looked at again when there may be another one."""
     seen = draft.seen
     told = {task: pod for task, pod in pods.alive.items() if deleting(pod)}
     left = leftover_pods.find_leftover_pods(told.values(), seen.nodes, seen.now, harmless=True)

@@ -21,11 +21,10 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, limits
 from scavenger_admitter.core.lifecycle.accounting import second
-from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
+from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows, Judged, controller_words
 from scavenger_admitter.core.lifecycle.intents import UNCOUNTED, Intents
-from scavenger_admitter.core.lifecycle.judge import judge
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.verdict import (
@@ -38,6 +37,7 @@ from scavenger_admitter.core.lifecycle.verdict import (
     StartFailed,
     Starts,
     Undecided,
+    Verdict,
 )
 
 
@@ -73,13 +73,18 @@ class Endings:
     long: bool = False
     problem: Problem | None = None
 
-    def count(self, index: int, pod: kinds.Pod) -> bool:
-        """Count a pod that has surely ended; False where it is not known yet how."""
-        draft, run = self.draft, run_of_task(self.draft, pod, self.intents.of(mark(index, pod)))
-        found = judge(run, draft.observed)
+    def count(self, index: int, run: Run, found: Verdict) -> bool:
+        """Count a pod that has surely ended; False where it is not known yet how.
+
+        Args:
+            index: of its task.
+            run: its own.
+            found: what has become of it.
+        """
+        (pod,) = run.pods
         if isinstance(found, Undecided):
-            draft.wakeups.append((found.until - draft.seen.now).total_seconds())
-            draft.wait_for_proof(found.unproven)
+            self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
+            self.draft.wait_for_proof(found.unproven)
             return False
         self.counted.add(mark(index, pod))
         if isinstance(found, StartFailed | Failed):
@@ -218,16 +223,17 @@ class Endings:
 
 def run_of_task(draft: Draft, pod: kinds.Pod, intent: RemovalReason | None = None) -> Run:
     """A task as a run of one pod. A pod whose Job is gone has none. intent: why the admitter deletes the pod."""
-    batch, owner, uid = draft.own_job, pod.metadata.controller, pod.metadata.uid
+    batch, owner, uid, began = draft.own_job, pod.metadata.controller, pod.metadata.uid, first_started_at(pod)
     return Run(
         batch if batch is not None and owner is not None and owner.uid == batch.metadata.uid else None,
         (pod,),
         1,
-        first_started_at(pod) is not None,
+        began is not None,
         uid,
         draft.seen.job.spec.saved_exit_code,
         created=moment(pod.metadata.creation_timestamp),
         intents={uid: intent} if intent is not None else {},
+        since=began,
     )
 
 

@@ -1,0 +1,178 @@
+"""The book of a job, or of a gang: one run at a time, told by its place in line.
+
+An end is recorded at once, as its request is made. That moves the place in line, so nothing counts twice
+(docs/designs/0001-run-identity.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, assert_never
+
+from scavenger_api import names
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
+from scavenger_domain.pod_ends import moment, started_at
+from scavenger_kube.kinds import Job, Pod
+
+from scavenger_admitter.core.lifecycle import (
+    accounting,
+    checkpointed,
+    finished,
+    interrupted,
+    managed,
+    outcome,
+    running,
+    start_failures,
+    starting,
+    waiting,
+)
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.run import Run
+from scavenger_admitter.core.lifecycle.verdict import (
+    Checkpointed,
+    Completed,
+    Failed,
+    Hangs,
+    Removed,
+    Runs,
+    StartFailed,
+    Starts,
+    Undecided,
+    Verdict,
+)
+
+
+@dataclass(slots=True)
+class OneBook:
+    """The status of a job, to be changed."""
+
+    draft: Draft
+
+    @classmethod
+    def of(cls, draft: Draft) -> Self:
+        """With the run in progress, if there is one. A finished job whose pods run after all runs on, and a run that
+        nobody noted is adopted."""
+        _find_run(draft)
+        finished.reopen(draft)
+        starting.adopt(draft)
+        return cls(draft)
+
+    def runs(self) -> Iterator[Run]:
+        """The run in progress. Where the API server refused to create it, there is nothing to judge."""
+        draft, run, refused = self.draft, self.draft.run, self.draft.known.start.refused
+        if refused is not None and (draft.phase.queued if run is None else refused.of_pod and not run.began):
+            starting.fail_start(draft, start_failures.refusal_problem(refused, draft.seen.job.spec))
+        elif run is not None and draft.phase.active:
+            if run.began:
+                running.record_start(draft, run)
+            yield replace(run, since=accounting.run_start(draft.status))
+
+    def record(self, run: Run, verdict: Verdict) -> None:
+        """Say what the verdict means for the job."""
+        draft = self.draft
+        match verdict:
+            case StartFailed():
+                starting.fail_start(draft, verdict.problem)
+            case Removed() | Checkpointed() if not run.began:
+                starting.fail_start(draft, starting.ended_early(verdict))
+            case Starts():
+                starting.go_on(draft, run, verdict)
+            case Runs():
+                running.go_on(draft, run, verdict)
+            case Hangs():
+                running.fail(draft, verdict)
+            case Undecided():
+                draft.wait_for_verdict(verdict)
+                managed.stop_members(draft, run)
+            case Removed():
+                interrupted.interrupt(draft, verdict)
+            case Checkpointed():
+                checkpointed.go_back(draft, verdict)
+            case Completed() | Failed():
+                finished.end(draft, verdict)
+            case _:
+                assert_never(verdict)
+
+    def enter_phase(self) -> None:
+        """Honour `spec.suspend`, or lift it: the run gives all other phases."""
+        waiting.suspend(self.draft)
+
+    def clear(self) -> None:
+        """Hear what the pods of the last run said as they ended, and clear away what earlier runs left."""
+        checkpointed.record_termination_messages(self.draft)
+        waiting.clear_leftovers(self.draft)
+
+    def line_up(self) -> None:
+        """Start the job where that was granted, let it stand for admission, or say what holds it back."""
+        waiting.line_up(self.draft)
+
+    def finish(self) -> None:
+        """Let go of the pods of a finished job."""
+        finished.finish(self.draft)
+
+    def outcome(self) -> Outcome:
+        """The next status, and what follows."""
+        draft = self.draft
+        if draft.status.removing and not draft.phase.active:
+            draft.set(removing=None)  # the run has ended, and was judged
+        outcome.summarise(draft)
+        return outcome.outcome_of(draft)
+
+
+def _find_run(draft: Draft) -> None:
+    """The run in progress: the Job of this place in line with its pods, or such pods alone."""
+    queued = draft.status.queued_timestamp
+    if queued is None:
+        return
+    place, batch = accounting.run_id(queued), draft.own_job
+    if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
+        uid = batch.metadata.uid
+        pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
+        draft.run = _run(draft, batch, pods)
+        return
+    # Its Job is gone, or was never noted: pods of this place in line say that there was one.
+    mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+    pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
+    if pods or draft.phase.active or draft.known.start.shown:
+        draft.run = _run(draft, None, pods)
+
+
+def _run(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> Run:
+    """The run in progress with its Job, as far as that exists, and its pods."""
+    spec, start = draft.seen.job.spec, accounting.run_start(draft.status)
+    counted = accounting.recorded_reference(draft.status, start) if start is not None else draft.status.queued_timestamp
+    seen = draft.known.last_seen
+    return Run(
+        batch,
+        tuple(pods),
+        spec.parallelism,
+        start is not None or _began(draft, batch, pods),
+        draft.place,
+        spec.saved_exit_code,
+        intents=_intents(draft, pods),
+        # Who looks again after a long time knows no more than that it ran when the status was written.
+        last_seen=max(seen, counted) if seen is not None and counted is not None else seen or counted,
+    )
+
+
+def _began(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> bool:
+    """Whether a gang that has no start on record has run together: every pod has, or had, a started container."""
+    if batch is None and not pods:
+        return draft.phase is Phase.RUNNING
+    return len(pods) >= draft.seen.job.spec.parallelism and all(started_at(pod) is not None for pod in pods)
+
+
+def _intents(draft: Draft, pods: Iterable[Pod]) -> Mapping[str, RemovalReason]:
+    """Why the admitter deletes the pods of the run in progress."""
+    whole = reasons_of(draft.status.removing or ()).get(WHOLE_RUN)
+    return {} if whole is None else {pod.metadata.uid: whole for pod in pods}
+
+
+def _is_older(pod: Pod, job: ScavengerJob) -> bool:
+    """Whether the pod was there before the job. It belongs to an earlier job of that name then: replicas whose clocks
+    are set back may give two jobs one place in line, and only the API server's clock tells them apart."""
+    made, created = moment(pod.metadata.creation_timestamp), job.metadata.creation_timestamp
+    return made is not None and created is not None and made < created
