@@ -246,7 +246,9 @@ def readme(name: str, values: str) -> str:
         description=about["description"],
         kubernetes=re.sub(r"^>=|\.0-0.*$", "", about["kubeVersion"]),
         before=f", and {' and '.join(f'`{chart}`' for chart in before(name))} in the cluster" if before(name) else "",
-        registry=" \\\n    --set global.image.registry=registry.example.com" if "global" in defaults else "",
+        registry=" \\\n    --set global.image.registry=registry.example.com"
+        if "image" in defaults.get("global", {})
+        else "",
         more=of_all,
         values="\n".join(f"| `{key}` | {f'`{text}`' if len(text) < _LONG else '…'} |" for key, text in shown),
     )
@@ -292,6 +294,7 @@ def values_schema(component: str) -> Schema:
         schema["properties"] |= json.loads(own.read_text())["properties"]
     if component == SCHEDULER:
         schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in NOT_OF_THE_SCHEDULER}
+        del schema["properties"]["global"]["properties"]["adopt"]
     else:
         schema["properties"]["settings"] = {
             "type": "object",

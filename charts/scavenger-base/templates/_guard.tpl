@@ -186,3 +186,59 @@ c.?securityContext.?allowPrivilegeEscalation == optional.of(false) &&
 c.?securityContext.?runAsNonRoot.orValue(variables.nonRoot) &&
 (has(c.securityContext.runAsUser) ? c.securityContext.runAsUser != 0 : !variables.root)))
 {{- end }}
+
+{{- /* Whether Jobs of the request's namespace are adopted, as CEL; for variables and validations, as match conditions do not see it. */ -}}
+{{- define "guard.served" -}}
+{{- if not (include "scavenger.adopt.enabled" .) -}}
+false
+{{- else -}}
+!(request.namespace in {{ include "guard.systemNamespaces" . }}) &&
+namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
+{{- if include "scavenger.adopt.everywhere" . }} != 'never'{{ else }} in ['labelled', 'all']{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* The annotations that a user may give a Job, as a CEL list; the last one to read why it is refused. */ -}}
+{{- define "guard.adoptedAnnotations" -}}
+{{- $names := append (include "scavenger.adopt.annotations" . | splitList " ") "gang" -}}
+[{{ range $i, $name := $names }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
+{{- end }}
+
+{{- /* What is said of all that an adopted Job cannot have, as a CEL list; as of scavenger.adopt.unsupported. */ -}}
+{{- define "guard.unsupported" -}}
+[
+{{- range $i, $one := include "scavenger.adopt.unsupported" . | fromYamlArray }}
+{{- if $i }},{{ end }}
+{{ .when }} ? '{{ .field }}: {{ .because }}' : ''
+{{- end }}].filter(m, m != '')
+{{- end }}
+
+{{- /* Whether a mark m is what a user may say of a Job where Jobs are adopted, as CEL: (list $ PLACE), as guard.marks has it. */ -}}
+{{- define "guard.saidByUsers" -}}
+{{- $root := index . 0 -}}
+{{- $place := index . 1 -}}
+(m.startsWith('{{ $place }}label scavenger.dev/queue=') || {{ include "guard.adoptedAnnotations" $root }}.exists(a, m.startsWith('{{ $place }}annotation ' + a + '=')))
+{{- end }}
+
+{{- /* Whether an annotation of an adopted Job says something, as CEL, and what it should be: (list NAME VALUE JOB), NAME. */ -}}
+{{- define "guard.adoptedValue" -}}
+{{- $name := index . 0 -}}
+{{- $value := index . 1 -}}
+{{- if eq $name "checkpoint-exit-code" -}}
+{{ $value }}.matches('^([1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$')
+{{- else if eq $name "snapshot" -}}
+dyn({{ index . 2 }}.spec.template.spec).?volumes.orValue([]).exists(v, v.name == {{ $value }})
+{{- else -}}
+(size({{ $value }}) <= 32 && {{ $value }}.matches('^([0-9]+d|([0-9]+([.][0-9]+)?(h|m|s|ms))+)$') && {{ $value }}.matches('[1-9]'))
+{{- end -}}
+{{- end }}
+
+{{- define "guard.adoptedValueIs" -}}
+{{- if eq . "checkpoint-exit-code" -}}
+must be a number from 1 to 255
+{{- else if eq . "snapshot" -}}
+must be the name of a volume in spec.template.spec.volumes
+{{- else -}}
+must be a duration above 0, such as 90s, 30m, 1h30m or 7d
+{{- end -}}
+{{- end }}

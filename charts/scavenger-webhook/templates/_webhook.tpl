@@ -99,6 +99,13 @@ matchExpressions:
       {{- toYaml $system | nindent 6 }}
 {{- end }}
 
+{{- /* Not empty where the webhook adopts Jobs: the API server has no policies that change objects. */ -}}
+{{- define "webhook.adopts" -}}
+{{- if not (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") -}}
+{{ include "scavenger.adopt.enabled" . }}
+{{- end -}}
+{{- end }}
+
 {{- /* Pods that are created, as rules of a webhook or of a policy. */ -}}
 {{- define "webhook.pods.rules" -}}
 - apiGroups: [""]

@@ -96,6 +96,18 @@ RANKING: Final = (
 )
 """The policies of `pods.defaulting: policy` and `class`, kind and name; bindings first."""
 
+GUARD_OF_JOBS: Final = ("guard-adopted", "guard-workloads", "guard-pods")
+"""Templates of scavenger-base that know which namespaces are served."""
+
+ADOPTING: Final = (
+    ("mutatingadmissionpolicybinding", "scavenger-adopt-labelled"),
+    ("mutatingadmissionpolicybinding", "scavenger-adopt-all"),
+    ("mutatingadmissionpolicy", "scavenger-adopt"),
+    ("validatingadmissionpolicybinding", "scavenger-not-adopted"),
+    ("validatingadmissionpolicy", "scavenger-not-adopted"),
+)
+"""The policies of `global.adopt.enabled`, kind and name; bindings first."""
+
 FIXED_LEVELS: Final = {
     "SCAVENGER_PERIOD": "6",
     "SCAVENGER_CPU_SAMPLES": "1",
@@ -175,6 +187,27 @@ def allow_snapshots(cluster: Cluster) -> None:
     options = (NO_IMAGE, f"--set=settings.snapshotImage={SNAPSHOT_IMAGE}")
     text = rendered("scavenger-admitter", cluster.report, *options, templates=("rbac",))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+
+
+def adopt_jobs(cluster: Cluster, *options: str) -> None:
+    """Have batch/v1 Jobs of served namespaces adopted, as the charts have it with `global.adopt.enabled`.
+
+    manifests/ have it off. `options`: of helm. Undone by `adopt_no_jobs`.
+    """
+    adopt = ("--set=global.adopt.enabled=true", *options)
+    has = ("--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
+    guard = rendered("scavenger-base", cluster.report, *adopt, templates=GUARD_OF_JOBS)
+    policy = rendered("scavenger-admitter", cluster.report, NO_IMAGE, *adopt, *has, templates=("adopt",))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=f"{guard}\n---\n{policy}")
+
+
+def adopt_no_jobs(cluster: Cluster) -> None:
+    """As manifests/ have it."""
+    for kind, name in ADOPTING:
+        cluster.kubectl("delete", kind, name, "--ignore-not-found")
+    for name in GUARD_OF_JOBS:
+        file = str(MANIFESTS / "base" / f"{name}.yaml")
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
 
 
 def rank_by_policy(cluster: Cluster, *options: str) -> None:

@@ -106,7 +106,8 @@ WORKLOADS = [
     w(
         "Job with the label on itself",
         "Job",
-        "label scavenger.dev/queue=q: " + ONLY,
+        "metadata.labels[scavenger.dev/queue]: Jobs of this namespace are not adopted",
+        "create a ScavengerJob instead",
         meta={"labels": {"scavenger.dev/queue": "q"}},
     ),
     w("CronJob with the class", "CronJob", ONLY, **CLASS),

@@ -720,6 +720,20 @@ async def test_a_running_job_that_was_declared_completed_runs_on() -> None:
         assert never_interrupted(c, "a")
 
 
+async def test_a_condition_of_another_controller_on_its_job_is_no_end() -> None:
+    async with running_job("a") as c:
+
+        def note(job: Object) -> None:
+            noted = {"type": "example.com/Billed", "status": "True", "lastTransitionTime": c.stamp()}
+            job.setdefault("status", {}).setdefault("conditions", []).append(noted)
+
+        c.api.edit(JOBS, NS, "a", note)
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["status"].update(phase="Completed"))
+        await c.until(lambda: c.phase("a") == "Completed")
+        await runs(c, "a")
+        assert c.jobs_ever("a") == 1
+
+
 async def test_a_waiting_job_that_was_declared_running_starts_all_the_same() -> None:
     async with harness() as c:
         c.submit("a", status={"phase": "Running", "queuedTimestamp": "2026-01-05T07:00:00.000000Z"})

@@ -14,7 +14,7 @@ from scavenger_webhook.core.snapshot import Facts, NodeFacts, PriorityClassFacts
 Object = dict[str, Any]
 
 GI = 2**30
-RESOURCES = {"pods": "", "resourcequotas": "", "scavengerjobs": "scavenger.dev"}
+RESOURCES = {"pods": "", "resourcequotas": "", "scavengerjobs": "scavenger.dev", "jobs": "batch"}
 
 
 def facts(**changed: Any) -> Facts:

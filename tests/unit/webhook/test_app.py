@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_webhook import app as app_module
-from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, SUBJECTS, VALIDATE_JOBS, Limits, create_app
+from scavenger_webhook.app import MUTATE_JOBS, MUTATE_PODS, MUTATE_QUOTAS, SUBJECTS, VALIDATE_JOBS, Limits, create_app
 from scavenger_webhook.core.snapshot import Facts
 
 from tests.unit.effort import examples
@@ -24,7 +24,12 @@ from .builders import Object, facts, job, pod, raw
 
 LIMITS = Limits(max_body=2**20, body_timeout=30)
 JSON = (b"content-type", b"application/json")
-PATHS = {"pods": MUTATE_PODS, "scavengerjobs": VALIDATE_JOBS, "resourcequotas": MUTATE_QUOTAS}
+PATHS = {
+    "pods": MUTATE_PODS,
+    "scavengerjobs": VALIDATE_JOBS,
+    "resourcequotas": MUTATE_QUOTAS,
+    "jobs": MUTATE_JOBS,
+}
 
 
 async def known(_request: Any) -> Facts | None:
@@ -112,6 +117,8 @@ def check_answer(body: Any, uid: str) -> None:
         ("scavengerjobs", job(), True),
         ("scavengerjobs", job(queue="nowhere"), False),
         ("resourcequotas", {"spec": {"hard": {"pods": "1"}}}, True),
+        ("jobs", {"spec": {}}, True),
+        ("jobs", {"spec": {"managedBy": 1}}, False),
     ],
 )
 async def test_answers(resource: str, obj: Object | None, allowed: bool) -> None:
@@ -134,7 +141,9 @@ async def test_until_the_queues_are_known_jobs_have_to_wait() -> None:
     assert "try again" in body["response"]["status"]["message"]
 
 
-@pytest.mark.parametrize(("resource", "allowed"), [("pods", True), ("scavengerjobs", False), ("resourcequotas", True)])
+@pytest.mark.parametrize(
+    ("resource", "allowed"), [("pods", True), ("scavengerjobs", False), ("resourcequotas", True), ("jobs", True)]
+)
 async def test_a_fault_of_ours_closes_the_door_to_jobs_and_to_nothing_else(
     resource: str, allowed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,6 +257,7 @@ FIELDS = {
         "interruptionAfter terminationGracePeriodSeconds suspend capacity command secrets",
     ],
     "resourcequotas": ["hard", "scopeSelector", "scopes"],
+    "jobs": ["managedBy", "template", "completions"],
 }
 
 
@@ -259,7 +269,8 @@ def reviews(draw: st.DrawFn) -> tuple[str, Any]:
     def an_object() -> Any:
         names = st.sampled_from(" ".join(FIELDS[resource]).split())
         spec = draw(st.dictionaries(names, VALUES, max_size=3))
-        whole = {"pods": pod(), "scavengerjobs": job(), "resourcequotas": {"spec": {"hard": {"pods": "1"}}}}[resource]
+        quota: Object = {"spec": {"hard": {"pods": "1"}}}
+        whole = {"pods": pod(), "scavengerjobs": job(), "resourcequotas": quota, "jobs": {"spec": {}}}[resource]
         whole = json.loads(json.dumps(whole))
         whole["spec"].update(spec)
         return draw(st.sampled_from([whole, whole, whole, {"spec": draw(VALUES)}, draw(VALUES)]))

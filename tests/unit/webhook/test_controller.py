@@ -115,6 +115,31 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selec
             assert await view.facts_for(stays) is not None, "a job is not judged again"
 
 
+@pytest.mark.parametrize("api_servers_only", [True, False])
+async def test_the_queue_of_a_namespace_is_asked_for_where_a_job_names_none(*, api_servers_only: bool) -> None:
+    """Where anybody can ask, nothing is looked up for a request, and no label is told."""
+    async with FakeApi() as api:
+        clock = VirtualClock()
+        api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {names.LABEL_ADOPT_QUEUE: "night"}}})
+        api.put(NAMESPACES, {"metadata": {"name": "bare"}})
+        view = ClusterView(api.client(), Rules(), clock, api_servers_only=api_servers_only)
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+
+            async def queue(namespace: str, **labels: str) -> str | None:
+                asked = request("jobs", {"metadata": {"labels": labels}, "spec": {}}, namespace=namespace)
+                found = await view.facts_for(asked)
+                return None if found is None else found.adopt_queue
+
+            assert await queue("ns", **{names.LABEL_QUEUE: "q"}) is None
+            assert api.count("GET", "/namespaces/") == 0
+            assert await queue("ns") == ("night" if api_servers_only else None)
+            assert await queue("bare") == (names.DEFAULT_QUEUE if api_servers_only else None)
+            await clock.advance(2)
+            api.fail(403, times=1, methods={"GET"}, path="/namespaces/")
+            assert await queue("ns") is None
+
+
 @pytest.mark.parametrize(
     ("spec", "asked"),
     [

@@ -11,7 +11,7 @@ RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 from scavenger_api.evictions import PREEMPTED_BY_SCHEDULER
@@ -294,6 +294,10 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
     completions: int | None = None
     suspend: bool = False
     managed_by: str = ""
+
+
+ENDS_OF_A_JOB: Final = ("SuccessCriteriaMet", "FailureTarget", "Complete", "Failed")
+"""Conditions by which a batch/v1 Job has ended, or is about to. All others say something else, whoever writes them."""
 
 
 class JobStatus(Struct, frozen=True, gc=False, rename="camel"):

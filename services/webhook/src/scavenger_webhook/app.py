@@ -30,10 +30,12 @@ from scavenger_webhook.core.snapshot import Facts
 
 MUTATE_PODS: Final = "/mutate/pods"
 MUTATE_QUOTAS: Final = "/mutate/resourcequotas"
+MUTATE_JOBS: Final = "/mutate/jobs"
 VALIDATE_JOBS: Final = "/validate/scavengerjobs"
 SUBJECTS: Final = {
     MUTATE_PODS: "pods",
     MUTATE_QUOTAS: "resourcequotas",
+    MUTATE_JOBS: "jobs.batch",
     VALIDATE_JOBS: f"scavengerjobs.{names.GROUP}",
 }
 """What each path reviews."""
@@ -166,6 +168,12 @@ async def mutate_pods(admission: Admission) -> Response:
 @router.post(MUTATE_QUOTAS)
 async def mutate_quotas(admission: Admission) -> Response:
     """Let a ResourceQuota pass that bounds no scavenger pods by mistake."""
+    return await _reviewed(admission)
+
+
+@router.post(MUTATE_JOBS)
+async def mutate_jobs(admission: Admission) -> Response:
+    """Give a user's Job to the admitter."""
     return await _reviewed(admission)
 
 

@@ -146,12 +146,23 @@ class ClusterView:
         """
         if not all(informer.synced for informer in self.informers):
             return None
+        if request.resource.group == "batch":
+            return await self._with_adopt_queue(request, self.facts())
         name = _queue_of(request)
         if not self._api_servers_only:
             if name is not None and not _keeps_its_queue(request):
                 await self._watched(name)
             return self.facts()
         return await self._looked_up(request, self.facts(), name)
+
+    async def _with_adopt_queue(self, request: AdmissionRequest, facts: Facts) -> Facts:
+        """The facts with the queue of a namespace, for a Job that names none."""
+        if not self._api_servers_only or _names_a_queue(request):
+            return facts
+        labels = await self._labels_of(request.namespace)
+        if labels is None:
+            return facts
+        return replace(facts, adopt_queue=labels.get(names.LABEL_ADOPT_QUEUE, names.DEFAULT_QUEUE))
 
     async def _looked_up(self, request: AdmissionRequest, facts: Facts, name: str | None) -> Facts | None:
         """The facts with what else an API server may be told; None where that cannot be had."""
@@ -256,6 +267,11 @@ def _queue_of(request: AdmissionRequest) -> str | None:
     """The queue that a ScavengerJob names, if it can be the name of one."""
     name = _spec_of(request).get("queue")
     return name if isinstance(name, str) and _LABEL.fullmatch(name) else None
+
+
+def _names_a_queue(request: AdmissionRequest) -> bool:
+    """Whether a Job has a queue by its own label."""
+    return at(request.object or {}, "metadata", "labels", names.LABEL_QUEUE) is not None
 
 
 def _claims_of(request: AdmissionRequest) -> list[str]:

@@ -5,6 +5,7 @@
 | pods, CREATE | `pods.review_pod` |
 | scavengerjobs, CREATE and UPDATE | `jobs` |
 | resourcequotas, CREATE and UPDATE | `quotas.review_quota` |
+| jobs of batch, CREATE | `adoption.review_batch_job` |
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.model import Model
 from scavenger_api.rules.problem import INVALID, Problem
 
+from scavenger_webhook.core.adoption import BatchJob, review_batch_job
 from scavenger_webhook.core.jobs import review_created, review_updated
 from scavenger_webhook.core.models import (
     AdmissionRequest,
@@ -96,10 +98,15 @@ def _quota(request: AdmissionRequest, facts: Facts) -> Verdict:
     return review_quota(_read(ResourceQuota, request.object))
 
 
+def _batch_job(request: AdmissionRequest, facts: Facts) -> Verdict:
+    return review_batch_job(_read(BatchJob, request.object), facts) if request.operation == "CREATE" else ACCEPTED
+
+
 _REVIEWERS: Final[Mapping[tuple[str, str, str], tuple[str, Callable[[AdmissionRequest, Facts], Verdict]]]] = {
     ("", "pods", ""): ("Pod", _pod),
     (names.GROUP, "scavengerjobs", ""): ("ScavengerJob", _job),
     ("", "resourcequotas", ""): ("ResourceQuota", _quota),
+    ("batch", "jobs", ""): ("Job", _batch_job),
 }
 
 
@@ -107,7 +114,7 @@ def _read(model: type[M], value: Mapping[str, Any] | None) -> M:
     """Raises _MalformedError. The values are not repeated in it: they may be anybody's secret."""
     if value is None:
         raise _MalformedError((Problem("object", "the request holds no object"),))
-    if model is not Pod and (path := _overlong(value)) is not None:
+    if model not in (Pod, BatchJob) and (path := _overlong(value)) is not None:
         text = f"more than {MAX_ITEMS} entries; put so many into a ConfigMap, or into several objects"
         raise _MalformedError((Problem(path, text),))
     try:

@@ -78,6 +78,8 @@ class Facts:
     nodes: tuple[NodeFacts, ...] = ()
     priority_classes: Mapping[str, PriorityClassFacts] = field(default_factory=dict)
     namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
+    adopt_queue: str | None = None
+    """The queue of Jobs of the request's namespace that name none; None where it was not asked for, or is not known."""
     absent_claims: tuple[str, ...] = ()
     """Names of PersistentVolumeClaims that a new job mounts, and that its namespace does not have."""
 

@@ -131,7 +131,7 @@ def reopen(draft: Draft) -> None:
 def _all_running(run: Run) -> bool:
     if run.batch is None or run.batch.metadata.deletion_timestamp is not None or len(run.pods) < run.parallelism:
         return False
-    ended = any(c.status == "True" and c.type != "Suspended" for c in run.batch.status.conditions)
+    ended = any(c.status == "True" and c.type in kinds.ENDS_OF_A_JOB for c in run.batch.status.conditions)
     running = (
         p.status.phase == "Running" and started_at(p) and not (over(p) or deleting(p) or restarted(p)) for p in run.pods
     )
