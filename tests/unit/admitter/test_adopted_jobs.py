@@ -432,6 +432,16 @@ async def test_failures_of_all_pods_count_for_one_backoff_limit() -> None:
         assert (status(c)["active"], status(c)["terminating"]) == (0, 0)
 
 
+async def test_a_retry_waits_10_seconds_and_twice_as_long_with_each_failure_since_the_last_success() -> None:
+    async with running_job(backoffLimit=6) as c:
+        for failures, pause in ((1, 10), (2, 20), (3, 40)):
+            await c.pass_time(90, step=5)
+            c.end(only_pod(c), 3)
+            await c.until(lambda count=failures: status(c).get("failed") == count)  # type: ignore[misc]
+            took = await c.until(lambda: at_work(c), limit=pause + 10)
+            assert pause - 2 <= took <= pause + 5
+
+
 def on_exit(action: str, *codes: int) -> dict[str, Any]:
     return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}]}
 

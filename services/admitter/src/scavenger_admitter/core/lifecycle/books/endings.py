@@ -57,6 +57,7 @@ class Endings:
         saved: exits of tasks that saved their state and are not done.
         short: whether a run failed within a minute of its start.
         long: whether a run completed, or took longer.
+        succeeded: whether a run completed.
         problem: why a start failed.
     """
 
@@ -71,6 +72,7 @@ class Endings:
     final: str = ""
     short: bool = False
     long: bool = False
+    succeeded: bool = False
     problem: Problem | None = None
 
     def count(self, index: int, run: Run, found: Verdict) -> bool:
@@ -95,7 +97,7 @@ class Endings:
             case Completed():
                 self._book(pod, found.at, kept=True)
                 self.tasks.end(index, completed=True)
-                self.long = True
+                self.long = self.succeeded = True
             case Failed():
                 self._failed(index, pod, found.exit)
             case Checkpointed():  # the task waits as before, with all its retries

@@ -178,12 +178,15 @@ class ManyBook:
             self.stay.append((task, pod))
 
     def _count_short(self) -> None:
-        """Failures right after the start, and nothing else: the pause before the next start grows."""
+        """Failures right after the start, and nothing else: the pause before the next start grows. With one limit for
+        all tasks, every failure since the last success counts."""
         draft, found = self.draft, self.endings
-        if found.long:
+        shared, failed = self.spec.shares_retries, len(found.retried)
+        if found.succeeded if shared else found.long:
             draft.set(short_runs=None)
-        elif found.short and (found.retried or found.saved):
-            draft.set(short_runs=(draft.status.short_runs or 0) + 1, ended_timestamp=second(draft.seen.now))
+        elif (shared and failed) or (found.short and (failed or found.saved)):
+            more = max(1, failed) if shared else 1
+            draft.set(short_runs=(draft.status.short_runs or 0) + more, ended_timestamp=second(draft.seen.now))
 
     def clear(self) -> None:
         """What is counted is released; a pod in the way of the next start of its task is deleted."""
@@ -567,12 +570,14 @@ class ManyBook:
         return Wait(WaitReason.HELD_BACK, said)
 
     def _rest(self) -> float:
-        """Seconds until tasks may start again whose last runs failed at once."""
+        """Seconds until tasks may start again whose last runs failed at once, or failed at all where tasks share their
+        retries."""
         status, now = self.draft.status, self.draft.seen.now
         short, ended = status.short_runs or 0, status.ended_timestamp
-        if short < 2 or ended is None:
+        free, least = (0, accounting.RETRY_AFTER) if self.spec.shares_retries else (1, accounting.LEAST_CYCLE)
+        if short <= free or ended is None:
             return 0.0
-        pause = accounting.pause_of(short - 2)
+        pause = accounting.pause_of(short - free - 1, least)
         left = min((ended + pause - now).total_seconds(), pause.total_seconds())
         if left > 0:
             self.draft.wakeups.append(left)
