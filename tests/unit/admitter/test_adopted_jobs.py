@@ -554,3 +554,17 @@ async def test_pods_of_a_job_that_was_deleted_by_orphaning_run_on_without_our_ma
         assert (found["status"]["phase"], found["metadata"].get("finalizers", [])) == ("Running", [])
         assert "deletionTimestamp" not in found["metadata"]
         assert not [label for label in found["metadata"]["labels"] if label.startswith(names.GROUP)]
+
+
+async def test_a_job_that_is_suspended_as_soon_as_it_runs_lets_its_pod_go() -> None:
+    """Nothing is lost and nothing else is new: that its pod is counted is news enough."""
+    async with running_job() as c:
+        c.kubelet, c.renews = False, True
+        name = only_pod(c)["metadata"]["name"]
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await c.until(lambda: "deletionTimestamp" in only_pod(c)["metadata"])
+        at_once = terminated(137, finished=c.stamp())
+        at_once["state"]["terminated"]["startedAt"] = c.stamp()
+        ended = {"phase": "Failed", "containerStatuses": [at_once]}
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(ended))
+        await c.until(lambda: c.held() == [])

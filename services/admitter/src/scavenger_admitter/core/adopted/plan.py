@@ -70,8 +70,14 @@ def worth_a_write(job: AdoptedJob, patch: dict[str, Any]) -> bool:
     """Whether a patch says anything, and more than that pods which are counted, or were deleted, are gone."""
     if patch.keys() != {"conditions"}:
         return bool(patch)
-    before, after = (_told(listed) for listed in (job.written.get("conditions") or (), patch["conditions"]))
-    return before != after
+    old, new = job.written.get("conditions") or (), patch["conditions"]
+    return _told(old) != _told(new) or not _named(new) <= _named(old)
+
+
+def _named(listed: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The pods that the ledger names: counted, or about to be deleted."""
+    found = (read_ledger(one["message"]) for one in listed if one["type"] == CONDITION_LEDGER)
+    return {pod for ledger in found for pod in (*ledger.counted.split(","), *ledger.removing.split(",")) if pod}
 
 
 def _told(listed: Iterable[Mapping[str, Any]]) -> list[Any]:
