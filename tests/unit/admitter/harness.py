@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -21,13 +22,22 @@ from scavenger_api import names
 from scavenger_api.times import format_micro_time, format_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import Unavailable
-from scavenger_kube.resources import EVENTS, LEASES, NODES, PODS
+from scavenger_kube.resources import EVENTS, JOBS, LEASES, NODES, PODS
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.service import ServiceContext
-from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, settle, terminated
+from scavenger_testing import (
+    FakeApi,
+    VirtualClock,
+    adopted_job_dict,
+    node_dict,
+    running,
+    scavengerjob_dict,
+    settle,
+    terminated,
+)
 from scavenger_testing.answers import Request
 from scavenger_testing.faults import WRITES, Fault
 
@@ -112,6 +122,24 @@ class Harness:
 
     def submit(self, name: str, **spec: Any) -> None:
         self.api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=NS, created=self.stamp(), **spec))
+
+    def submit_job(self, name: str, *, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:
+        """A Job that the admitter has adopted, as the API server has it."""
+        self.api.put(JOBS, adopted_job_dict(name, namespace=NS, created=self.stamp(), annotations=annotations, **spec))
+
+    def batch(self, name: str) -> Object:
+        """A Job; {} where there is none."""
+        return dict(self.api.get(JOBS, NS, name) or {})
+
+    def job_condition(self, name: str, kind: str) -> Object:
+        """A condition of a Job; {} where it has none."""
+        found = self.batch(name).get("status", {}).get("conditions", ())
+        return next((one for one in found if one["type"] == kind), {})
+
+    def ledger(self, name: str) -> Object:
+        """What the ledger of a Job says; {} where it has none."""
+        found: Object = json.loads(self.job_condition(name, names.CONDITION_LEDGER).get("message", "{}"))
+        return found
 
     async def arrive(self, *names: str) -> None:
         """What was lost of these until now reaches the API server."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -41,6 +41,11 @@ Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS, **_COUNT)]
 class ArraySpec(Model):
     """How many tasks, and how many of them at a time."""
 
+    shares_retries: ClassVar[bool] = False
+    """Whether backoffLimit counts for all tasks together; else for each of them."""
+    counted_at_once: ClassVar[int] = MAX_COUNTED
+    """Pods that one write of the status counts."""
+
     written_tasks: Annotated[int | None, Field(alias="tasks", ge=1, le=MAX_TASKS, **_COUNT)] = None
     """Tasks of the array. Each has an index, from 0 on, as SCAVENGER_TASK."""
     indexes: Annotated[str | None, Field(min_length=1, max_length=MAX_TEXT, pattern=NUMBERS_PATTERN)] = None
@@ -75,6 +80,11 @@ class ArraySpec(Model):
     def tasks(self) -> int:
         """How many tasks the array has."""
         return len(self.numbers)
+
+    @property
+    def at_once(self) -> int:
+        """So many tasks may run at a time, as far as the user says."""
+        return self.max_running or self.tasks
 
 
 class ArrayStatus(Model):

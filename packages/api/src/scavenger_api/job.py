@@ -160,6 +160,8 @@ class ScavengerJobSpec(Model):
     """Fields that may change after creation (`queue` only while no pod exists)."""
     FIXED_PARTS: ClassVar[dict[str, tuple[str, ...]]] = {"array": ("tasks", "indexes", "failFast")}
     """Fields of which only these parts, and that they are there, stay as they were."""
+    as_written: ClassVar[bool] = False
+    """Whether its pods are as its user wrote them, and only Pod Security of its namespace bounds what they may."""
 
     queue: DnsLabel = names.DEFAULT_QUEUE
     """The ScavengerQueue of the job. May change while no pod of the job exists."""
@@ -593,7 +595,7 @@ class ScavengerJob(Model):
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """`namespace/name` (`scavenger_api.job_keys`)."""
         return self.metadata.key
 
     @property

@@ -80,14 +80,20 @@ def task_suffix(uid: str, job: str, tasks: int) -> str:
         job: its name.
         tasks: how many it has.
     """
-    rest, text = 0x811C9DC5, "x"
-    for byte in uid.encode():  # FNV-1a, as for the hashes of templates in names of ReplicaSets
-        rest = (rest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    rest, text = number_of(uid), "x"
     while len(text) < _LENGTH:
         rest, digit = divmod(rest, len(GENERATED))
         text += GENERATED[digit]
     too_long = len(pod_name(job, tasks - 1, text)) > MAX_LABEL_LENGTH
     return text[:-1] if too_long else text
+
+
+def number_of(uid: str) -> int:
+    """A number of 32 bits that follows from a UID: FNV-1a, as for the hashes of templates in names of ReplicaSets."""
+    found = 0x811C9DC5
+    for byte in uid.encode():
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return found
 
 
 def run_suffix(queued: int) -> str:

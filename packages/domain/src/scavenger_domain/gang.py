@@ -17,11 +17,13 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from scavenger_api.checkpoints import gang_checkpoint
+from scavenger_api.job_keys import job_key
 from scavenger_api.names import (
     DEFAULT_START_OVER_WINDOW_SECONDS,
     DEFAULT_STARTUP_COST_SECONDS,
     DEFAULT_TRUSTED_INTERVAL_SECONDS,
     LABEL_JOB,
+    LABEL_KIND,
     LABEL_TASK,
 )
 from scavenger_api.times import EPOCH
@@ -147,14 +149,18 @@ def unit(pod: Labelled) -> str:
     """What is ranked, interrupted and booked as a whole, and a pod is part of: its job, or one task of an array.
 
     Returns:
-        `NAMESPACE/NAME` of the ScavengerJob, or `NAMESPACE/NAME[INDEX]`; empty for a pod of no ScavengerJob. A pod's
-        labels do not change (admission policy `job-pods`).
+        The key of its job (`scavenger_api.job_keys`), or `KEY[INDEX]`; empty for a pod of none. A pod's labels do not
+        change (admission policy `job-pods`).
     """
+    job = job_key_of(pod)
+    return task_unit(job, pod.metadata.labels.get(LABEL_TASK, "")) if job else ""
+
+
+def job_key_of(pod: Labelled) -> str:
+    """The key of the job that a pod belongs to (`scavenger_api.job_keys`); empty for a pod of none."""
     labels = pod.metadata.labels
-    job = labels.get(LABEL_JOB)
-    if not job:
-        return ""
-    return task_unit(f"{pod.metadata.namespace}/{job}", labels.get(LABEL_TASK, ""))
+    name = labels.get(LABEL_JOB)
+    return job_key(pod.metadata.namespace, name, labels.get(LABEL_KIND, "")) if name else ""
 
 
 def task_unit(job: str, task: str) -> str:

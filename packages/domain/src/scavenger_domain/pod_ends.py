@@ -279,10 +279,13 @@ def goes_on(pod: PodLike) -> bool:
 
 
 def succeeded(pod: PodLike) -> bool:
-    """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing."""
+    """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing, but in a pod
+    of an adopted Job."""
     main = main_status(pod)
     if _evicted(pod) or restarted(pod):
         return False
+    if names.LABEL_KIND in pod.metadata.labels:
+        return pod.status.phase == "Succeeded"
     if main is None or main.state.terminated is None or main.state.terminated.reason in LOST_CONTAINER:
         return pod.status.phase == "Succeeded"
     alone = len(pod.status.container_statuses) == 1

@@ -209,12 +209,14 @@ def main_status(pod: PodLike) -> ContainerLike | None:
 def over(pod: PodLike) -> bool:
     """Whether its work is over: the pod has ended, or its main container has while containers beside it run on.
 
-    Where all containers have ended the phase is waited for: the kubelet writes with it who ended them.
+    Where all containers have ended the phase is waited for: the kubelet writes with it who ended them. A pod of an
+    adopted Job is over when all its containers are, as for the Job controller.
     """
     main = main_status(pod)
     if pod.ended or main is None or main.state.terminated is None:
         return pod.ended
-    return any(status.state.terminated is None for status in pod.status.container_statuses)
+    runs_on = any(status.state.terminated is None for status in pod.status.container_statuses)
+    return runs_on and names.LABEL_KIND not in pod.metadata.labels
 
 
 def started_at(pod: PodLike) -> datetime | None:

@@ -15,7 +15,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 from scavenger_api.evictions import PREEMPTED_BY_SCHEDULER
-from scavenger_api.names import ANNOTATION_DEFAULT_CONTAINER, MAIN_CONTAINER
+from scavenger_api.names import ANNOTATION_DEFAULT_CONTAINER, LABEL_KIND, MAIN_CONTAINER
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -221,7 +221,8 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
         """Of a pod of a ScavengerJob, whether it has ended and its program with 0. The phase is Failed as well where a
         container that admission added failed beside it."""
         status, program = self.status, self.program
-        if status.phase == "Failed" and not status.reason and len(status.container_statuses) > 1:
+        several = len(status.container_statuses) > 1 and LABEL_KIND not in self.metadata.labels
+        if status.phase == "Failed" and not status.reason and several:
             ended = [one.state.terminated for one in status.container_statuses if one.name == program]
             return any(one is not None and one.exit_code == 0 for one in ended)
         return status.phase == "Succeeded"

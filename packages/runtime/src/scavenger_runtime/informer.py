@@ -123,6 +123,7 @@ class Informer(Generic[T]):
     ) -> None:
         self.resource = resource
         self.name = name or resource.plural
+        self.label_selector = label_selector
         self._client = client
         self._path = resource.path(namespace)
         self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}

@@ -1,6 +1,7 @@
 """Builders, fake API server and virtual clock for the tests; never shipped."""
 
 from scavenger_testing.builders import (
+    adopted_job_dict,
     condition,
     configmap_dict,
     job,
@@ -20,6 +21,7 @@ __all__ = [
     "PATIENCE",
     "FakeApi",
     "VirtualClock",
+    "adopted_job_dict",
     "condition",
     "configmap_dict",
     "eventually",

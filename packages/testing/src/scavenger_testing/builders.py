@@ -265,3 +265,54 @@ def _object(version: str, kind: str, meta: dict[str, Any], **parts: Any) -> dict
 
 def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def adopted_job_dict(
+    name: str = "job",
+    *,
+    namespace: str = "default",
+    queue: str = "default",
+    cpu: str = "1",
+    memory: str = "1Gi",
+    annotations: Mapping[str, str] | None = None,
+    created: str = CREATED,
+    pod: Mapping[str, Any] | None = None,
+    uid: str | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A Job of a user that the admitter has, with what the API server fills in (pkg/registry/batch/job/strategy.go).
+
+    pod: over the spec of its pods. spec: of the Job, over that of one pod that runs once.
+    """
+    uid = uid or f"00000000-0000-4000-8000-{next(_numbers):012d}"
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    asked = {"cpu": cpu, "memory": memory}
+    container = {"name": "work", "image": "example.org/app:1", "resources": {"requests": asked, "limits": asked}}
+    template = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 30, **(pod or {})}
+    defaults = {"completions": 1, "parallelism": 1, "completionMode": "NonIndexed", "backoffLimit": 6, "suspend": False}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(
+            name,
+            namespace=namespace,
+            uid=uid,
+            labels={names.LABEL_QUEUE: queue, **labels},
+            annotations=annotations,
+            created=created,
+            generation=1,
+        ),
+        "spec": {
+            **defaults,
+            "managedBy": names.MANAGED_BY_ADOPTER,
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}},
+            "template": {"metadata": {"labels": labels}, "spec": template},
+            **spec,
+        },
+        "status": {},
+    }

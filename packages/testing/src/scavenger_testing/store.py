@@ -14,7 +14,7 @@ from typing import Any
 
 from scavenger_api.times import format_time, parse_time
 
-from scavenger_testing import patches
+from scavenger_testing import job_status_rules, patches
 
 Object = dict[str, Any]
 
@@ -183,6 +183,8 @@ class Store:
         new = self.prune(where, self._allowed(where, old, new, subresource))
         if _same(old, new):
             return old
+        if where.plural == "jobs" and subresource == "status" and (broken := job_status_rules.refusals(old, new)):
+            raise Refusal(422, "Invalid", f'Job.batch "{name}" is invalid: status: {", ".join(broken)}')
         stored = self._write(where, old, new)
         meta = stored["metadata"]
         lingers = where.plural == "pods" and self._lingers(stored)

@@ -119,7 +119,7 @@ class AdmissionFeed:
         """Hold capacity for a start as long as it goes on. Tasks that were granted and are not bound hold theirs by
         their pods."""
         record, status, run = self._records[key], job.status, run_of(job)
-        attempt, batch = record.attempt, self._informers.batch.get(key)
+        attempt, batch = record.attempt, self._informers.batch_of(job)
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and batch is not None and job.spec.array is None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart

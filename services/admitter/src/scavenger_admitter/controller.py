@@ -35,6 +35,7 @@ from scavenger_admitter.facts import (
     failed_by_itself,
     job_key,
     job_progress,
+    loses_labels,
     marks,
     namespace_level,
     on_its_way,
@@ -50,6 +51,7 @@ from scavenger_admitter.facts import (
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.jobs_seen import OF_USERS
 from scavenger_admitter.lookups import Lookups
 from scavenger_admitter.node_keeper import NodeKeeper
 from scavenger_admitter.observer import Observer
@@ -215,8 +217,11 @@ class Admitter:
     async def lead(self) -> None:
         """Do the work, until cancelled. The informers are synced."""
         await self._nodes.restore()
-        for informer in (self._informers.jobs, self._informers.batch):
+        jobs = self._informers.jobs
+        for informer in (jobs.own, self._informers.batch):
             await caught_up(self._client, informer, self._clock)
+        if jobs.adopted is not None:
+            await caught_up(self._client, jobs.adopted, self._clock, OF_USERS)
         # A pod that is not seen would not keep its job from a second life; those of others do no harm.
         await caught_up(self._client, self._informers.pods, self._clock, names.LABEL_JOB)
         # No namespace whose webhooks hang has all workers, nor any of them for long.
@@ -293,7 +298,7 @@ class Admitter:
     # --- what informers show ----------------------------------------------------------------------------------------
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
-        key, new = change.key, change.new
+        key, new = change.obj.key, change.new
         news = self._records[key].shows(new)
         if new is not None:
             self._records.observe_queue_position(new.status.queued_timestamp)
@@ -365,7 +370,7 @@ class Admitter:
             return
         # Of an array there are many, and its status is written once in a second.
         together = names.LABEL_TASK in change.obj.metadata.labels or (new is not None and on_its_way(new))
-        after = TOGETHER_SECONDS if together else 0.0
+        after = TOGETHER_SECONDS if together and not loses_labels(old, new) else 0.0
         for key in job_key(change.obj):
             self._wakeups.reconcile(key, after=after)
 

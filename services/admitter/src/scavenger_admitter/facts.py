@@ -11,6 +11,7 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import job_key_of
 from scavenger_domain.marks import class_of, figure_of
 from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_affinity import apart_by
@@ -50,9 +51,9 @@ def run_of(job: ScavengerJob) -> str:
 
 
 def job_key(pod: Pod) -> tuple[str, ...]:
-    """`namespace/name` of the ScavengerJob a pod belongs to; nothing for an ordinary pod."""
-    name = pod.metadata.labels.get(names.LABEL_JOB)
-    return (f"{pod.metadata.namespace}/{name}",) if name else ()
+    """The key of the job that a pod belongs to (`scavenger_api.job_keys`); nothing for an ordinary pod."""
+    key = job_key_of(pod)
+    return (key,) if key else ()
 
 
 def signals_pressure(pod: Pod) -> bool:
@@ -101,6 +102,13 @@ def _others(meta: ObjectMeta) -> Hashable:
 def on_its_way(pod: Pod) -> bool:
     """Whether a pod has yet to run: it was made, or bound, and nothing has gone wrong that its status could say."""
     return not pod.status.container_statuses and not pod.ended and pod.metadata.deletion_timestamp is None
+
+
+def loses_labels(old: Pod | None, new: Pod | None) -> bool:
+    """Whether somebody has just deleted a pod of an adopted Job: clients must not see how it ends."""
+    if old is None or new is None or names.LABEL_KIND not in new.metadata.labels:
+        return False
+    return old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None
 
 
 def waited_seconds(old: Pod | None, new: Pod | None, now: datetime) -> float | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from scavenger_api import names
 from scavenger_api.job import Phase
+from scavenger_api.job_keys import parse_key
 from scavenger_domain.pod_ends import moment
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
@@ -30,7 +31,7 @@ from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, conf
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
 from scavenger_admitter.facts import version
 from scavenger_admitter.heard import Heard
-from scavenger_admitter.writer import SCAVENGERJOBS, metadata_now
+from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS, metadata_now, resource_of
 
 AGAIN_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 10.0
@@ -136,7 +137,8 @@ async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, la
 def _shown(informer: Informer[Any], label: str | None) -> set[tuple[str, str]]:
     """The key and the uid of each object that is shown, with this label."""
     metas = (one.metadata for one in informer.items())
-    return {(meta.key, meta.uid) for meta in metas if label is None or label in meta.labels}
+    all_have = label in (None, informer.label_selector)
+    return {(meta.key, meta.uid) for meta in metas if all_have or label in meta.labels}
 
 
 def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
@@ -179,7 +181,7 @@ async def _overtaken(client: ApiClient, seen: Seen) -> bool:
     metas = [pod.metadata for pod in seen.pods] + ([seen.batch.metadata] if seen.batch is not None else [])
     if known is None or not any((place := moment(_place(meta))) is not None and place > known for meta in metas):
         return False
-    found = await metadata_now(client, SCAVENGERJOBS, job.namespace, job.name)
+    found = await metadata_now(client, resource_of(seen.job), job.namespace, job.name)
     return found is None or version(found.resource_version) > version(job.resource_version)
 
 
@@ -188,10 +190,10 @@ def _place(meta: ObjectMeta) -> str:
 
 
 async def exists(client: ApiClient, key: str) -> bool:
-    """Whether there is a ScavengerJob `namespace/name`. That its informer does not show it proves nothing: it leaves
+    """Whether there is the job of a key. That its informer does not show it proves nothing: it leaves
     out what it cannot read, such as what a newer admitter has written, and may be behind. Raises ApiError."""
-    namespace, _, name = key.partition("/")
-    return await metadata_now(client, SCAVENGERJOBS, namespace, name) is not None
+    namespace, name, adopted = parse_key(key)
+    return await metadata_now(client, ADOPTED_JOBS if adopted else SCAVENGERJOBS, namespace, name) is not None
 
 
 async def with_run(client: ApiClient, seen: Seen) -> Seen:
@@ -203,7 +205,8 @@ async def with_run(client: ApiClient, seen: Seen) -> Seen:
 async def _with_pods(client: ApiClient, seen: Seen) -> Seen:
     """The same with its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     meta = seen.job.metadata
-    params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name}"}
+    of_kind = parse_key(seen.job.key).selector
+    params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name},{of_kind}"}
     body = await client.request("GET", PODS.path(meta.namespace), params=params)
     pods = msgspec.json.decode(body, type=_Pods).items
     there = {pod.metadata.uid for pod in pods}

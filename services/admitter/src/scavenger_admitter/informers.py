@@ -15,9 +15,9 @@ from scavenger_domain.node_affinity import LABEL_ARCHITECTURE, required_terms, s
 from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
-from scavenger_kube.kinds import Event, Node, ObjectMeta, ObjectReference, Pod
+from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
-from scavenger_runtime.cache import Change, by_namespace, by_node
+from scavenger_runtime.cache import Change, by_node
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.kept_parts import short_event
@@ -27,16 +27,14 @@ from scavenger_runtime.shared_settings import FollowedSettings, configmap_inform
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle import limits
-from scavenger_admitter.core.lifecycle.other_jobs import waits_for
 from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
 from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.jobs_seen import JobsSeen
 from scavenger_admitter.last_words import LastWordsSeen
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.slim_jobs import slim
-from scavenger_admitter.writer import SCAVENGERJOBS
 
 SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
 
@@ -55,15 +53,7 @@ class Informers:
         self._records = records
         self._namespace = context.settings.namespace
         self._patience = timedelta(seconds=context.settings.start_timeout)
-        self.jobs = add(
-            Informer(
-                client,
-                SCAVENGERJOBS,
-                clock=clock,
-                indices={"queue": _queue_of, "namespace": by_namespace, "after": _after},
-                transform=slim,
-            )
-        )
+        self.jobs = JobsSeen(client, clock, add, adopt=context.settings.adopt)
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.namespaces = add(Informer(client, NAMESPACES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))
@@ -123,8 +113,12 @@ class Informers:
         return any(shown.by_index("about", about) for shown in self.failures)
 
     def job(self, key: str) -> ScavengerJob | None:
-        """The newest known version of a ScavengerJob; a newcomer has its place in line already."""
+        """The newest known version of a job; a newcomer has its place in line already."""
         return self._records.newest(key, self.jobs.get(key))
+
+    def batch_of(self, job: ScavengerJob) -> Job | None:
+        """The batch/v1 Job of the name of a job, which is the job itself where it is adopted."""
+        return self.jobs.batch(job) or self.batch.get(job.metadata.key)
 
     def level(self, namespace: str) -> Level:
         """What pods of scavenger jobs in the namespace keep to."""
@@ -177,7 +171,7 @@ class Informers:
         if CHECKS.on:
             shown = self.pods.by_index("job", key)
             self.arrays.assert_sound(key, shown, self.nodes_of(shown))
-        batch = self.batch.get(key)
+        batch = self.batch_of(job)
         uid, late = batch.metadata.uid if batch is not None else "", format_time(self._clock.now() - self._patience)
         allowed = limits.without_progress(job.spec)
         silent = (self._clock.now() - allowed, self._clock.now()) if allowed is not None else None
@@ -236,15 +230,6 @@ def pod_informer(client: ApiClient, clock: Clock) -> Informer[Pod]:
 def _node_of_ours(pod: Pod) -> Iterable[str]:
     """The node of a scavenger pod."""
     return by_node(pod) if job_key(pod) else ()
-
-
-def _queue_of(job: ScavengerJob) -> tuple[str, ...]:
-    return (job.spec.queue,)
-
-
-def _after(job: ScavengerJob) -> tuple[str, ...]:
-    """The jobs that it waits for."""
-    return tuple(f"{job.metadata.namespace}/{one.job}" for one in waits_for(job))
 
 
 def _about(event: Event) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ class Observer:
 
     def _seen(self, key: str, job: ScavengerJob, told: Collection[str]) -> Seen:
         informers, record, namespace = self._informers, self._records[key], job.metadata.namespace
-        batch, (pods, untouched) = informers.batch.get(key), informers.look(job, told)
+        batch, (pods, untouched) = informers.batch_of(job), informers.look(job, told)
         return Seen(
             job=job,
             batch=batch,

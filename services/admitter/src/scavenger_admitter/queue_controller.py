@@ -34,6 +34,7 @@ from scavenger_admitter import metrics
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.queue_status import queue_status
 from scavenger_admitter.informers import SCAVENGERQUEUES, Informers
+from scavenger_admitter.writer import SCAVENGERJOBS
 
 ROUND_SECONDS: Final = 1.0
 DELETIONS_AT_ONCE: Final = 32
@@ -181,7 +182,9 @@ class QueueController:
         await self._write_status(queue)
         if not ours:
             return
-        due = [job for job in left if job.metadata.deletion_timestamp is None][:DELETIONS_A_ROUND]
+        # Jobs of users are theirs to delete: those that wait say that their queue is going.
+        mine = (job for job in left if not job.spec.as_written)
+        due = [job for job in mine if job.metadata.deletion_timestamp is None][:DELETIONS_A_ROUND]
         if due:
             log.info("releasing queue", queue=name, jobs=len(left), deleting=len(due))
             self._events.record(SCAVENGERQUEUES, queue, "Normal", "Releasing", "its jobs are deleted, then it goes")
@@ -195,7 +198,7 @@ class QueueController:
         meta = job.metadata
         async with self._slots:
             with contextlib.suppress(Conflict):  # another one of that name by now
-                await self._client.delete(self._jobs.resource, meta.namespace, meta.name, uid=meta.uid)
+                await self._client.delete(SCAVENGERJOBS, meta.namespace, meta.name, uid=meta.uid)
 
 
 async def set_finalizers(client: ApiClient, meta: Any, finalizers: tuple[str, ...]) -> None:

@@ -37,6 +37,9 @@ class AdmitterSettings(ServiceSettings):
     """Reconciles ScavengerJobs: who starts, and what an ending means."""
 
     workers: int = option(48, "reconciles under way at once", ge=1, le=1000)
+    adopt: bool = option(
+        False, "run the Jobs of users that have spec.managedBy: scavenger.dev/adopter and the label of a queue"
+    )
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
 

@@ -6,7 +6,7 @@ A template is kept as JSON unless it is small.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic_core import to_json
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
@@ -33,11 +33,13 @@ NO_WORDS: Final = ("",)
 MOST_IMAGE: Final = 1024
 """Characters that are kept of the image of a job that does not start."""
 
+J = TypeVar("J", bound=ScavengerJob)
+
 _ENDLESS: Final = ("command", "args", "env", "env_from", "image_pull_secrets", "config_maps", "secrets")
 """Fields that may be large and that admission does not read."""
 
 
-def slim(job: ScavengerJob, known: ScavengerJob | None = None) -> ScavengerJob:
+def slim(job: J, known: J | None = None) -> J:
     """What is kept of a job: no labels, no annotations, and of a large spec a part.
 
     A spec that has not changed stays the object that it was, with all that was worked out from it.
@@ -60,7 +62,7 @@ def slim(job: ScavengerJob, known: ScavengerJob | None = None) -> ScavengerJob:
     return _with(job, spec, notes, known)
 
 
-def _with(job: ScavengerJob, spec: ScavengerJobSpec, notes: dict[str, str], known: ScavengerJob | None) -> ScavengerJob:
+def _with(job: J, spec: ScavengerJobSpec, notes: dict[str, str], known: J | None) -> J:
     """The job with this spec, or with the same that was kept before, and these annotations alone."""
     unchanged = known is not None and known.spec == spec
     update = {

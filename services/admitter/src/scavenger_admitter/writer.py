@@ -14,7 +14,8 @@ import msgspec
 from scavenger_api.events import CHECKPOINT_UNREADABLE, SNAPSHOT_WARNING
 from scavenger_api.indexes import parse_counts, parse_indexes
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
-from scavenger_api.names import LABEL_JOB, MANAGED_BY
+from scavenger_api.job_keys import parse_key
+from scavenger_api.names import JOB_LABELS, LABEL_JOB, MANAGED_BY
 from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
@@ -26,6 +27,8 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.stale_marks import release
 
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
+from scavenger_admitter.core.adopted.pods import adopted_pod
+from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,
@@ -33,16 +36,24 @@ from scavenger_admitter.core.lifecycle.actions import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
+    DisownPod,
     EndJob,
     EventNote,
     OfPod,
     ReleasePod,
     StartTasks,
+    UnlabelPod,
 )
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed
 from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN, UNMANAGED
-from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity, with_equal_limits
+from scavenger_admitter.core.manifest import (
+    job_manifest,
+    of_qos_class,
+    service_manifest,
+    task_affinity,
+    with_equal_limits,
+)
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
 from scavenger_admitter.core.snapshots import KEY_BYTES, key_manifest, key_name
 from scavenger_admitter.last_words import LastWordsSeen
@@ -51,6 +62,8 @@ from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
+
+ADOPTED_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, AdoptedJob)
 
 STATUS_FIELDS: Final = tuple(
     field.serialization_alias or name for name, field in ScavengerJobStatus.model_fields.items()
@@ -80,6 +93,11 @@ def merged(status: ScavengerJobStatus) -> dict[str, Any]:
     if status.preemption is not None:
         patch["preemption"] = {"runningPriority": None, **status.preemption.to_dict()}
     return patch
+
+
+def resource_of(job: ScavengerJob) -> Resource[Any]:
+    """The kind of a job in the API."""
+    return ADOPTED_JOBS if isinstance(job, AdoptedJob) else SCAVENGERJOBS
 
 
 class TaskAnswered(Protocol):
@@ -228,15 +246,23 @@ class Writer:
             ApiError: the API server refuses.
         """
         meta = job.metadata
-        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": merged(decided.value.status)}
-        body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
-        return slim(ScavengerJob.model_validate_json(body), job)
+        said = decided.value.job_status
+        whole = said if said is not None else merged(decided.value.status)
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": whole}
+        resource = resource_of(job)
+        body = await self._client.merge_patch(resource, meta.namespace, meta.name, patch, subresource="status")
+        found: ScavengerJob = resource.type.model_validate_json(body)
+        return slim(found, job)
 
     async def tell_unreadable(self, key: str, error: str) -> None:
-        """Say of a ScavengerJob that cannot be read what is wrong with it. Raises Conflict, NotFound, ApiError."""
-        namespace, _, name = key.partition("/")
-        found = msgspec.json.decode(await self._client.get(SCAVENGERJOBS, namespace, name), type=_Told)
+        """Say of a job that cannot be read what is wrong with it. Raises Conflict, NotFound, ApiError."""
+        namespace, name, adopted = parse_key(key)
+        resource = ADOPTED_JOBS if adopted else SCAVENGERJOBS
+        found = msgspec.json.decode(await self._client.get(resource, namespace, name), type=_Told)
         message = plain(f"the admitter cannot read it, and leaves it alone: {error}")[:4096]
+        if adopted:
+            self._events.warning(ADOPTED_JOBS, found, "Unreadable", message[:1024])
+            return
         if found.status.get("message") == message:
             return
         self._events.warning(SCAVENGERJOBS, found, "Unreadable", message)
@@ -246,11 +272,12 @@ class Writer:
     def record(self, job: ScavengerJob, notes: Iterable[EventNote]) -> None:
         """Say something in Events on the job."""
         for note in notes:
-            self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
+            if note.type == "Warning" or not job.spec.as_written:  # clients of Jobs read no others
+                self._events.record(resource_of(job), job, note.type, note.reason, note.message)
 
     def warn_of_snapshots(self, job: ScavengerJob, warnings: str) -> None:
         """Say in an Event what `snap` warned of."""
-        self._events.warning(SCAVENGERJOBS, job, SNAPSHOT_WARNING, warnings[:1024])
+        self._events.warning(resource_of(job), job, SNAPSHOT_WARNING, warnings[:1024])
 
     def warn_of_checkpoint(self, job: ScavengerJob, said: str) -> None:
         """Say in an Event that a program reports checkpoints in words that are no time.
@@ -260,7 +287,7 @@ class Writer:
             said: its words, and where they stand.
         """
         what = f"{said}, which is no time that can be read: no checkpoint counts. Write it as date -u +%FT%TZ does"
-        self._events.warning(SCAVENGERJOBS, job, CHECKPOINT_UNREADABLE, what)
+        self._events.warning(resource_of(job), job, CHECKPOINT_UNREADABLE, what)
 
     async def create(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE, *, again: bool = False
@@ -321,10 +348,14 @@ class Writer:
     async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:
         """The first pod of a run, or of an array, as the API server would have it, by a dry run: admission changes it,
         and nothing is stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
-        batch = self._manifest(await self._whole(job), action, ANYWHERE)
-        batch["metadata"]["uid"] = job.metadata.uid
-        pods = pods_of_job(batch)  # the Job of an array is for none
-        pod = pods[0] if pods else pod_of_task(batch, 0, queue=job.spec.queue, affinity={})
+        pods = []
+        if isinstance(job, AdoptedJob):
+            batch = await self._job_of_array(job, action, again=False)
+        else:
+            batch = self._manifest(await self._whole(job), action, ANYWHERE)
+            batch["metadata"]["uid"] = job.metadata.uid
+            pods = pods_of_job(batch)  # the Job of an array is for none
+        pod = pods[0] if pods else self._pods_of_tasks(job, batch, StartTasks(action, ()), ANYWHERE)(0)
         return msgspec.json.decode(await self._post_pod(job.metadata.namespace, pod, dry_run=True), type=Pod)
 
     def look(self, job: ScavengerJob) -> Look:
@@ -417,28 +448,58 @@ class Writer:
         batch = await self._job_of_array(job, action.job, again=again)
         if again and (absent := await self.missing(job)):
             raise ReferenceAbsent(absent)
+        made = self._pods_of_tasks(job, batch, action, target)
+        for indexes in _waves(action.indexes):
+            await _all(self._create_task(batch, index, made(index), answered) for index in indexes)
+
+    def _pods_of_tasks(
+        self, job: ScavengerJob, batch: dict[str, Any], action: StartTasks, target: Target
+    ) -> Callable[[int], dict[str, Any]]:
+        """How the pod of each task is made."""
         affinity, status = task_affinity(batch["spec"]["template"], target), job.status.array
         interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
         restarts = parse_counts(status.interruptions or "") if status is not None else {}
-        numbers = job.spec.task_numbers
+        numbers, queue = job.spec.task_numbers, job.spec.queue
 
-        def made(index: int) -> dict[str, Any]:
-            back = bool(interrupted >> index & 1)
+        def of_user(index: int) -> dict[str, Any]:
+            return self._burst(
+                job,
+                adopted_pod(
+                    batch,
+                    index,
+                    run=action.job.run,
+                    queue=queue,
+                    affinity=affinity,
+                    grace_seconds=min(job.spec.grace_seconds, self._max_grace_seconds),
+                    interval_seconds=max(1, int(job.spec.checkpoint_interval.total_seconds())),
+                    interrupted=bool(interrupted >> index & 1),
+                    grant=action.grant,
+                ),
+            )
+
+        def of_template(index: int) -> dict[str, Any]:
             return pod_of_task(
                 batch,
                 index,
-                queue=job.spec.queue,
+                queue=queue,
                 affinity=affinity,
-                interrupted=back,
+                interrupted=bool(interrupted >> index & 1),
                 restarts=restarts.get(index, 0),
                 grant=action.grant,
                 number=numbers[index] if numbers is not None else None,
             )
 
-        for indexes in _waves(action.indexes):
-            await _all(self._create_task(batch, index, made(index), answered) for index in indexes)
+        return of_user if job.spec.as_written else of_template
+
+    def _burst(self, job: ScavengerJob, pod: dict[str, Any]) -> dict[str, Any]:
+        return {**pod, "spec": of_qos_class(pod["spec"], job.spec.requests, self._burstable)}
 
     async def _job_of_array(self, job: ScavengerJob, action: CreateJob, *, again: bool) -> dict[str, Any]:
+        if isinstance(job, AdoptedJob):
+            found = await self.batch_job(job.metadata.namespace, job.metadata.name)
+            if found["metadata"]["uid"] != job.metadata.uid or found["metadata"].get("deletionTimestamp"):
+                raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"Job {job.metadata.name} is not this one")
+            return found
         try:
             found = await self.batch_job(job.metadata.namespace, job.metadata.name)
         except NotFound:
@@ -483,8 +544,9 @@ class Writer:
         in another queue than the one whose capacity it was granted."""
         if size_of(job) is None:
             return job
-        body = await self._client.get(SCAVENGERJOBS, job.metadata.namespace, job.metadata.name)
-        found = ScavengerJob.model_validate_json(body)
+        resource = resource_of(job)
+        body = await self._client.get(resource, job.metadata.namespace, job.metadata.name)
+        found: ScavengerJob = resource.type.model_validate_json(body)
         if (found.metadata.uid, found.spec.queue) != (job.metadata.uid, job.spec.queue):
             raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
         return found
@@ -545,7 +607,7 @@ class Writer:
             await self._words.forget(uid)
 
     def _action(self, key: str, action: Cleanup) -> Awaitable[Any]:
-        namespace, _, name = key.partition("/")
+        namespace, name, _ = parse_key(key)
         match action:
             case DeleteJob(uid=uid, reason=reason):
                 log.info("deleting the Job", job=key, reason=reason)
@@ -555,6 +617,13 @@ class Writer:
                 return self._client.merge_patch(JOBS, namespace, name, patch, subresource="status")
             case DeletePod(name=pod, uid=uid):
                 return self._client.delete(PODS, namespace, pod, uid=uid)
+            case UnlabelPod(name=pod, uid=uid):
+                patch = {"metadata": {"uid": uid, "labels": dict.fromkeys(JOB_LABELS)}}
+                return self._client.merge_patch(PODS, namespace, pod, patch)
+            case DisownPod(name=pod, uid=uid, version=version, labels=labels, finalizers=finalizers):
+                meta = {"uid": uid, "resourceVersion": version, "labels": dict.fromkeys(labels)}
+                patch = {"metadata": {**meta, "finalizers": list(finalizers)}}
+                return self._client.merge_patch(PODS, namespace, pod, patch)
             case ReleasePod(name=pod, uid=uid):
                 return self._release(namespace, pod, uid)
             case DeleteScavengerJob(uid=uid):

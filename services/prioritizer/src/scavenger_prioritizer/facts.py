@@ -14,6 +14,7 @@ from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
+from scavenger_domain.gang import job_key_of
 from scavenger_domain.nodes import LEAVING, cordoned
 from scavenger_domain.pod_reading import moment_of, over, read, started_at
 from scavenger_domain.requests import on_reclaimed_capacity
@@ -83,7 +84,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         cost=seen.cost,
         past=seen.past,
         requests=seen.requests if on_reclaimed_capacity(pod) else {},
-        job=meta.labels.get(names.LABEL_JOB, ""),
+        job=job_key_of(pod).partition("/")[2],
         task=seen.task,
         run=seen.run,
         node=seen.node,

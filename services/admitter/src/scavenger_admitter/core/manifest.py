@@ -120,7 +120,7 @@ def job_manifest(
                     "finalizers": [names.FINALIZER],
                 },
                 "spec": {
-                    **_of_qos_class(
+                    **of_qos_class(
                         _pod_spec(
                             job,
                             tuple(_own_env(job, restarts)),
@@ -386,7 +386,7 @@ def _placed(spec: ScavengerJobSpec, resources: dict[str, Any]) -> dict[str, Any]
     return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}} if asked else {}
 
 
-def _of_qos_class(pod: dict[str, Any], requests: Mapping[str, int], burstable: bool) -> dict[str, Any]:
+def of_qos_class(pod: dict[str, Any], requests: Mapping[str, int], burstable: bool) -> dict[str, Any]:
     """A pod that is Burstable for a millicore, where all its containers have their requests as limits.
 
     In a node's out-of-memory the kernel looks at oom_score_adj: -997 for Guaranteed pods, 3 to 999 for Burstable ones

@@ -67,7 +67,7 @@ class PodFacts(Record, frozen=True, gc=False):
     cost: int
     """Of its requests; on reclaimed capacity, of what was asked for of that."""
     job: str = ""
-    """Name of the ScavengerJob, from its label."""
+    """What its labels call its job (`scavenger_domain.gang.job_key_of`), without the namespace."""
     task: str = ""
     """Index of its task, from its label; empty but for pods of arrays."""
     run: str = ""

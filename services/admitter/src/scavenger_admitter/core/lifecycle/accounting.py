@@ -30,6 +30,8 @@ from scavenger_kube import kinds
 LEAST_CYCLE: Final = timedelta(minutes=1)
 """A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
 and every start costs everybody writes. A run that is shorter counts as one without progress."""
+RETRY_AFTER: Final = timedelta(seconds=10)
+"""The pause of the Job controller after a first failure (DefaultJobPodFailureBackOff in job_controller.go)."""
 MOST_PAUSE: Final = timedelta(minutes=10)
 """The pause after runs without progress grows up to this."""
 MOST_QUOTED: Final = 64
@@ -151,9 +153,9 @@ def rests_until(status: ScavengerJobStatus) -> datetime | None:
     return since + pause_of(doublings) if doublings >= 0 else None
 
 
-def pause_of(doublings: int) -> timedelta:
-    """How long a job rests: `LEAST_CYCLE`, doubled so often, and no more than `MOST_PAUSE`."""
-    return min(LEAST_CYCLE * (1 << min(doublings, _DOUBLINGS)), MOST_PAUSE)
+def pause_of(doublings: int, least: timedelta = LEAST_CYCLE) -> timedelta:
+    """How long a job rests: the least time, doubled so often, and no more than `MOST_PAUSE`."""
+    return min(least * (1 << min(doublings, _DOUBLINGS)), MOST_PAUSE)
 
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:

@@ -98,16 +98,43 @@ class ReleasePod:
 
 
 @dataclass(frozen=True, slots=True)
+class UnlabelPod:
+    """Take the labels off a pod by which clients of Jobs find it: it is interrupted, and its end is not theirs."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisownPod:
+    """Take all our marks off a pod whose Job was deleted without it: it runs on, and is nobody's business.
+
+    Attributes:
+        name: of the pod.
+        uid: of the pod.
+        version: the one that this was decided on.
+        labels: that it loses.
+        finalizers: that it keeps.
+    """
+
+    name: str
+    uid: str
+    version: str
+    labels: tuple[str, ...]
+    finalizers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteScavengerJob:
     """Delete the ScavengerJob itself: its ttlSecondsAfterFinished is over."""
 
     uid: str
 
 
-OfPod: TypeAlias = DeletePod | ReleasePod
+OfPod: TypeAlias = DeletePod | ReleasePod | DisownPod
 """What clears a pod away."""
 
-Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | DeleteScavengerJob
+Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | UnlabelPod | DeleteScavengerJob
 """What clears away, or says how it ended. Its answer changes nothing: the next reconcile does what is still to do."""
 
 Creation: TypeAlias = CreateJob | CreatePods | StartTasks

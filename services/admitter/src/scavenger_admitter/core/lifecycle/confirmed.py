@@ -15,6 +15,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_domain.pod_ends import deleting, goes_on
 from scavenger_kube.kinds import Pod
 
+from scavenger_admitter.core.adopted.plan import plan_adopted
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeletePod
 from scavenger_admitter.core.lifecycle.exits_seen import restored
@@ -55,7 +56,7 @@ def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     if not asked and _doubtful(observed):
         return None
     kind = _kind_of(observed.seen)
-    outcome = plan_job(observed)
+    outcome = _plan(observed)
     return None if not asked and kind.final(observed.seen, outcome) else Confirmed(outcome, _PROOF, basis)
 
 
@@ -74,7 +75,7 @@ def confirm_creation(
     if seen.asked is Asked.NOTHING and observed.known.name_used and kind.anew(seen):
         return None
     same = decided is not None and decided.basis is basis
-    actions = (decided.value if decided is not None and same else plan_job(observed)).actions
+    actions = (decided.value if decided is not None and same else _plan(observed)).actions
     return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 
@@ -187,6 +188,10 @@ class _Kind(NamedTuple):
 
 _JOB: Final = _Kind(_lacks_members, _final, lambda _: True)
 _ARRAY: Final = _Kind(_lacks_job, lambda *_: False, lambda seen: seen.batch is None)
+
+
+def _plan(observed: Observation) -> Outcome:
+    return plan_adopted(observed) if observed.seen.job.spec.as_written else plan_job(observed)
 
 
 def _kind_of(seen: Seen) -> _Kind:

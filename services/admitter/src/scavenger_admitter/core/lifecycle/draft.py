@@ -121,10 +121,11 @@ class Draft:
 
     @property
     def own_job(self) -> kinds.Job | None:
-        """The Job, if it belongs to this very ScavengerJob."""
-        batch = self.seen.batch
+        """The Job, if it belongs to this very ScavengerJob, or if it is the job itself."""
+        batch, uid = self.seen.batch, self.seen.job.metadata.uid
         owner = batch.metadata.controller if batch else None
-        return batch if owner is not None and owner.uid == self.seen.job.metadata.uid else None
+        mine = batch is not None and (batch.metadata.uid == uid or (owner is not None and owner.uid == uid))
+        return batch if mine else None
 
     @property
     def left_over(self) -> list[kinds.Pod]:

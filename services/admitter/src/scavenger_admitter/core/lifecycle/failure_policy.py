@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from scavenger_api.failure_policy import OnExitCodes, PodFailurePolicy, PodFailurePolicyRule
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_domain.pod_ends import Exit
 from scavenger_kube import kinds
 
 
@@ -52,6 +53,24 @@ class Judged(NamedTuple):
     def said(self) -> str:
         """The rule in words."""
         return f"rules[{self.rule}] of podFailurePolicy"
+
+
+def controller_words(pod: kinds.Pod, ended: Exit, judged: Judged) -> str:
+    """Why a Job has failed, as the Job controller says it (matchPodFailurePolicy).
+
+    Args:
+        pod: that failed.
+        ended: how.
+        judged: that it is the end of the Job.
+    """
+    meta, rule = pod.metadata, f"matching FailJob rule at index {judged.rule}"
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    codes = {one.name: one.state.terminated.exit_code for one in statuses if one.state.terminated is not None}
+    if codes.get(ended.container):
+        code = codes[ended.container]
+        return f"Container {ended.container} for pod {meta.namespace}/{meta.name} failed with exit code {code} {rule}"
+    found = next((one.type for one in pod.status.conditions if one.status == "True"), "")
+    return f"Pod {meta.namespace}/{meta.name} has condition {found} {rule}"
 
 
 def judge(spec: ScavengerJobSpec, pod: kinds.Pod | None, used: int, *, unfit: str, untouched: bool) -> Judged:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from scavenger_api.names import FINALIZER, GROUP, LABEL_KIND
 from scavenger_domain.pod_ends import deleting, failed_unreported, held, moment
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.actions import DeletePod, OfPod, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import DeletePod, DisownPod, OfPod, ReleasePod
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """An administrator's word that the node is shut down (KEP-2268); the kubelet on it can do nothing more."""
@@ -155,15 +156,24 @@ def release(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:
     return tuple(ReleasePod(pod.metadata.name, pod.metadata.uid) for pod in pods if held(pod))
 
 
+def _disown(pod: kinds.Pod) -> DisownPod:
+    meta = pod.metadata
+    ours = tuple(sorted(label for label in meta.labels if label.startswith(f"{GROUP}/")))
+    rest = tuple(one for one in meta.finalizers if one != FINALIZER)
+    return DisownPod(meta.name, meta.uid, meta.resource_version, ours, rest)
+
+
 def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[OfPod, ...]:
     """What is to be done with pods whose ScavengerJob does not exist any more.
 
     Deleted when nobody has asked for it yet; released as soon as they are being deleted or have ended: nobody
-    is left to read the record.
+    is left to read the record. Pods of a Job that its user deleted without them are the user's.
     """
     actions: list[OfPod] = []
     for pod in pods:
-        if not deleting(pod) and not pod.ended:
+        if LABEL_KIND in pod.metadata.labels and pod.metadata.controller is None and not deleting(pod):
+            actions.append(_disown(pod))
+        elif not deleting(pod) and not pod.ended:
             actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
         elif held(pod):
             actions.append(ReleasePod(pod.metadata.name, pod.metadata.uid))

@@ -78,6 +78,8 @@ def end(
     if not is_managed(batch) or _has(batch, "Complete") or _has(batch, "Failed"):
         return
     seen, status = draft.seen, draft.status
+    if batch.metadata.uid == seen.job.metadata.uid:  # the status of such a job is that of the Job
+        return
     pods = [pod for pod in seen.every_pod if (owner := pod.metadata.controller) and owner.uid == batch.metadata.uid]
     if any(not surely_ended(pod, seen.nodes) for pod in pods):
         if draft.phase is Phase.FAILED:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
@@ -284,3 +285,5 @@ class Outcome:
     unproven: tuple[Success, ...] = ()
     """Programs that ended with 0, where the verdict waits for a sign of life of their nodes."""
     figures: Figures = Figures()
+    job_status: Mapping[str, Any] | None = None
+    """Of an adopted Job: the merge patch of its status, where that is to be written."""

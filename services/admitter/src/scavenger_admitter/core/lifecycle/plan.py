@@ -8,6 +8,8 @@ are repeated for as long as what they are about is still there.
 
 from __future__ import annotations
 
+from typing import Final
+
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_domain.pod_ends import deleting
@@ -19,6 +21,9 @@ from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.judge import decide, judge
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.outcome import outcome_of
+
+ORPHANS: Final = "orphan"
+"""Finalizer of an object whose dependents stay when it goes (k8s.io/apimachinery, FinalizerOrphanDependents)."""
 
 
 def plan_job(observed: Observation) -> Outcome:
@@ -67,7 +72,7 @@ def delete(draft: Draft) -> None:
     batch = draft.own_job
     if batch is not None and batch.metadata.deletion_timestamp is None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the ScavengerJob is being deleted"))
-    elif batch is not None:
+    elif batch is not None and ORPHANS not in batch.metadata.finalizers:
         draft.actions += leftover_pods.stop(draft.seen.every_pod)  # somebody's finalizer holds the Job
     draft.actions += leftover_pods.release(pod for pod in draft.seen.every_pod if pod.ended or deleting(pod))
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from scavenger_api import names, pod_names
 from scavenger_api.indexes import MAX_TASKS, set_of
-from scavenger_domain.gang import task_index
+from scavenger_domain.gang import job_key_of, task_index
 from scavenger_domain.nodes import leaving
 from scavenger_domain.pod_ends import deleting, goes_on, held, moment, started_at
 from scavenger_kube.kinds import Node, Pod
@@ -365,9 +365,9 @@ class PodsSeen:
 
     def apply(self, old: Pod | None, new: Pod | None) -> None:
         """A pod was added or changed, or is gone. old: as it was shown before; new: None for one that is gone."""
-        if old is not None and (new is None or _job_of(new) != _job_of(old)):
-            self._drop(_job_of(old), old.metadata.key)
-        job = _job_of(new) if new is not None else ""
+        if old is not None and (new is None or job_key_of(new) != job_key_of(old)):
+            self._drop(job_key_of(old), old.metadata.key)
+        job = job_key_of(new) if new is not None else ""
         if new is not None and job:
             self._jobs.setdefault(job, _Pods()).put(new, bucket_of(new, self._leaving, self._said))
 
@@ -378,7 +378,7 @@ class PodsSeen:
             return
         (self._leaving.add if goes else self._leaving.discard)(name)
         for pod in pods:
-            if (job := _job_of(pod)) and (found := self._jobs.get(job)) is not None:
+            if (job := job_key_of(pod)) and (found := self._jobs.get(job)) is not None:
                 found.put(pod, bucket_of(pod, self._leaving, self._said))
 
     def _drop(self, job: str, key: str) -> None:
@@ -465,11 +465,6 @@ class PodsSeen:
             assert group.untouched(0) == anew.groups[name].untouched(0), (
                 f"group {name} of {job} is not that of its pods"
             )
-
-
-def _job_of(pod: Pod) -> str:
-    name = pod.metadata.labels.get(names.LABEL_JOB)
-    return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def _differ(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> list[str]:

@@ -14,8 +14,9 @@ from scavenger_kube import kinds
 
 
 def is_managed(batch: kinds.Job) -> bool:
-    """Whether the admitter has the Job. An earlier version left it to the Job controller."""
-    return batch.spec.managed_by == names.MANAGED_BY
+    """Whether the admitter has the Job, be it one of its own or one that a user created. An earlier version left its
+    own to the Job controller."""
+    return batch.spec.managed_by in (names.MANAGED_BY, names.MANAGED_BY_ADOPTER)
 
 
 @dataclass(frozen=True, slots=True)

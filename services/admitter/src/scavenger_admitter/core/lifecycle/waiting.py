@@ -232,7 +232,7 @@ def _forbidden(draft: Draft) -> Wait | None:
     """What the job asks for and may not have: in any namespace, or in its own."""
     spec = draft.seen.job.spec
     beyond = [f"{one.field}: {one.message}" for one in bound_problems(spec, draft.rules.bounds)]
-    breached = [str(breach) for breach in breaches(spec, draft.seen.namespace.level)]
+    breached = [str(one) for one in breaches(spec, draft.seen.namespace.level)] if not spec.as_written else []
     for reason, found in ((WaitReason.BEYOND_MAXIMA, beyond), (WaitReason.POD_SECURITY, breached)):
         if found:
             more = [f"and {len(found) - MAX_TOLD} more"] if len(found) > MAX_TOLD else []

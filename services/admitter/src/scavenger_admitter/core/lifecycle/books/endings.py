@@ -23,7 +23,7 @@ from scavenger_admitter.core.lifecycle import accounting, finished, interrupted,
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows
+from scavenger_admitter.core.lifecycle.failure_policy import FINAL, Follows, Judged, controller_words
 from scavenger_admitter.core.lifecycle.intents import UNCOUNTED, Intents
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.start_failures import Problem
@@ -57,6 +57,7 @@ class Endings:
         saved: exits of tasks that saved their state and are not done.
         short: whether a run failed within a minute of its start.
         long: whether a run completed, or took longer.
+        succeeded: whether a run completed.
         problem: why a start failed.
     """
 
@@ -71,6 +72,7 @@ class Endings:
     final: str = ""
     short: bool = False
     long: bool = False
+    succeeded: bool = False
     problem: Problem | None = None
 
     def count(self, index: int, run: Run, found: Verdict) -> bool:
@@ -95,7 +97,7 @@ class Endings:
             case Completed():
                 self._book(pod, found.at, kept=True)
                 self.tasks.end(index, completed=True)
-                self.long = True
+                self.long = self.succeeded = True
             case Failed():
                 self._failed(index, pod, found.exit)
             case Checkpointed():  # the task waits as before, with all its retries
@@ -131,17 +133,37 @@ class Endings:
             self.draft.refused_by += (problem.refused_by,)
 
     def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
-        used = self.tasks.retries.get(index, 0)
+        used = self._retries(index)
         self._book(pod, ended.at, kept=False)
         self._note_length(pod, ended.at)
         judged = finished.consequence(self.draft, (pod,), ended, used)
         if judged.follows is Follows.FAIL_JOB:
-            self.final = self.final or f"{finished.words_of(ended)}; {judged.said} makes it final"
+            self.final = self.final or self._final_words(pod, ended, judged)
         elif judged.follows is Follows.RETRY:
-            self.tasks.retries[index] = used + 1
+            self._retry(index, used + 1)
         over = judged.follows in FINAL
         (self.failures if over else self.retried).append(finished.words_of(ended))
         self.tasks.end(index, failed=over)
+
+    def _final_words(self, pod: kinds.Pod, ended: Exit, judged: Judged) -> str:
+        if self._shared:  # clients of Jobs know the words of the Job controller
+            return controller_words(pod, ended, judged)
+        return f"{finished.words_of(ended)}; {judged.said} makes it final; the other tasks are stopped"
+
+    def _retries(self, index: int) -> int:
+        """Retries that are used up: of the task, or of all tasks where these share them."""
+        return (self.draft.status.retries or 0) if self._shared else self.tasks.retries.get(index, 0)
+
+    def _retry(self, index: int, used: int) -> None:
+        if self._shared:
+            self.draft.set(retries=used)
+        else:
+            self.tasks.retries[index] = used
+
+    @property
+    def _shared(self) -> bool:
+        array = self.draft.seen.job.spec.array
+        return array is not None and array.shares_retries
 
     def _hung(self, index: int, pod: kinds.Pod, found: Removed) -> None:
         """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""
@@ -166,6 +188,8 @@ class Endings:
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost = self._book(pod, found.at, kept=False)
         if removal.own in UNCOUNTED:
+            if self._shared and removal.own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
+                draft.set(retries=(draft.status.retries or 0) + 1)
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
         before, at = draft.status, second(min(found.at, draft.seen.now))

@@ -136,7 +136,8 @@ class ManyBook:
     def _ended(self) -> Iterator[Run]:
         there = {mark(one, pod) for one, pod in self.pods.counted.items() if held(pod)}
         self.tasks.counted &= there
-        most = min(MAX_COUNTED, 2 * MAX_COUNTED - len(self.tasks.counted))
+        limit = self.spec.counted_at_once
+        most = min(limit, 2 * limit - len(self.tasks.counted))
         for task, pod in sorted(self.pods.ended.items()):
             if len(self.endings.counted) >= most:
                 self.draft.wakeups.append(WRITE_EVERY.total_seconds())
@@ -187,12 +188,15 @@ class ManyBook:
             self.stay.append((task, pod))
 
     def _count_short(self) -> None:
-        """Failures right after the start, and nothing else: the pause before the next start grows."""
+        """Failures right after the start, and nothing else: the pause before the next start grows. With one limit for
+        all tasks, every failure since the last success counts."""
         draft, found = self.draft, self.endings
-        if found.long:
+        shared, failed = self.spec.shares_retries, len(found.retried)
+        if found.succeeded if shared else found.long:
             draft.set(short_runs=None)
-        elif found.short and (found.retried or found.saved):
-            draft.set(short_runs=(draft.status.short_runs or 0) + 1, ended_timestamp=second(draft.seen.now))
+        elif (shared and failed) or (found.short and (failed or found.saved)):
+            more = max(1, failed) if shared else 1
+            draft.set(short_runs=(draft.status.short_runs or 0) + more, ended_timestamp=second(draft.seen.now))
 
     def clear(self) -> None:
         """What is counted is released; a pod in the way of the next start of its task is deleted."""
@@ -354,7 +358,7 @@ class ManyBook:
         if draft.phase.finished:
             pass
         elif self.endings.final:
-            self._fail(FailureReason.POD_FAILURE_POLICY, f"{self.endings.final}; the other tasks are stopped")
+            self._fail(FailureReason.POD_FAILURE_POLICY, self.endings.final)
         elif failures and self.spec.fail_fast:
             self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
         elif problem is not None and problem.final and problem.exit is None and not self._goes_on:
@@ -470,7 +474,7 @@ class ManyBook:
     @property
     def wanted(self) -> int:
         """How many tasks may run at once, as its user says."""
-        return self.spec.max_running or self.spec.tasks
+        return self.spec.at_once
 
     @property
     def bearable(self) -> int:
@@ -584,12 +588,14 @@ class ManyBook:
         return Wait(WaitReason.HELD_BACK, said)
 
     def _rest(self) -> float:
-        """Seconds until tasks may start again whose last runs failed at once."""
+        """Seconds until tasks may start again whose last runs failed at once, or failed at all where tasks share their
+        retries."""
         status, now = self.draft.status, self.draft.seen.now
         short, ended = status.short_runs or 0, status.ended_timestamp
-        if short < 2 or ended is None:
+        free, least = (0, accounting.RETRY_AFTER) if self.spec.shares_retries else (1, accounting.LEAST_CYCLE)
+        if short <= free or ended is None:
             return 0.0
-        pause = accounting.pause_of(short - 2)
+        pause = accounting.pause_of(short - free - 1, least)
         left = min((ended + pause - now).total_seconds(), pause.total_seconds())
         if left > 0:
             self.draft.wakeups.append(left)

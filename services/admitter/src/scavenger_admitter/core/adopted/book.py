@@ -1,0 +1,271 @@
+"""The status of an adopted Job: what follows from the next status of the lifecycle, in the words of batch/v1.
+
+One pure function turns what the lifecycle has found, and one look at the pods, into the status that the Job is to have.
+The API server takes it as one write (`JobStatusValidationOptions` in pkg/registry/batch/job/strategy.go), and clients
+read in it what the Job controller would have written (docs/designs/0032-adopted-jobs.md has the table).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
+
+from scavenger_api.array import ArrayStatus
+from scavenger_api.indexes import format_indexes, parse_indexes, spelled
+from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
+from scavenger_api.names import CONDITION_LEDGER
+from scavenger_api.reasons import FailureReason
+from scavenger_api.times import format_time, parse_time
+from scavenger_domain.gang import task_index
+from scavenger_domain.pod_ends import deleting, held, moment
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.adopted.ledger import write_ledger
+from scavenger_admitter.core.adopted.work import AdoptedJob
+from scavenger_admitter.core.lifecycle.books.tasks import mark
+
+COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
+SUSPENDED: Final = ("JobSuspended", "Job suspended")
+RESUMED: Final = ("JobResumed", "Job resumed")
+FAILURES: Final[Mapping[str, tuple[str, str]]] = {
+    FailureReason.FAILED: ("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+    FailureReason.DEADLINE_EXCEEDED: ("DeadlineExceeded", "Job was active longer than specified deadline"),
+}
+"""How the Job controller says why a Job failed (pkg/controller/job/job_controller.go)."""
+ENDED: Final = "Ended"
+"""The phase in the ledger of a Job that is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounts:
+    """The pods of a Job, counted as the Job controller counts them.
+
+    Attributes:
+        active: have not ended, and nobody has deleted them.
+        ready: of these, the ones that are.
+        terminating: deleted, and not over yet.
+        uncounted: have ended, and the status does not say how.
+        first: when the first of all was created.
+    """
+
+    active: int = 0
+    ready: int = 0
+    terminating: int = 0
+    uncounted: int = 0
+    first: datetime | None = None
+
+    @classmethod
+    def of(cls, pods: Iterable[kinds.Pod], uid: str, counted: Collection[str] = ()) -> Self:
+        """Count pods.
+
+        Args:
+            pods: all that carry the name of a Job.
+            uid: of the Job.
+            counted: those whose ends the status has, as `mark` gives them.
+        """
+        active, ready, terminating, uncounted, first = 0, 0, 0, 0, ""
+        for pod in pods:
+            owner = pod.metadata.controller
+            if owner is None or owner.uid != uid:
+                continue
+            created = pod.metadata.creation_timestamp or ""
+            first = min(first or created, created)
+            if pod.ended:
+                index = task_index(pod)
+                uncounted += held(pod) and index is not None and mark(index, pod) not in counted
+                continue
+            if deleting(pod):
+                terminating += 1
+                continue
+            active += 1
+            ready += _ready(pod)
+        return cls(active, ready, terminating, uncounted, moment(first))
+
+    @property
+    def none_left(self) -> bool:
+        """Whether all pods have ended, and it is known how."""
+        return not (self.active or self.terminating or self.uncounted)
+
+
+def _ready(pod: kinds.Pod) -> bool:
+    found = kinds.condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
+
+
+def job_status(
+    job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now: datetime, idle: int = 0
+) -> dict[str, Any]:
+    """The status that a Job is to have.
+
+    Args:
+        job: the Job, with the status that it has.
+        status: what the lifecycle has found.
+        pods: of the Job.
+        now: the moment.
+        idle: the set of workers of a work queue that have no pod.
+    """
+    written, array = job.written, status.array or ArrayStatus()
+    phase = status.phase or Phase.WAITING
+    stated = _Conditions(written.get("conditions") or (), now)
+    found = {**written, "active": pods.active, "ready": pods.ready, "terminating": pods.terminating}
+    if phase is Phase.SUSPENDED:  # all that run are deleted once this is written
+        found |= {"active": 0, "ready": 0, "terminating": pods.active + pods.terminating}
+        status = status.model_copy(update={"active_seconds": None})  # the deadline begins again with the next start
+    found["uncountedTerminatedPods"] = {}
+    found |= _counts(job, status, array, over=phase is Phase.COMPLETED and pods.none_left)
+    _note_suspension(job, phase, stated)
+    _note_start(found, job, phase, pods, now)
+    if phase is Phase.COMPLETED:
+        _complete(found, stated, status, pods, now)
+    elif phase is Phase.FAILED:
+        _fail(found, stated, status, pods, now)
+    reason = ENDED if phase.finished else phase.value
+    stated.note(CONDITION_LEDGER, "False", reason, write_ledger(status, _workers_done(job, array, idle)))
+    found["conditions"] = stated.listed
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, over: bool) -> dict[str, Any]:
+    """How many pods succeeded and failed, and which indexes. The last success is told with the end of the Job: a client
+    that finds all of them and no end takes that for a failure."""
+    written, tasks = job.written, job.spec.array
+    done, failed = parse_indexes(array.completed_indexes), (status.retries or 0) + array.failed
+    before = written.get("succeeded") or 0
+    if tasks.work_queue:
+        known = parse_indexes(job.status.array.completed_indexes) if job.status.array is not None else 0
+        succeeded = before + (done & ~known).bit_count()
+    else:
+        if 0 < tasks.tasks <= done.bit_count() and not over:
+            done &= done - 1  # the lowest is told later
+        succeeded = max(done.bit_count(), before)
+    counts: dict[str, Any] = {"failed": max(failed, written.get("failed") or 0), "succeeded": succeeded}
+    if tasks.indexed:
+        counts["completedIndexes"] = _ranges(done) or None
+    return {name: value or None for name, value in counts.items()}
+
+
+def _workers_done(job: AdoptedJob, array: ArrayStatus, idle: int) -> int:
+    """The workers of a work queue that do not start again: a set. After the first success these are also the ones that
+    had no pod then. Those that were interrupted come back, as their item may be in hand."""
+    if not job.spec.array.work_queue:
+        return 0
+    done, first = parse_indexes(array.completed_indexes), not job.written.get("succeeded")
+    return done | idle if done and first else done
+
+
+def _ranges(done: int) -> str:
+    """Indexes as batch/v1 has them: ranges, however long that is."""
+    text = format_indexes(done)
+    if not text.startswith("bits:"):
+        return text
+    runs: list[str] = []
+    while done:
+        first = (done & -done).bit_length() - 1
+        rest = ~(done >> first)
+        length = (rest & -rest).bit_length() - 1
+        runs.append(spelled(first, first + length - 1))
+        done &= ~(((1 << length) - 1) << first)
+    return ",".join(runs)
+
+
+def _note_suspension(job: AdoptedJob, phase: Phase, stated: _Conditions) -> None:
+    if phase is Phase.SUSPENDED:
+        stated.note("Suspended", "True", *SUSPENDED)
+    elif not job.spec.suspend and stated.is_true("Suspended"):
+        stated.note("Suspended", "False", *RESUMED)
+
+
+def _note_start(found: dict[str, Any], job: AdoptedJob, phase: Phase, pods: PodCounts, now: datetime) -> None:
+    """startTime is the creation of the first pod, and is none while the Job is suspended."""
+    if phase is Phase.SUSPENDED:
+        found["startTime"] = None
+    elif found.get("startTime") is None and (phase.active or phase.finished):
+        first = pods.first if pods.first is not None and not job.written.get("startTime") else None
+        found["startTime"] = format_time(min(first or now, now))
+
+
+def _complete(
+    found: dict[str, Any], stated: _Conditions, status: ScavengerJobStatus, pods: PodCounts, now: datetime
+) -> None:
+    stated.note("SuccessCriteriaMet", "True", *COMPLETED)
+    if not pods.none_left:
+        return
+    stated.note("Complete", "True", *COMPLETED)
+    start, end = parse_time(found.get("startTime")), status.finished_timestamp or now
+    found["completionTime"] = found.get("completionTime") or format_time(max(end, start) if start is not None else end)
+
+
+def _fail(
+    found: dict[str, Any], stated: _Conditions, status: ScavengerJobStatus, pods: PodCounts, now: datetime
+) -> None:
+    """A Job whose pods have all ended says in one write that it is about to fail, and that it has."""
+    reason, message = stated.words("FailureTarget") or failure_words(status)
+    stated.note("FailureTarget", "True", reason, message)
+    if pods.none_left:
+        stated.note("Failed", "True", reason, message)
+
+
+def failure_words(status: ScavengerJobStatus) -> tuple[str, str]:
+    """Reason and message of a Job that failed, as the Job controller has them where it knows the case."""
+    succeeded = status.condition(ConditionType.SUCCEEDED)
+    reason = succeeded.reason if succeeded is not None else FailureReason.FAILED.value
+    return FAILURES.get(reason) or (reason, status.message or "")
+
+
+class _Conditions:
+    """The conditions of a Job, in their order.
+
+    Args:
+        written: as they are.
+        now: the moment of those that change.
+    """
+
+    def __init__(self, written: Iterable[Mapping[str, Any]], now: datetime) -> None:
+        self._known = {one["type"]: dict(one) for one in written}
+        self._now = format_time(now)
+
+    def is_true(self, kind: str) -> bool:
+        """Whether a condition holds."""
+        return self._known.get(kind, {}).get("status") == "True"
+
+    def words(self, kind: str) -> tuple[str, str] | None:
+        """Reason and message of a condition that holds."""
+        found = self._known.get(kind, {})
+        return (found.get("reason", ""), found.get("message", "")) if self.is_true(kind) else None
+
+    def note(self, kind: str, status: str, reason: str, message: str) -> None:
+        """State a condition. Its times move only with what it says."""
+        old = self._known.get(kind)
+        if old is not None and (old["status"], old.get("reason"), old.get("message")) == (status, reason, message):
+            return
+        same = old is not None and old["status"] == status and (status == "True" or old.get("reason") == reason)
+        since = (old or {}).get("lastTransitionTime") if same else None
+        self._known[kind] = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": self._now,
+            "lastTransitionTime": since or self._now,
+        }
+
+    @property
+    def listed(self) -> list[dict[str, Any]]:
+        """All of them, the ledger last: clients that look at the last condition find what they know."""
+        last = self._known.get(CONDITION_LEDGER)
+        others = [one for kind, one in self._known.items() if kind != CONDITION_LEDGER]
+        return [*others, last] if last is not None else others
+
+
+def patch_of(job: AdoptedJob, found: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch of the status: what differs, conditions as a whole, and null for what goes.
+
+    Args:
+        job: the Job, with the status that it has.
+        found: the status that it is to have.
+    """
+    before = job.written
+    changed = {name: value for name, value in found.items() if before.get(name) != value}
+    return changed | dict.fromkeys(before.keys() - found.keys())

@@ -1,0 +1,76 @@
+"""Which tasks of a Job count as done whose clients see no indexes.
+
+Its status says how many completed, and not which: one pod is as good as another. So the tasks are named after the pods
+that there are. Those whose pods are kept have completed, and of the tasks without a pod as many as are missing. Nobody
+writes that down, as it follows again at every look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scavenger_api.array import ArrayStatus
+from scavenger_api.indexes import all_of, format_indexes, lowest, parse_indexes
+from scavenger_domain.gang import task_index
+from scavenger_domain.pod_ends import held
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.adopted.work import AdoptedJob
+from scavenger_admitter.core.lifecycle.books.tasks import mark
+
+
+def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
+    """The Job with the tasks that are done.
+
+    Args:
+        job: as it was read, with the lowest indexes as done.
+        pods: all that carry its name.
+    """
+    tasks, array = job.spec.array, job.status.array
+    phase = job.status.phase
+    if tasks.indexed or array is None or (phase is not None and phase.finished):
+        return job
+    count = job.written.get("succeeded") or 0
+    if not count:
+        return job
+    if tasks.work_queue:  # its ledger says which
+        return job
+    kept, busy = _pods(job, array, pods)
+    done = lowest(kept & ~busy, count)
+    done |= lowest(all_of(tasks.tasks) & ~busy & ~kept, count - done.bit_count())
+    if format_indexes(done) == array.completed_indexes:
+        return job
+    told = _with(array, done, tasks.tasks)
+    return job.model_copy(update={"status": job.status.model_copy(update={"array": told})})
+
+
+def idle_workers(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> int:
+    """The workers of a work queue that have no pod: a set. They start no more once another one has succeeded.
+
+    Args:
+        job: as it was read.
+        array: what the lifecycle has found.
+        pods: all that carry its name.
+    """
+    kept, busy = _pods(job, array, pods)
+    return all_of(job.spec.array.tasks) & ~busy & ~kept
+
+
+def _pods(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> tuple[int, int]:
+    """The tasks whose pods are kept, as they succeeded, and those that are not over: sets."""
+    kept, busy = 0, parse_indexes(array.interrupted_indexes) | parse_indexes(array.failed_indexes)
+    for pod in pods:
+        index, owner = task_index(pod), pod.metadata.controller
+        if index is None or index >= job.spec.array.tasks or owner is None or owner.uid != job.metadata.uid:
+            continue
+        if pod.succeeded and (not held(pod) or mark(index, pod) in array.counted):
+            kept |= 1 << index
+        elif not pod.ended or held(pod):
+            busy |= 1 << index
+    return kept, busy
+
+
+def _with(array: ArrayStatus, done: int, tasks: int) -> ArrayStatus:
+    completed = done.bit_count()
+    changes = {"completed": completed, "completed_indexes": format_indexes(done), "progress": f"{completed}/{tasks}"}
+    return array.model_copy(update=changes)

@@ -1,0 +1,108 @@
+"""The plan of an adopted Job: that of an array, and what of it is written into the status of the Job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.names import CONDITION_LEDGER
+
+from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
+from scavenger_admitter.core.adopted.done import idle_workers, with_done
+from scavenger_admitter.core.adopted.ledger import read_ledger
+from scavenger_admitter.core.adopted.unlabel import unlabel
+from scavenger_admitter.core.adopted.work import AdoptedJob, status_of_job
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.plan import plan_job
+
+COUNT_EVERY: Final = timedelta(seconds=10)
+"""A status in which nothing but counts of pods differs is written so often."""
+
+SOON_SECONDS: Final = 0.1
+"""Until a Job is looked at again of which more follows from what is written now."""
+
+_COUNTS: Final = frozenset({"active", "ready", "terminating"})
+
+
+def plan_adopted(observed: Observation) -> Outcome:
+    """The next status of a Job, and what follows from it. Pure.
+
+    The status of the lifecycle comes back as the status of the Job keeps it, so that the next look begins with what
+    this one has ended with.
+    """
+    seen, job = observed.seen, observed.seen.job
+    assert isinstance(job, AdoptedJob), "a Job"
+    known = with_done(job, seen.every_pod)
+    outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
+    phase = outcome.status.phase
+    if phase is None:
+        return outcome
+    if phase is not Phase.SUSPENDED and not phase.finished:  # else its deletions say what clients see anyway
+        outcome = replace(outcome, actions=(*unlabel(seen.every_pod), *outcome.actions))
+    array = outcome.status.array
+    pods = PodCounts.of(seen.every_pod, job.metadata.uid, frozenset(array.counted) if array is not None else ())
+    idle = 0
+    if job.spec.array.work_queue and array is not None:
+        idle = idle_workers(job, array, seen.every_pod)
+    found = job_status(known, outcome.status, pods, seen.now, idle)
+    if phase is Phase.FAILED and pods.active:  # they are deleted when this is written
+        soonest = min(SOON_SECONDS, outcome.requeue_after or SOON_SECONDS)
+        outcome = replace(outcome, requeue_after=soonest)
+    patch = patch_of(job, found)
+    verdict_waits = outcome.unproven and not outcome.counted and not phase.finished  # it says more than this write
+    alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED
+    leaves = alone and pods.terminating and job.spec.array.at_once <= 1  # so does its end
+    if verdict_waits or leaves or not worth_a_write(job, patch):
+        return replace(outcome, status=job.status, changed=False, quiet_until=None)
+    kept = kept_status(job, found)
+    wait = _wait(observed) if alone else 0.0
+    if wait > 0:
+        soonest = wait if outcome.requeue_after is None else min(wait, outcome.requeue_after)
+        return replace(outcome, status=job.status, changed=False, requeue_after=soonest, quiet_until=None)
+    return replace(outcome, status=kept, changed=True, job_status=patch)
+
+
+def worth_a_write(job: AdoptedJob, patch: dict[str, Any]) -> bool:
+    """Whether a patch says anything, and more than that pods which are counted, or were deleted, are gone."""
+    if patch.keys() != {"conditions"}:
+        return bool(patch)
+    old, new = job.written.get("conditions") or (), patch["conditions"]
+    return _told(old) != _told(new) or not _named(new) <= _named(old)
+
+
+def _named(listed: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The pods that the ledger names: counted, or about to be deleted."""
+    found = (read_ledger(one["message"]) for one in listed if one["type"] == CONDITION_LEDGER)
+    return {pod for ledger in found for pod in (*ledger.counted.split(","), *ledger.removing.split(",")) if pod}
+
+
+def _told(listed: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """What conditions say, without times and without the pods that the ledger names."""
+    said: list[Any] = []
+    for one in listed:
+        if one["type"] == CONDITION_LEDGER:
+            said.append((one["reason"], msgspec.structs.replace(read_ledger(one["message"]), counted="", removing="")))
+        else:
+            said.append((one["type"], one["status"], one.get("reason"), one.get("message")))
+    return said
+
+
+def kept_status(job: AdoptedJob, found: dict[str, Any]) -> ScavengerJobStatus:
+    """What the next look reads of a status. found: of `job_status`."""
+    meta = {
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "generation": job.metadata.generation,
+        "creationTimestamp": job.batch.metadata.creation_timestamp,
+    }
+    return ScavengerJobStatus.model_validate(status_of_job(meta, found, job.spec.array))
+
+
+def _wait(observed: Observation) -> float:
+    """Seconds until counts alone are worth a write."""
+    last, now = observed.known.last_write, observed.seen.now
+    return (last + COUNT_EVERY - now).total_seconds() if last is not None and last <= now else 0.0

@@ -1,0 +1,570 @@
+"""Jobs of users that the admitter runs, from their creation to their end, on the API server in memory.
+
+That server takes no status of a Job that a real one would refuse (`scavenger_testing.job_status_rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+from scavenger_api import names
+from scavenger_kube.resources import JOBS, NODES, PODS
+from scavenger_testing import running, terminated
+
+from .harness import NS, Harness, Object, empty_harness, harness, runs
+
+KINDS = {"/jobs/": "job", "/pods": "pod", "/events": "event", "/scavengerjobs": "scavengerjob"}
+
+
+def state(c: Harness, name: str = "a") -> str:
+    """The phase in the ledger."""
+    return str(c.job_condition(name, names.CONDITION_LEDGER).get("reason", ""))
+
+
+def status(c: Harness, name: str = "a") -> Object:
+    return dict(c.batch(name).get("status", {}))
+
+
+def held_true(c: Harness, name: str = "a") -> list[str]:
+    """The conditions that are True, in their order."""
+    return [one["type"] for one in status(c, name).get("conditions", ()) if one["status"] == "True"]
+
+
+def written(c: Harness, since: int) -> list[str]:
+    """Every write of the admitter since then, in words."""
+    kinds = [(m, next((k for part, k in KINDS.items() if part in path), path)) for m, path in c.writes()[since:]]
+    return [f"{method} {kind}" for method, kind in kinds]
+
+
+async def until(c: Harness, wanted: str, name: str = "a", limit: float = 60.0) -> None:
+    await c.until(lambda: state(c, name) == wanted, limit=limit)
+
+
+async def interruptions(c: Harness, count: int) -> None:
+    """Until so many are counted."""
+    await c.until(lambda: c.ledger("a").get("interrupted") == count)
+
+
+@asynccontextmanager
+async def adopting(**settings: Any) -> AsyncIterator[Harness]:
+    """A harness with an admitter that adopts Jobs, in which nothing fails for a reason of its own."""
+    async with harness(**{"adopt": True, "explain_after": 5.0, **settings}) as c:
+        logged = structlog.get_config()["processors"][0].entries
+        yield c
+        assert [one for one in logged if one["log_level"] == "error"] == []
+
+
+@asynccontextmanager
+async def running_job(name: str = "a", **spec: Any) -> AsyncIterator[Harness]:
+    """A harness in which this Job runs."""
+    async with adopting() as c:
+        c.submit_job(name, **spec)
+        await until(c, "Running", name)
+        yield c
+
+
+def only_pod(c: Harness, name: str = "a") -> Object:
+    """The pod of a Job that has not ended."""
+    (pod,) = [one for one in c.pods(name) if one["status"].get("phase") not in ("Succeeded", "Failed")]
+    return pod
+
+
+async def test_a_job_starts_in_two_writes_and_ends_in_two() -> None:
+    """With what the user, the scheduler and the kubelet write, a start is six requests, and an end three."""
+    async with running_job() as c:
+        assert written(c, 0) == ["POST pod", "PATCH job"]
+        found = status(c)
+        assert (found["active"], found["terminating"], found["uncountedTerminatedPods"]) == (1, 0, {})
+        assert held_true(c) == []
+        before = len(c.writes())
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        await c.pass_time(30)
+        assert written(c, before) == ["PATCH job", "PATCH pod"]
+        found = status(c)
+        assert (found["succeeded"], found["active"], found.get("failed")) == (1, 0, None)
+        assert [one["type"] for one in found["conditions"]] == [
+            "SuccessCriteriaMet",
+            "Complete",
+            names.CONDITION_LEDGER,
+        ]
+        assert c.job_condition("a", "Complete")["reason"] == "CompletionsReached"
+        assert found["completionTime"] >= found["startTime"]
+        assert c.held() == []
+        assert len(c.pods("a")) == 1, "kept for kubectl logs"
+
+
+async def test_nothing_is_written_of_a_job_that_runs() -> None:
+    async with running_job() as c:
+        before = len(c.writes())
+        await c.pass_time(300, step=5)
+        assert written(c, before) == []
+
+
+@pytest.mark.parametrize("code", [0, 137, 143, 1])
+@pytest.mark.parametrize("backoff_limit", [0, 6])
+async def test_a_deleted_pod_comes_back_and_nothing_is_counted(code: int, backoff_limit: int) -> None:
+    """Whatever the program ends with, and with a backoffLimit by which the Job controller would give up."""
+    async with running_job(backoffLimit=backoff_limit) as c:
+        began = status(c)["startTime"]
+        c.stopping = code
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        assert status(c)["active"] == 0
+        await until(c, "Running")
+        found = status(c)
+        assert (found["active"], found.get("failed"), found.get("succeeded")) == (1, None, None)
+        assert found["startTime"] == began
+        assert held_true(c) == []
+        assert c.ledger("a")["interrupted"] == 1
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+
+
+async def test_an_interruption_and_the_return_are_five_writes() -> None:
+    """Label, status, finalizer, pod, status: with what others write, 12 at the most."""
+    async with running_job() as c:
+        before = len(c.writes())
+        c.kubelet, c.renews = False, True
+        c.delete_pod(only_pod(c))
+        await c.pass_time(1)
+        c.kubelet = True
+        await interruptions(c, 1)
+        await until(c, "Running")
+        await c.pass_time(30)
+        assert written(c, before) == ["PATCH pod", "PATCH job", "PATCH pod", "POST pod", "PATCH job"]
+
+
+async def test_an_interrupted_pod_loses_its_labels_before_it_ends_and_its_finalizer_after_the_status() -> None:
+    async with running_job() as c:
+        pod = only_pod(c)
+        c.kubelet, c.renews = False, True
+        c.delete_pod(pod)
+        await c.until(lambda: "job-name" not in c.pods("a")[0]["metadata"]["labels"])
+        (seen,) = c.pods("a")
+        assert not set(names.JOB_LABELS) & seen["metadata"]["labels"].keys()
+        assert names.FINALIZER in seen["metadata"]["finalizers"]
+        assert state(c) == "Running"
+        c.kubelet = True
+        await interruptions(c, 1)
+        assert written(c, 0)[-2:] == ["PATCH job", "PATCH pod"], "counted, and then let go"
+
+
+DISRUPTIONS = ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager"]
+
+
+@pytest.mark.parametrize("reason", DISRUPTIONS)
+async def test_a_disrupted_pod_comes_back(reason: str) -> None:
+    async with running_job(backoffLimit=0) as c:
+        c.stopping = 0
+
+        def disrupt(pod: Object) -> None:
+            stamp = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": c.stamp()}
+            pod["status"]["conditions"] = [{**stamp, "message": "said"}]
+
+        pod = only_pod(c)
+        c.api.edit(PODS, NS, pod["metadata"]["name"], disrupt)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        assert c.most_at_once("a") == 1
+        assert (status(c).get("failed"), held_true(c)) == (None, [])
+
+
+async def test_a_job_whose_node_is_lost_runs_on_another_one() -> None:
+    async with running_job() as c:
+        c.node("n2")
+        c.kubelet = False
+        pod = only_pod(c)
+        c.api.delete(NODES, None, "n1")
+        c.binds_to = "n2"
+        c.delete_pod(pod)
+        c.kubelet = True
+
+        def gone(obj: Object) -> None:
+            obj["status"] = {**obj["status"], "phase": "Failed"}
+
+        c.api.edit(PODS, NS, pod["metadata"]["name"], gone)
+        await interruptions(c, 1)
+        await until(c, "Running")
+        assert (status(c).get("failed"), c.ledger("a")["interrupted"]) == (None, 1)
+
+
+async def test_a_job_fails_by_its_own_exit_when_its_backoff_limit_is_used_up() -> None:
+    async with running_job(backoffLimit=1) as c:
+        c.end(only_pod(c), 3)
+        await c.until(lambda: status(c).get("failed") == 1)
+        assert held_true(c) == []
+        await until(c, "Running", limit=120)
+        c.end(only_pod(c), 3)
+        await c.until(lambda: c.job_condition("a", "Failed"), limit=120)
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        found = c.job_condition("a", "Failed")
+        assert (found["reason"], found["message"]) == (
+            "BackoffLimitExceeded",
+            "Job has reached the specified backoff limit",
+        )
+        assert (status(c)["failed"], status(c)["active"]) == (2, 0)
+        await c.pass_time(60)
+        assert c.held() == []
+        assert len(c.pods("a")) == 1, "kept for kubectl logs"
+
+
+async def test_interruptions_leave_retries_as_they_are() -> None:
+    async with running_job(backoffLimit=1) as c:
+        for count in (1, 2, 3):
+            c.delete_pod(only_pod(c))
+            await interruptions(c, count)
+            await until(c, "Running", limit=700)
+        c.end(only_pod(c), 3)
+        await c.until(lambda: status(c).get("failed") == 1)
+        assert held_true(c) == []
+
+
+async def test_a_job_that_waits_says_so_once() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1")
+        c.admitter(adopt=True)
+        c.submit_job("a", cpu="8")
+        await until(c, "Waiting")
+        await c.pass_time(30)
+        assert written(c, 0).count("PATCH job") == 1
+        assert status(c).get("startTime") is None
+        assert (status(c)["active"], held_true(c)) == (0, [])
+
+
+async def test_a_job_and_a_scavenger_job_of_one_name_are_two() -> None:
+    """A ScavengerJob needs a Job of its name, so it waits until that of the user is gone."""
+    async with running_job() as c:
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Waiting")
+        assert "does not belong to it" in c.status("a")["message"]
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        assert c.phase("a") == "Waiting"
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert c.phase("a") == "Waiting"
+        c.api.delete(JOBS, NS, "a")
+        await runs(c, "a", limit=120)
+
+
+async def test_jobs_of_users_are_left_alone_where_nothing_is_adopted() -> None:
+    async with harness() as c:
+        c.submit_job("a")
+        await c.pass_time(30)
+        assert (c.pods("a"), status(c)) == ([], {})
+
+
+async def test_a_job_that_names_a_queue_and_is_not_ours_is_left_alone() -> None:
+    async with adopting() as c:
+        c.submit_job("a", managedBy="kubernetes.io/job-controller")
+        await c.pass_time(30)
+        assert (c.pods("a"), status(c)) == ([], {})
+
+
+async def test_a_new_leader_goes_on_from_the_ledger() -> None:
+    async with adopting() as c:
+        c.submit_job("a")
+        await until(c, "Running")
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await c._admitters[0].kill()
+        c.admitter(adopt=True)
+        await until(c, "Running")
+        assert c.ledger("a")["interrupted"] == 1
+        assert c.most_at_once("a") == 1
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert status(c)["succeeded"] == 1
+
+
+async def test_a_ledger_of_another_version_is_left_alone_and_told() -> None:
+    async with harness(adopt=True) as c:
+        c.submit_job("a")
+        await until(c, "Running")
+        c.end(only_pod(c))
+        await c._admitters[0].kill()
+        other = {"type": names.CONDITION_LEDGER, "status": "False", "reason": "Running", "message": '{"v":7}'}
+        c.api.edit(JOBS, NS, "a", lambda job: job["status"].update(conditions=[other]))
+        c.admitter(adopt=True)
+        await c.until(lambda: c.events("Unreadable"))
+        assert status(c)["conditions"] == [other]
+        assert "version 7" in c.events("Unreadable")[0]["message"]
+        assert len(c.pods("a")) == 1
+
+
+async def test_deleting_a_job_ends_it_and_lets_its_pods_go() -> None:
+    async with running_job() as c:
+        c.api.delete(JOBS, NS, "a")
+        await c.until(lambda: not c.pods("a"))
+        assert c.held() == []
+
+
+# --- several pods ---
+
+
+def living(c: Harness, name: str = "a") -> list[Object]:
+    return [
+        one
+        for one in c.pods(name)
+        if one["status"].get("phase") not in ("Succeeded", "Failed") and "deletionTimestamp" not in one["metadata"]
+    ]
+
+
+def at_work(c: Harness, name: str = "a") -> list[Object]:
+    return [one for one in living(c, name) if one["status"].get("phase") == "Running"]
+
+
+async def finish_all(c: Harness, name: str = "a", kind: str = "Complete") -> None:
+    """The programs end with 0, whoever starts, until the Job is over."""
+    for _ in range(40):
+        for pod in at_work(c, name):
+            c.end(pod)
+        await c.pass_time(2)
+        if c.job_condition(name, kind):
+            return
+    raise AssertionError(status(c, name))
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+async def test_five_completions_of_which_two_run_at_a_time(mode: str) -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=5, parallelism=2, completionMode=mode)
+        await c.until(lambda: len(at_work(c)) == 2)
+        await finish_all(c)
+        found = status(c)
+        assert (found["succeeded"], found["active"], found.get("failed")) == (5, 0, None)
+        assert found.get("completedIndexes") == ("0-4" if mode == "Indexed" else None)
+        assert c.most_at_once("a") == 2
+        await c.pass_time(30)
+        assert (len(c.pods("a")), c.held()) == (5, [])
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+async def test_interrupted_pods_of_several_come_back_and_each_counts_once(mode: str) -> None:
+    async with adopting() as c:
+        c.stopping = 0
+        c.submit_job("a", completions=4, parallelism=2, completionMode=mode, backoffLimit=0)
+        await c.until(lambda: len(at_work(c)) == 2)
+        c.delete_pod(at_work(c)[0])
+        await interruptions(c, 1)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await c.until(lambda: len(at_work(c)) == 2)
+        c.delete_pod(at_work(c)[1])
+        await interruptions(c, 2)
+        await finish_all(c)
+        found = status(c)
+        assert (found["succeeded"], found.get("failed")) == (4, None)
+        assert c.most_at_once("a") == 2
+
+
+async def test_pods_of_an_indexed_job_say_their_index() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=2, parallelism=2, completionMode="Indexed")
+        await c.until(lambda: len(at_work(c)) == 2)
+        index = "batch.kubernetes.io/job-completion-index"
+        for number, pod in enumerate(sorted(living(c), key=lambda one: one["metadata"]["name"])):
+            assert pod["metadata"]["labels"][index] == pod["metadata"]["annotations"][index] == str(number)
+            assert pod["spec"]["hostname"] == f"a-{number}"
+            env = {one["name"] for one in pod["spec"]["containers"][0]["env"]}
+            assert "JOB_COMPLETION_INDEX" in env
+
+
+async def test_a_work_queue_ends_when_one_worker_succeeded_and_none_runs() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=3)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await c.pass_time(20)
+        assert (len(living(c)), held_true(c)) == (2, [])
+        c.delete_pod(at_work(c)[0])
+        await interruptions(c, 1)
+        await c.until(lambda: len(at_work(c)) == 2, limit=120)
+        for pod in at_work(c):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert status(c)["succeeded"] == 3
+
+
+async def test_a_job_of_no_completions_is_complete_at_once() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=0)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (status(c).get("succeeded"), c.pods("a")) == (None, [])
+
+
+async def test_a_job_of_parallelism_0_starts_when_it_grows() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=2, parallelism=0)
+        await c.pass_time(20)
+        assert c.pods("a") == []
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=2))
+        await c.until(lambda: len(at_work(c)) == 2)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=1))
+        await c.until(lambda: len(at_work(c)) == 1)
+        await finish_all(c)
+        assert (status(c)["succeeded"], status(c).get("failed")) == (2, None)
+
+
+# --- ends of its own ---
+
+
+async def test_failures_of_all_pods_count_for_one_backoff_limit() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=3, parallelism=3, completionMode="Indexed", backoffLimit=1)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0], 1)
+        await c.until(lambda: status(c).get("failed") == 1)
+        c.end(at_work(c)[0], 1)
+        await c.until(lambda: c.job_condition("a", "FailureTarget"))
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        made = [one.new for one in c.api.store.history if one.kind.plural == "pods" and one.old is None]
+        assert status(c)["failed"] == len(made) > 2, "pods that were deleted count, as with the Job controller"
+        assert (status(c)["active"], status(c)["terminating"]) == (0, 0)
+
+
+async def test_a_retry_waits_10_seconds_and_twice_as_long_with_each_failure_since_the_last_success() -> None:
+    async with running_job(backoffLimit=6) as c:
+        for failures, pause in ((1, 10), (2, 20), (3, 40)):
+            await c.pass_time(90, step=5)
+            c.end(only_pod(c), 3)
+            await c.until(lambda count=failures: status(c).get("failed") == count)  # type: ignore[misc]
+            took = await c.until(lambda: at_work(c), limit=pause + 10)
+            assert pause - 2 <= took <= pause + 5
+
+
+def on_exit(action: str, *codes: int) -> dict[str, Any]:
+    return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}]}
+
+
+async def test_a_rule_of_the_failure_policy_fails_the_job_in_the_words_of_the_controller() -> None:
+    async with running_job(backoffLimit=6, podFailurePolicy=on_exit("FailJob", 42)) as c:
+        pod = only_pod(c)
+        c.end(pod, 42)
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        found = c.job_condition("a", "Failed")
+        assert found["reason"] == "PodFailurePolicy"
+        said = f"for pod {NS}/{pod['metadata']['name']} failed with exit code 42 matching FailJob rule at index 0"
+        assert found["message"] == f"Container main {said}"
+        assert status(c)["failed"] == 1
+
+
+async def test_an_ignored_failure_counts_nowhere() -> None:
+    async with running_job(backoffLimit=0, podFailurePolicy=on_exit("Ignore", 42)) as c:
+        c.end(only_pod(c), 42)
+        await c.until(lambda: c.ledger("a").get("ignored") == 1)
+        await until(c, "Running", limit=120)
+        assert (status(c).get("failed"), held_true(c)) == (None, [])
+
+
+async def test_the_deadline_counts_the_time_in_which_a_pod_runs() -> None:
+    async with running_job(activeDeadlineSeconds=60) as c:
+        await c.pass_time(30)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        await c.pass_time(20)
+        assert held_true(c) == []
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        found = c.job_condition("a", "Failed")
+        assert (found["reason"], found["message"]) == (
+            "DeadlineExceeded",
+            "Job was active longer than specified deadline",
+        )
+        assert status(c)["failed"] == 1
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "Complete"), (2, "Failed")])
+async def test_a_pod_of_two_containers_ends_with_both(code: int, kind: str) -> None:
+    two = [{"name": name, "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}} for name in "xy"]
+    async with running_job(pod={"containers": two}, backoffLimit=0) as c:
+        name, begun = only_pod(c)["metadata"]["name"], [running(started=c.stamp(), name=one) for one in "xy"]
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(containerStatuses=begun))
+        await c.pass_time(5)
+        first = terminated(0, finished=c.stamp(), name="x")
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(containerStatuses=[first, begun[1]]))
+        await c.pass_time(60)
+        assert (held_true(c), len(living(c))) == ([], 1)
+        both = [first, terminated(code, finished=c.stamp(), name="y")]
+        ended = {"containerStatuses": both, "phase": "Failed" if code else "Succeeded"}
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(ended))
+        await c.until(lambda: c.job_condition("a", kind))
+        assert (status(c).get("succeeded"), status(c).get("failed")) == ((None, 1) if code else (1, None))
+
+
+# --- suspend ---
+
+
+async def test_a_suspended_job_stops_and_says_so_before_and_a_resumed_one_starts_again() -> None:
+    async with running_job(backoffLimit=0) as c:
+        began = status(c)["startTime"]
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await c.until(lambda: c.job_condition("a", "Suspended"))
+        found = status(c)
+        assert (found["active"], found.get("startTime")) == (0, None)
+        assert c.job_condition("a", "Suspended")["reason"] == "JobSuspended"
+        await c.until(lambda: not c.pods("a"))
+        await c.until(lambda: status(c)["terminating"] == 0)
+        assert (status(c).get("failed"), c.ledger("a").get("interrupted", 0)) == (None, 0)
+        await c.pass_time(5)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await until(c, "Running")
+        found = c.job_condition("a", "Suspended")
+        assert (found["status"], found["reason"]) == ("False", "JobResumed")
+        assert status(c)["startTime"] > began
+        await finish_all(c)
+
+
+async def test_a_job_that_is_created_suspended_waits() -> None:
+    async with adopting() as c:
+        c.submit_job("a", suspend=True)
+        await c.until(lambda: c.job_condition("a", "Suspended"))
+        await c.pass_time(20)
+        assert (c.pods("a"), status(c).get("startTime")) == ([], None)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await until(c, "Running")
+
+
+# --- deletion ---
+
+
+async def test_pods_of_a_job_that_was_deleted_by_orphaning_run_on_without_our_marks() -> None:
+    """What Python clients send. Its pods lose the finalizer and our labels, so that nobody of us looks at them."""
+    async with running_job() as c:
+        pod = only_pod(c)["metadata"]["name"]
+
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(finalizers=["orphan"]))
+        c.api.delete(JOBS, NS, "a")
+        await c.pass_time(2)
+        assert "deletionTimestamp" not in only_pod(c)["metadata"]
+        c.api.edit(PODS, NS, pod, lambda obj: obj["metadata"].update(ownerReferences=[]))  # by the garbage collector
+        c.api.remove(JOBS, NS, "a")
+        await c.until(lambda: not c.pods("a"), limit=90)
+        found = c.api.get(PODS, NS, pod)
+        assert found is not None
+        assert (found["status"]["phase"], found["metadata"].get("finalizers", [])) == ("Running", [])
+        assert "deletionTimestamp" not in found["metadata"]
+        assert not [label for label in found["metadata"]["labels"] if label.startswith(names.GROUP)]
+
+
+async def test_a_job_that_is_suspended_as_soon_as_it_runs_lets_its_pod_go() -> None:
+    """Nothing is lost and nothing else is new: that its pod is counted is news enough."""
+    async with running_job() as c:
+        c.kubelet, c.renews = False, True
+        name = only_pod(c)["metadata"]["name"]
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await c.until(lambda: "deletionTimestamp" in only_pod(c)["metadata"])
+        at_once = terminated(137, finished=c.stamp())
+        at_once["state"]["terminated"]["startedAt"] = c.stamp()
+        ended = {"phase": "Failed", "containerStatuses": [at_once]}
+        c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(ended))
+        await c.until(lambda: c.held() == [])
