@@ -1,4 +1,4 @@
-"""Jobs that start after others, by the admitter as a whole: docs/designs/0032-jobs-after-jobs.md."""
+"""Jobs that start after others, by the admitter as a whole: docs/designs/0033-jobs-after-jobs.md."""
 
 from __future__ import annotations
 

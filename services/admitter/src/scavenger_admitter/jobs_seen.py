@@ -82,7 +82,7 @@ class JobsSeen:
         return [*self.own.items(), *self._adopted()]
 
     def by_index(self, name: str, value: str) -> Sequence[ScavengerJob]:
-        """The jobs of a `queue`, of a `namespace`, or those that start `after` a job. Raises KeyError for another index."""
+        """The jobs of a `queue` or a `namespace`, or that start `after` a job. Raises KeyError for another index."""
         found = self.adopted.by_index(name, value) if self.adopted is not None else ()
         return [*self.own.by_index(name, value), *(job for job in found if job.adopted)]
 
