@@ -35,10 +35,10 @@ from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Grant, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
-from scavenger_admitter.core.lifecycle.array.tasks import Tasks
+from scavenger_admitter.core.lifecycle.books.tasks import Tasks
 from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import Observation, Seen
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names, pod_names
@@ -276,7 +276,7 @@ def _megabytes() -> float:
     body = json.dumps(fields)
     tracemalloc.start()
     seen = Observation(Seen(job=ScavengerJob.model_validate_json(body), batch=None, pods=(), nodes={}, now=START))
-    made = plan_array(seen)
+    made = plan_job(seen)
     assert made.startable
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
