@@ -90,9 +90,6 @@ def _settled(clock: VirtualClock) -> tuple[list[dict[str, Any]], list[dict[str, 
             meta["labels"]["scavenger.dev/preemption-class"] = write.class_
         if write.priority is not None:
             meta["annotations"] = {"scavenger.dev/running-priority": str(write.priority)}
-    for status in plan.statuses:
-        preemption = {"class": status.class_, "runningPriority": status.priority} if status.class_ else {}
-        jobs[status.job.uid]["status"]["preemption"] = preemption
     return list(jobs.values()), list(pods.values()), set(plan.budgets_needed)
 
 

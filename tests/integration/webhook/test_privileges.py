@@ -70,7 +70,6 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
     ],
     "prioritizer": [
         ("patch", "", "pods", "", "*"),
-        ("patch", "scavenger.dev", "scavengerjobs/status", "", "*"),
         ("list", "metrics.k8s.io", "pods", "", "*"),
         ("create", "policy", "poddisruptionbudgets", "", "*"),
         ("delete", "policy", "poddisruptionbudgets", "scavenger-non-preemptible", "*"),
