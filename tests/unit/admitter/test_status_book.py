@@ -48,7 +48,7 @@ def write(
     made = job_status(whole, status, pods, NOW)
     body = adopted_job_dict("a", created=EARLIER, **spec)
     assert refusals({**body, "status": before or {}}, {**body, "status": made}) == []
-    patched = {**(before or {}), **patch_of(whole, made)}
+    patched = {"active": 0, **(before or {}), **patch_of(whole, made)}
     assert {name: value for name, value in patched.items() if value is not None} == made
     return made, [f"{one['type']}={one['status']}" for one in made["conditions"]]
 
@@ -176,6 +176,12 @@ def test_conditions_of_others_stay_where_they_are() -> None:
 
 def test_what_does_not_change_is_not_written() -> None:
     assert patch_of(job(RUNNING), job_status(job(RUNNING), found(Phase.RUNNING), ONE_RUNS, NOW)) == {}
+
+
+def test_a_zero_that_the_api_server_leaves_out_is_not_written_again() -> None:
+    made = job_status(job(RUNNING), found(Phase.INTERRUPTED), NONE, NOW)
+    stored = {name: value for name, value in made.items() if name != "active"}
+    assert patch_of(job(stored), job_status(job(stored), found(Phase.INTERRUPTED), NONE, NOW)) == {}
 
 
 def test_no_end_is_ever_stated_as_false() -> None:

@@ -266,6 +266,6 @@ def patch_of(job: AdoptedJob, found: Mapping[str, Any]) -> dict[str, Any]:
         job: the Job, with the status that it has.
         found: the status that it is to have.
     """
-    before = job.written
+    before = {"active": 0, **job.written}  # the API server leaves a 0 of it out
     changed = {name: value for name, value in found.items() if before.get(name) != value}
     return changed | dict.fromkeys(before.keys() - found.keys())

@@ -1,0 +1,232 @@
+"""Jobs of users that the admitter runs, on a real control plane: docs/designs/0032-adopted-jobs.md."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from scavenger_api import names
+from scavenger_cluster import Cluster, stack
+from scavenger_kube.errors import Invalid
+from scavenger_kube.resources import JSON_PATCH
+from scavenger_testing.job_status_rules import refusals
+
+from .conftest import Object, Place, namespace, start_admitter
+from .recorder import Recorder
+from .test_managed_jobs import finish, kubectl
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def _adopting(cluster: Cluster) -> Iterator[None]:
+    """The policies that adopt Jobs, and that let the admitter create pods as users write them."""
+    stack.adopt_jobs(cluster)
+    yield
+    stack.adopt_no_jobs(cluster)
+
+
+@pytest.fixture
+def place(cluster: Cluster, recorder: Recorder, _adopting: None) -> Iterator[Place]:
+    """A namespace whose Jobs are adopted where they ask for it, and an admitter that runs them."""
+    start_admitter(cluster, SCAVENGER_ADOPT="true", SCAVENGER_EXPLAIN_AFTER="5")
+    with namespace(cluster, recorder) as made:
+        cluster.kubectl("label", "namespace", made.namespace, f"{names.LABEL_ADOPT}={names.ADOPT_LABELLED}")
+        made.wait_account()
+        yield made
+        for one in made.all("jobs"):
+            kubectl(made, "delete", "job", one["metadata"]["name"], "--wait=false", "--cascade=background")
+
+
+def body(name: str, **spec: Any) -> Object:
+    """A Job as its user writes it."""
+    asked = {"requests": {"cpu": "1", "memory": "16Mi"}}
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "work", "image": "none", "resources": asked}],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {names.LABEL_QUEUE: names.DEFAULT_QUEUE}},
+        "spec": {"template": {"spec": pod}, **spec},
+    }
+
+
+def submit(place: Place, name: str, **spec: Any) -> None:
+    place.cluster.client.request("POST", place.path("jobs"), body(name, **spec))
+
+
+def status(place: Place, name: str) -> Object:
+    return dict(place.get("jobs", name).get("status") or {})
+
+
+def stated(place: Place, name: str) -> list[str]:
+    """The conditions that are True, in their order."""
+    return [one["type"] for one in status(place, name).get("conditions", ()) if one["status"] == "True"]
+
+
+def ledger(place: Place, name: str) -> Object:
+    found = [one for one in status(place, name).get("conditions", ()) if one["type"] == names.CONDITION_LEDGER]
+    return {"phase": found[0]["reason"], **json.loads(found[0]["message"])} if found else {}
+
+
+def running(place: Place, name: str) -> list[Object]:
+    return [
+        pod
+        for pod in place.pods(name)
+        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+def wait_running(place: Place, name: str, count: int = 1) -> list[Object]:
+    def reached() -> bool:
+        return len(running(place, name)) == count and status(place, name).get("active") == count
+
+    place.wait(f"{count} pods of {name}", reached)
+    return running(place, name)
+
+
+def test_a_job_of_one_pod_completes(place: Place) -> None:
+    submit(place, "one")
+    (pod,) = wait_running(place, "one")
+    assert pod["spec"]["priorityClassName"] == names.PRIORITY_CLASS_PREEMPTIBLE
+    assert kubectl(place, "get", "pods", "-l", "job-name=one", "-o", "name").split() == [
+        f"pod/{pod['metadata']['name']}"
+    ]
+    finish(place, pod)
+    kubectl(place, "wait", "--for=condition=Complete", "job/one", "--timeout=60s")
+    found = status(place, "one")
+    assert (found["succeeded"], found.get("failed"), found.get("active", 0)) == (1, None, 0)
+    assert stated(place, "one") == ["SuccessCriteriaMet", "Complete"]
+    place.wait("its pod let go", lambda: not place.held())
+    assert place.pods_ever("one") == 1
+
+
+@pytest.mark.parametrize("how", ["deleted", "evicted"])
+def test_an_interrupted_job_with_backoff_limit_0_comes_back(place: Place, how: str) -> None:
+    submit(place, "two", backoffLimit=0)
+    (pod,) = wait_running(place, "two")
+    name = pod["metadata"]["name"]
+    if how == "deleted":
+        kubectl(place, "delete", "pod", name, "--wait=false")
+    else:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        place.cluster.client.request("POST", f"{place.path('pods')}/{name}/eviction", eviction)
+    place.wait("it counted", lambda: ledger(place, "two").get("interrupted") == 1)
+    (back,) = wait_running(place, "two")
+    assert back["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert (status(place, "two").get("failed"), stated(place, "two")) == (None, [])
+    finish(place, back)
+    kubectl(place, "wait", "--for=condition=Complete", "job/two", "--timeout=60s")
+
+
+def test_indexed_4_of_2_with_an_interruption_has_each_index_once(place: Place) -> None:
+    submit(place, "many", completions=4, parallelism=2, completionMode="Indexed", backoffLimit=0)
+    first, second = wait_running(place, "many", 2)
+    kubectl(place, "delete", "pod", first["metadata"]["name"], "--wait=false")
+    finish(place, second)
+    while not stated(place, "many"):
+        for pod in running(place, "many"):
+            if pod["metadata"]["uid"] not in (first["metadata"]["uid"], second["metadata"]["uid"]):
+                finish(place, pod)
+        place.wait("the next", lambda: running(place, "many") or stated(place, "many"))
+    found = status(place, "many")
+    assert (found["succeeded"], found["completedIndexes"], found.get("failed")) == (4, "0-3", None)
+
+
+def test_a_job_fails_by_its_own_exit(place: Place) -> None:
+    submit(place, "bad", backoffLimit=0)
+    (pod,) = wait_running(place, "bad")
+    finish(place, pod, 3)
+    kubectl(place, "wait", "--for=condition=Failed", "job/bad", "--timeout=60s")
+    found = [one for one in status(place, "bad")["conditions"] if one["type"] == "Failed"]
+    assert (found[0]["reason"], status(place, "bad")["failed"]) == ("BackoffLimitExceeded", 1)
+
+
+# --- the rules of the API server ---
+
+MOMENT, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z"
+
+
+def conditions(*kinds: str) -> list[Object]:
+    times = {"lastTransitionTime": MOMENT, "lastProbeTime": MOMENT}
+    return [{"type": kind, "status": "True", "reason": "Said", "message": "said", **times} for kind in kinds]
+
+
+STATUSES: dict[str, Object] = {
+    "nothing": {},
+    "runs": {"startTime": MOMENT, "active": 2, "ready": 1},
+    "runs, begun later": {"startTime": LATER, "active": 2},
+    "more ready than active": {"startTime": MOMENT, "active": 1, "ready": 2},
+    "suspended": {"conditions": conditions("Suspended"), "terminating": 1},
+    "some done": {"startTime": MOMENT, "active": 1, "succeeded": 1, "completedIndexes": "0", "failed": 1},
+    "indexes that are none": {"startTime": MOMENT, "succeeded": 2, "completedIndexes": "3,1"},
+    "indexes beyond": {"startTime": MOMENT, "succeeded": 1, "completedIndexes": "9"},
+    "about to fail": {"startTime": MOMENT, "active": 1, "conditions": conditions("FailureTarget")},
+    "failed": {"startTime": MOMENT, "failed": 1, "conditions": conditions("FailureTarget", "Failed")},
+    "failed at once": {"startTime": MOMENT, "conditions": conditions("Failed")},
+    "failed, pods run": {"startTime": MOMENT, "active": 1, "conditions": conditions("FailureTarget", "Failed")},
+    "met": {"startTime": MOMENT, "terminating": 1, "conditions": conditions("SuccessCriteriaMet")},
+    "complete": {
+        "startTime": MOMENT,
+        "completionTime": LATER,
+        "succeeded": 4,
+        "conditions": conditions("SuccessCriteriaMet", "Complete"),
+    },
+    "complete, no time": {"startTime": MOMENT, "conditions": conditions("SuccessCriteriaMet", "Complete")},
+    "complete, no start": {"completionTime": LATER, "conditions": conditions("SuccessCriteriaMet", "Complete")},
+    "complete before it began": {
+        "startTime": LATER,
+        "completionTime": MOMENT,
+        "conditions": conditions("SuccessCriteriaMet", "Complete"),
+    },
+    "complete, pods terminate": {
+        "startTime": MOMENT,
+        "completionTime": LATER,
+        "terminating": 1,
+        "conditions": conditions("SuccessCriteriaMet", "Complete"),
+    },
+    "complete at once": {"startTime": MOMENT, "completionTime": LATER, "conditions": conditions("Complete")},
+    "both": {
+        "startTime": MOMENT,
+        "completionTime": LATER,
+        "conditions": conditions("SuccessCriteriaMet", "FailureTarget", "Failed", "Complete"),
+    },
+    "time without an end": {"startTime": MOMENT, "completionTime": LATER},
+}
+
+
+def takes(place: Place, name: str, found: Object) -> bool:
+    """Whether the API server takes a status."""
+    patch = [{"op": "replace", "path": "/status", "value": found}]
+    try:
+        place.cluster.client.request("PATCH", f"{place.path('jobs')}/{name}/status", patch, JSON_PATCH)
+    except Invalid:
+        return False
+    return True
+
+
+def test_the_copy_of_the_rules_says_what_the_api_server_says(place: Place) -> None:
+    """Each of these statuses after each other one that a Job may have."""
+    modes: list[Object] = [{}, {"completionMode": "Indexed"}]
+    wrong: list[str] = []
+    for number, (mode, (before, old)) in enumerate(itertools.product(modes, STATUSES.items())):
+        spec = {"completions": 4, "parallelism": 2, **mode}
+        fresh = {**body("x", **spec), "status": {}}
+        if refusals(fresh, {**fresh, "status": old}):
+            continue
+        for at, (after, new) in enumerate(STATUSES.items()):
+            name = f"r{number}-{at}"
+            other = body(name, managedBy="example.org/test", suspend=False, **spec)
+            other["metadata"].pop("labels")
+            place.cluster.client.request("POST", place.path("jobs"), other)
+            assert takes(place, name, old), before
+            said = refusals({**fresh, "status": old}, {**fresh, "status": new})
+            if takes(place, name, new) is bool(said):
+                wrong.append(f"{mode} {before} -> {after}: {said}")
+    assert wrong == []
