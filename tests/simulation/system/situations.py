@@ -572,7 +572,8 @@ class FullPool(SystemSituation):
         self.submit_spec("c", spec, NS)
         self.submit("d")
         await self.pass_time(LATE)
-        levels = PublishedLevels.parse(self.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.LEVELS_CONFIGMAP)["data"])
+        published = self.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.LEVELS_CONFIGMAP) or {}
+        levels = PublishedLevels.parse(published["data"])
         assert not levels.admit, "the CPU pool is meant to be full"
         assert self.phase("c") == "Running", "a full CPU pool keeps a job from idle devices"
         assert self.node_of("c") == node, "not where the device is"

@@ -136,7 +136,7 @@ class Harness:
         found = self.batch(name).get("status", {}).get("conditions", ())
         return next((one for one in found if one["type"] == kind), {})
 
-    def ledger(self, name: str) -> Object:
+    def ledger_of(self, name: str) -> Object:
         """What the ledger of a Job says; {} where it has none."""
         found: Object = json.loads(self.job_condition(name, names.CONDITION_LEDGER).get("message", "{}"))
         return found

@@ -46,7 +46,7 @@ async def until(c: Harness, wanted: str, name: str = "a", limit: float = 60.0) -
 
 async def interruptions(c: Harness, count: int) -> None:
     """Until so many are counted."""
-    await c.until(lambda: c.ledger("a").get("interrupted") == count)
+    await c.until(lambda: c.ledger_of("a").get("interrupted") == count)
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def test_a_deleted_pod_comes_back_and_nothing_is_counted(code: int, backof
         assert (found["active"], found.get("failed"), found.get("succeeded")) == (1, None, None)
         assert found["startTime"] == began
         assert held_true(c) == []
-        assert c.ledger("a")["interrupted"] == 1
+        assert c.ledger_of("a")["interrupted"] == 1
         c.end(only_pod(c))
         await c.until(lambda: c.job_condition("a", "Complete"))
 
@@ -191,7 +191,7 @@ async def test_a_job_whose_node_is_lost_runs_on_another_one() -> None:
         c.api.edit(PODS, NS, pod["metadata"]["name"], gone)
         await interruptions(c, 1)
         await until(c, "Running")
-        assert (status(c).get("failed"), c.ledger("a")["interrupted"]) == (None, 1)
+        assert (status(c).get("failed"), c.ledger_of("a")["interrupted"]) == (None, 1)
 
 
 async def test_a_job_fails_by_its_own_exit_when_its_backoff_limit_is_used_up() -> None:
@@ -277,7 +277,7 @@ async def test_a_new_leader_goes_on_from_the_ledger() -> None:
         await c._admitters[0].kill()
         c.admitter(adopt=True)
         await until(c, "Running")
-        assert c.ledger("a")["interrupted"] == 1
+        assert c.ledger_of("a")["interrupted"] == 1
         assert c.most_at_once("a") == 1
         c.end(only_pod(c))
         await c.until(lambda: c.job_condition("a", "Complete"))
@@ -461,7 +461,7 @@ async def test_a_rule_of_the_failure_policy_fails_the_job_in_the_words_of_the_co
 async def test_an_ignored_failure_counts_nowhere() -> None:
     async with running_job(backoffLimit=0, podFailurePolicy=on_exit("Ignore", 42)) as c:
         c.end(only_pod(c), 42)
-        await c.until(lambda: c.ledger("a").get("ignored") == 1)
+        await c.until(lambda: c.ledger_of("a").get("ignored") == 1)
         await until(c, "Running", limit=120)
         assert (status(c).get("failed"), held_true(c)) == (None, [])
 
@@ -514,7 +514,7 @@ async def test_a_suspended_job_stops_and_says_so_before_and_a_resumed_one_starts
         assert c.job_condition("a", "Suspended")["reason"] == "JobSuspended"
         await c.until(lambda: not c.pods("a"))
         await c.until(lambda: status(c)["terminating"] == 0)
-        assert (status(c).get("failed"), c.ledger("a").get("interrupted", 0)) == (None, 0)
+        assert (status(c).get("failed"), c.ledger_of("a").get("interrupted", 0)) == (None, 0)
         await c.pass_time(5)
         c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
         await until(c, "Running")

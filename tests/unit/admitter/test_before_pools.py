@@ -80,7 +80,7 @@ class UsageBefore(CycleUsage):
             return None
         nodes = self._place_now(candidate, count)
         if nodes is not None:
-            self.limits.take(candidate, starts=True)
+            self.limits.take(candidate, {"": candidate.parallelism}, starts=True)
         return nodes
 
     def promise(self, candidate: Candidate) -> bool:

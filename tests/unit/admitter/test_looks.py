@@ -36,7 +36,7 @@ class Looks:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    counted, look, plan = Looks(), Reconciler.reconcile, confirmed._JOB.plan
+    counted, look, plan = Looks(), Reconciler.reconcile, confirmed._plan
     copy = ScavengerJobStatus.model_copy
 
     def copied(self: ScavengerJobStatus, **options: Any) -> ScavengerJobStatus:
@@ -53,7 +53,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
     monkeypatch.setattr(ScavengerJobStatus, "model_copy", copied)
     monkeypatch.setattr(Reconciler, "reconcile", reconcile)
-    monkeypatch.setattr(confirmed, "_JOB", confirmed._JOB._replace(plan=planned))
+    monkeypatch.setattr(confirmed, "_plan", planned)
     return counted
 
 

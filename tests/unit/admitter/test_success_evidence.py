@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter import metrics
-from scavenger_admitter.core.lifecycle.array import endings
-from scavenger_admitter.core.lifecycle.array.plan import plan_array
+from scavenger_admitter.core.lifecycle import judge as judging
+from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.success import Evidence, Success
 from scavenger_admitter.core.lifecycle.termination import find_termination
 from scavenger_admitter.success_evidence import NAMESPACE
@@ -154,7 +154,7 @@ def test_an_open_success_of_a_task_is_judged_again_when_there_is_news(
     def decide(opened: Mapping[str, Success]) -> Any:
         asked, uids = {one.uid: b.at(1001)}, frozenset({one.uid} if proven else ())
         evidence = Evidence(required=True, proven=uids, asked=asked, open=opened)
-        return plan_array(see(array(), pod, now=now, evidence=evidence, **known))
+        return plan_job(see(array(), pod, now=now, evidence=evidence, **known))
 
     anew = decide({})
 
@@ -162,7 +162,7 @@ def test_an_open_success_of_a_task_is_judged_again_when_there_is_news(
         judged.append(1)
         return find_termination(*said)
 
-    monkeypatch.setattr(endings, "find_termination", judge)
+    monkeypatch.setattr(judging, "find_termination", judge)
     again = decide({one.uid: one})
     assert bool(judged) is not open_still
     assert (again.status, again.counted, again.requeue_after) == (anew.status, anew.counted, anew.requeue_after)
