@@ -216,15 +216,15 @@ YIELD: Final = Script(
 GANG: Final = Script(
     "gang",
     nodes=(8_000, 8_000),
-    rounds=5,
+    rounds=7,
     jobs=(JobScript("gang", 0, 5_000, pods=2), JobScript("single", 1, 2_000)),
     pods=(
-        PodScript("patient", 2, 6_000, {2: 100}, deleted=3),
-        PodScript("shell", 3, 6_000, {3: 100}, deleted=4, interactive=True),
+        PodScript("patient", 4, 6_000, {4: 100}, deleted=5),
+        PodScript("shell", 5, 6_000, {5: 100}, deleted=6, interactive=True),
     ),
 )
-"""A gang is protected from an ordinary pod, but not from an interactive one, for whose sake all of it goes and comes
-back."""
+"""A gang that has something to lose is protected from a regular pod, but not from an interactive one, for which all of
+it goes. It comes back."""
 
 QUEUES: Final = Script(
     "queues",

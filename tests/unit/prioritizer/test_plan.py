@@ -229,7 +229,7 @@ def test_the_least_at_risk_are_preemptible() -> None:
 def cluster_with_small_tasks() -> list[Gang]:
     """A hundred jobs of eight cores, and 60 of 10m that have nearly nothing at risk."""
     large = [gang(f"large{n}", started=5 * n + 1000, cost=8000) for n in range(100)]
-    return large + [gang(f"small{n}", started=n + 1, cost=10) for n in range(60)]
+    return large + [gang(f"small{n}", started=n + 200, cost=10) for n in range(60)]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_job_counts_no_more_than_the_one_in_the_middle() -> None:
 
 def test_who_is_expected_back_counts_as_the_mean_of_those_that_run() -> None:
     away = gang("away", phase="Interrupted", pods=[], ended=NOW - MICROSECONDS)
-    gangs = [gang(f"j{n}", started=100 * n + 1, cost=1000) for n in range(4)]
+    gangs = [gang(f"j{n}", started=100 * n + 200, cost=1000) for n in range(4)]
     for share_of in ShareOf:
         rules = Rules(share_of=share_of)
         assert len(preemptible(plan_classes(snapshot(gangs, 40, rules=rules)))) == 2

@@ -89,7 +89,7 @@ def merged(status: ScavengerJobStatus) -> dict[str, Any]:
     fields = status.to_dict()
     patch = {name: fields.get(name) for name in STATUS_FIELDS}
     if status.array is not None:
-        patch["array"] = {"activeSince": None, **status.array.to_dict()}
+        patch["array"] = {"activeSince": None, "interruptions": None, **status.array.to_dict()}
     if status.preemption is not None:
         patch["preemption"] = {"runningPriority": None, **status.preemption.to_dict()}
     return patch
