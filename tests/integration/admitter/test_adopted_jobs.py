@@ -148,6 +148,26 @@ def test_a_job_fails_by_its_own_exit(place: Place) -> None:
     assert (found[0]["reason"], status(place, "bad")["failed"]) == ("BackoffLimitExceeded", 1)
 
 
+def test_a_job_that_its_user_suspends_goes_on_when_it_is_resumed(place: Place) -> None:
+    submit(place, "three", backoffLimit=0)
+    (pod,) = wait_running(place, "three")
+    began = status(place, "three")["startTime"]
+    kubectl(place, "patch", "job", "three", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    kubectl(place, "wait", "--for=condition=Suspended", "job/three", "--timeout=60s")
+    place.wait("its pod gone", lambda: not place.pods("three"))
+    found = status(place, "three")
+    assert (found.get("active", 0), found.get("failed"), found.get("startTime")) == (0, None, None)
+    place.wait("nothing left to end", lambda: not status(place, "three").get("terminating"))
+    kubectl(place, "patch", "job", "three", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    (back,) = wait_running(place, "three")
+    assert back["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert stated(place, "three") == []
+    assert status(place, "three")["startTime"] >= began
+    finish(place, back)
+    kubectl(place, "wait", "--for=condition=Complete", "job/three", "--timeout=60s")
+    assert (status(place, "three")["succeeded"], ledger(place, "three").get("interrupted", 0)) == (1, 0)
+
+
 # --- the rules of the API server ---
 
 MOMENT, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z"
