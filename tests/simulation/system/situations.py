@@ -377,7 +377,7 @@ class LongRun(SystemSituation):
     """Jobs compute for minutes, and one of them is interrupted."""
 
     async def comes(self) -> None:
-        await self.pass_time(2 * LATE)
+        await self.pass_time(4 * LATE)
         self.take_away(self.pods("a")[0])
         await self.pass_time(LATE)
 
@@ -545,7 +545,7 @@ class Overload(SystemSituation):
         for number in range(4):
             self.submit(f"c{number}")
         await self.until(lambda: self.settled("Running"))
-        await self.pass_time(LATE)
+        await self.pass_time(3 * LATE)  # from then on jobs have something to lose, and some are protected
         self.used = (
             0.87  # 12 cores and what nodes use themselves: 89.5 %. To 70 % it takes 2.3 cores, three of these jobs.
         )
