@@ -131,15 +131,7 @@ UPDATES = [
     u("an ordinary Job's own label", ANY, kind="jobs", of="ordinary"),
     u("the status by the admitter", STATUS, kind="scavengerjobs", sub="status", user=ADMITTER),
     u("the status by an administrator", STATUS, "written by the services", kind="scavengerjobs", sub="status"),
-    u("the preemption by the prioritizer", PREEMPTION, kind="scavengerjobs", sub="status", user=PRIORITIZER),
-    u(
-        "the phase by the prioritizer",
-        {"status": {"phase": "Failed"}},
-        "preemption only",
-        kind="scavengerjobs",
-        sub="status",
-        user=PRIORITIZER,
-    ),
+    u("a class by the prioritizer", PREEMPTION, "is forbidden", kind="scavengerjobs", sub="status", user=PRIORITIZER),
     u(
         "the status of a queue",
         {"status": {"state": "Open"}},

@@ -14,6 +14,7 @@ from scavenger_admitter.core.lifecycle.plan import plan_job
 from scavenger_admitter.core.lifecycle.success import Evidence, Success
 from scavenger_admitter.core.lifecycle.termination import find_termination
 from scavenger_admitter.success_evidence import NAMESPACE
+from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason as Cause
 from scavenger_domain.checkpoints import says_finished, without_checkpoint
@@ -167,6 +168,15 @@ def test_an_open_success_of_a_task_is_judged_again_when_there_is_news(
     assert bool(judged) is not open_still
     assert (again.status, again.counted, again.requeue_after) == (anew.status, anew.counted, anew.requeue_after)
     assert [success.uid for success in again.unproven] == [success.uid for success in anew.unproven]
+
+
+def test_no_time_is_booked_after_the_end_of_a_program_whose_job_another_controller_suspends() -> None:
+    """Its kubelet has fallen silent before it said that the pod is over."""
+    job = b.job(Phase.RUNNING, running=[10])
+    held = msgspec.structs.replace(b.batch(), spec=kinds.JobSpec(managed_by=names.MANAGED_BY, suspend=True))
+    silent = msgspec.structs.replace(DONE, status=msgspec.structs.replace(DONE.status, phase="Running"))
+    outcome = b.decide(b.seen(job, 230, held, silent, evidence=Evidence(required=True)))
+    assert (outcome.status.interrupted_count, outcome.status.lost_cpu_seconds) == (1, 180)
 
 
 def _of_version(pod: kinds.Pod, version: str) -> kinds.Pod:
