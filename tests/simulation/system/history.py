@@ -213,6 +213,7 @@ class History(Harness):
         self.retry_period = 2.0 if seed % RENEW_OFTEN_EVERY == 0 else 5.0
         self.trouble = Trouble()
         self.ledger = Ledger(api.store, alone=self.alone)
+        self.ledger.old_kubelets = self.old_kubelets
         self.replicas: list[Instance] = []
         self.born = self.submitted = 0
         self.clocks_stepped = self.machines_down = False
@@ -800,7 +801,11 @@ class History(Harness):
     def step_clock(self) -> None:
         if not self.machines_down:
             self.clocks_stepped = True
-            self.random.choice(self.clocks()).skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
+            clock, skew = (
+                self.random.choice(self.clocks()),
+                timedelta(seconds=self.random.choice((-3600, -60, 60, 600))),
+            )
+            clock.skew, self.ledger.ahead = skew, max(self.ledger.ahead, skew)
 
     def lag(self) -> None:
         """Each watch is behind by another time from now on."""

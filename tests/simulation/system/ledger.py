@@ -32,6 +32,9 @@ SAME_MOMENT: Final = timedelta(seconds=2)
 """The API has whole seconds: of two moments that are no further apart nobody knows which was first."""
 UNPROVED: Final = timedelta(seconds=30)
 """After its end a success may still lack a sign of life of its node."""
+CLEARED_AT_ONCE: Final = timedelta(seconds=6)
+"""A deletion so soon after an end may have brought it about (`scavenger_domain.pod_ends.FINAL_DELETE_SLACK`, and the
+rounding of times)."""
 NODE_IN_DOUBT: Final = timedelta(seconds=150)
 """Before a node falls silent, or after: a container that ended may have ended with it (docs/designs/0002)."""
 SETTLED: Final = timedelta(seconds=30)
@@ -99,6 +102,7 @@ class Life:
         evicted: whether it was marked as disrupted before anybody asked for its deletion.
         doubted: until when a deletion may have ended its container, as far as anybody can see: until the last container
             beside it ended, where that was within a grace period.
+        cleared: when it was deleted after its end.
         seen_told: since when the API server shows that it was told to go, or that it ended.
         seen_over: since when it shows that it ended, or no longer shows it.
     """
@@ -123,6 +127,7 @@ class Life:
     moved: bool = False
     evicted: bool = False
     doubted: datetime | None = None
+    cleared: datetime | None = None
     seen_told: datetime = NEVER
     seen_over: datetime = NEVER
 
@@ -199,6 +204,9 @@ class Ledger:
         silent: when which node fell silent.
         booted: when which machine started again.
         announced: nodes of which somebody said that they go.
+        away: when there was no admitter: from when, until when.
+        old_kubelets: whether kubelets do not say which generation of a pod they knew.
+        ahead: how far clocks of admitters have been ahead. A boot seems to be so much later.
         uninstalled: when the hook of an uninstallation began and ended, one after the other.
     """
 
@@ -215,8 +223,19 @@ class Ledger:
         self.booted: list[tuple[str, datetime]] = []
         self.announced: set[str] = set()
         self.uninstalled: list[datetime] = []
+        self.away: list[tuple[datetime, datetime]] = []
+        self.old_kubelets = False
+        self.ahead = timedelta(0)
 
     # --- what the world writes down -----------------------------------------------------------------
+
+    def leave(self, now: datetime) -> None:
+        """All admitters end."""
+        self.away.append((now, NEVER))
+
+    def return_(self, now: datetime) -> None:
+        """There is an admitter again."""
+        self.away[-1] = (self.away[-1][0], now)
 
     def end(self, pod: Object, at: datetime, code: int | None = None, *, killed: bool = False) -> None:
         """The container of its program ends: by itself with this code, or as it was told to (None).
@@ -321,6 +340,7 @@ class Ledger:
         life.evicted = life.evicted or ("DisruptionTarget" in marks and stamp is None)
         if "terminated" in state:
             life.doubted = _doubted(pod, state["terminated"])
+            life.cleared = life.cleared or stamp
         if "terminated" in state or "deletionTimestamp" in meta:
             life.seen_told = min(life.seen_told, now)
         if life.ended is None and life.uid in self._ends:
@@ -361,6 +381,7 @@ class Ledger:
         | it ended by itself, and was told to go before a container beside it ended, within a grace period | the same |
         | it ended by itself, and its node fell silent about then | that, or interrupted |
         | it ended by itself with 0, and its machine booted before that was proved | completed, or interrupted |
+        | it ended by itself, and was deleted at once, where kubelets do not say what they knew | that, or interrupted |
         | it ended by itself with 0, and an uninstallation came before that was proved | completed, or interrupted |
         | it goes on, on a node whose end was announced | nothing, or interrupted: the status is written first |
         | it goes on, and the hook of an uninstallation runs | the same |
@@ -381,15 +402,28 @@ class Ledger:
         if (
             life.itself
             and not life.code
-            and any(name == life.node and timedelta(0) <= at - ended <= UNPROVED for name, at in self.booted)
+            and any(
+                name == life.node and ended - self.ahead <= at <= self._unproved_until(ended)
+                for name, at in self.booted
+            )
         ):
             found.add(Way.INTERRUPTED)
         if life.itself and not life.code and any(ended <= at <= ended + NODE_IN_DOUBT for at in self.uninstalled):
+            found.add(Way.INTERRUPTED)
+        if life.itself and self.old_kubelets and life.cleared is not None and life.cleared - ended <= CLEARED_AT_ONCE:
             found.add(Way.INTERRUPTED)
         goes = life.node in self.announced or len(self.uninstalled) % 2 == 1
         if life.began is not None and life.ended is None and life.told is None and goes:
             found |= {Way.INTERRUPTED, Way.NOTHING}
         return found or {Way.NOTHING}
+
+    def _unproved_until(self, ended: datetime) -> datetime:
+        """Until when a success may not be proved. Admitters that are away look for no signs of life."""
+        until = ended + UNPROVED
+        for gone, back in self.away:
+            if gone <= until:
+                until = max(until, back + UNPROVED if back < NEVER else NEVER)
+        return until
 
     def ways_of_run(self, uid: str, run: str, parallelism: int) -> set[Way]:
         """The same of a run of a gang: what came first decides, and nothing is counted of one that is not on record."""
@@ -404,6 +438,13 @@ class Ledger:
         if Way.FAILED in found and left - others > SAME_MOMENT:
             found.discard(Way.FAILED)
         doubted = any(Way.INTERRUPTED in self.ways(life) for life in lives if life.itself)
+        # A member that fails shortly before the machine of another one boots may have failed for that.
+        doubted = doubted or any(
+            name == life.node and timedelta(0) <= at - left <= NODE_IN_DOUBT
+            for life in lives
+            if not life.itself
+            for name, at in self.booted
+        )
         if others - left > SAME_MOMENT and not doubted:
             found.discard(Way.INTERRUPTED)
         if truth.places.get(run) not in truth.running or not whole or truth.suspensions > 0:

@@ -681,11 +681,13 @@ class System(History):
     async def remove_admitters(self) -> None:
         """All of them end."""
         self.was_away = True
+        self.ledger.leave(self.clock.now())
         while self.replicas:
             await self.end_process(self.replicas.pop())
 
     def return_admitters(self) -> None:
         """Two of them begin."""
+        self.ledger.return_(self.clock.now())
         for _ in range(2):
             self.stand_by()
 

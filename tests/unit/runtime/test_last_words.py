@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_api import names
+from scavenger_domain.pod_ends import first_started_at, restarted
 from scavenger_kube.errors import Conflict
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import CONFIGMAPS
@@ -45,6 +46,17 @@ def test_what_tenants_write_takes_little_space() -> None:
     read = read_words({said.metadata.uid: word})[said.metadata.uid]
     assert read.metadata.labels == {names.LABEL_JOB: "a"}
     assert read.succeeded
+
+
+def test_a_container_that_was_started_again_keeps_its_end_before() -> None:
+    """That was the end of the run, whatever became of the container later."""
+    said = pod(1)
+    (main,) = said.status.container_statuses
+    lost = msgspec.structs.replace(main, restart_count=1, last_state=main.state)
+    again = msgspec.structs.replace(said, status=msgspec.structs.replace(said.status, container_statuses=(lost,)))
+    read = read_words({said.metadata.uid: word_of(again)})[said.metadata.uid]
+    assert restarted(read)
+    assert first_started_at(read) == first_started_at(again)
 
 
 def test_what_cannot_be_read_is_left_out() -> None:

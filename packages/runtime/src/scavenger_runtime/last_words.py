@@ -85,10 +85,17 @@ def _ours(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _container(status: ContainerStatus) -> ContainerStatus:
-    ended = status.state.terminated
-    if ended is None:
-        return ContainerStatus(status.name, status.state)
-    return ContainerStatus(status.name, ContainerState(terminated=_cut(ended)))
+    """Of a container that its kubelet started again, the end before is what tells how the run ended."""
+    return ContainerStatus(
+        status.name,
+        _state(status.state),
+        restart_count=status.restart_count,
+        last_state=_state(status.last_state),
+    )
+
+
+def _state(state: ContainerState) -> ContainerState:
+    return state if state.terminated is None else ContainerState(terminated=_cut(state.terminated))
 
 
 def _cut(ended: Terminated) -> Terminated:
