@@ -801,11 +801,9 @@ class History(Harness):
     def step_clock(self) -> None:
         if not self.machines_down:
             self.clocks_stepped = True
-            clock, skew = (
-                self.random.choice(self.clocks()),
-                timedelta(seconds=self.random.choice((-3600, -60, 60, 600))),
-            )
-            clock.skew, self.ledger.ahead = skew, max(self.ledger.ahead, skew)
+            skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
+            self.random.choice(self.clocks()).skew = skew
+            self.ledger.ahead = max(self.ledger.ahead, skew)
 
     def lag(self) -> None:
         """Each watch is behind by another time from now on."""
