@@ -12,6 +12,8 @@ import pytest
 from tests.simulation.system.history import History, simulate
 from tests.simulation.system.world import World
 
+OPEN = {65: "a container that was started again while no admitter was there: with 143 before, it counts as a failure"}
+"""Histories that show a fault which is not mended yet, and which: each has to fail until it is."""
 SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 
 
@@ -20,7 +22,12 @@ def test_the_admitter_does_nothing_twice_and_loses_nothing(seed: int) -> None:
     simulate(seed, History)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+def _of(seed: int) -> object:
+    reason = OPEN.get(seed)
+    return seed if reason is None else pytest.param(seed, marks=pytest.mark.xfail(reason=reason, strict=True))
+
+
+@pytest.mark.parametrize("seed", [_of(seed) for seed in SEEDS])
 def test_the_system_does_nothing_twice_and_loses_nothing(seed: int) -> None:
     simulate(seed, World)
 
