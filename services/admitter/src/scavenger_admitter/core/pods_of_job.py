@@ -87,6 +87,18 @@ def _suffix(batch: Mapping[str, Any]) -> str:
     return str(batch["spec"]["template"]["metadata"]["annotations"].get(names.ANNOTATION_POD_SUFFIX, ""))
 
 
+def owner_reference(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """By which a pod belongs to its Job, as the Job controller writes it. meta: metadata of the Job."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def _pod(batch: Mapping[str, Any], index: int, suffix: str) -> dict[str, Any]:
     meta, template = batch["metadata"], batch["spec"]["template"]
     indexed = batch["spec"].get("completionMode") == "Indexed"
@@ -101,16 +113,7 @@ def _pod(batch: Mapping[str, Any], index: int, suffix: str) -> dict[str, Any]:
             "labels": {**given["labels"], **(member if indexed else {})},
             "annotations": {**given["annotations"], **member},
             "finalizers": given["finalizers"],
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner_reference(meta)],
         },
         "spec": {
             **spec,

@@ -9,7 +9,7 @@ from scavenger_api import names, pod_names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 
 from scavenger_admitter.core.adopted.work import INDEXED
-from scavenger_admitter.core.pods_of_job import ENV_COMPLETION_INDEX
+from scavenger_admitter.core.pods_of_job import ENV_COMPLETION_INDEX, owner_reference
 
 MAX_NAME: Final = 63
 """Characters of the name of a pod: it becomes a host name (the Job controller cuts its own at the same length)."""
@@ -99,16 +99,7 @@ def adopted_pod(
             "labels": {**(given.get("labels") or {}), **member, **ours},
             "annotations": {**(given.get("annotations") or {}), **member, **notes},
             "finalizers": [*(given.get("finalizers") or ()), names.FINALIZER],
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner_reference(meta)],
         },
         "spec": {
             **{name: value for name, value in template["spec"].items() if name not in _TAKEN_BY_US},
