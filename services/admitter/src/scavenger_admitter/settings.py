@@ -28,6 +28,7 @@ from scavenger_runtime.settings import (
 
 from scavenger_admitter.core.admission.cycle.turns import PATIENCE
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.lifecycle.success import SHOWS_LIFE_AFTER
 
 LOOKS: Final = 10
 """The last figures of a pod are some time old: it is asked for at least so often while it is judged."""
@@ -142,7 +143,7 @@ class AdmitterSettings(ServiceSettings):
     )
 
     success_evidence_after: Seconds = option(
-        5.0,
+        SHOWS_LIFE_AFTER,
         "a program that ended with 0 is done when its node shows life this long after, or when its last words say so: a"
         " machine that goes down ends programs with 0, too; 0: every exit with 0 is final",
         unit="seconds",

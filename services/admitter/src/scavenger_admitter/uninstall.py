@@ -33,7 +33,7 @@ from scavenger_runtime.stale_marks import release
 from scavenger_admitter.core.lifecycle.books.book import taken_down
 from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Known, Seen
-from scavenger_admitter.core.lifecycle.success import Evidence, Success
+from scavenger_admitter.core.lifecycle.success import SHOWS_LIFE_AFTER, Evidence, Success
 from scavenger_admitter.freshness import active_jobs, metadata_of, nodes_by_name, with_run
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.queue_controller import set_finalizers
@@ -43,8 +43,6 @@ from scavenger_admitter.writer import SCAVENGERJOBS, merged
 
 log = get_logger(__name__)
 
-SUCCESS_EVIDENCE_AFTER: Final = 5.0
-"""Seconds (`settings.successEvidenceAfter`), by default."""
 PROVEN_SECONDS: Final = 25.0
 """In which a node has shown life after an end that came last, where it lives."""
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
@@ -57,7 +55,7 @@ GONE = "the admitter was uninstalled: nothing of it runs"
 """What the message of a job says."""
 
 
-async def clean(client: ApiClient, clock: Clock | None = None, *, after: float = SUCCESS_EVIDENCE_AFTER) -> int:
+async def clean(client: ApiClient, clock: Clock | None = None, *, after: float = SHOWS_LIFE_AFTER) -> int:
     """Delete the Jobs and release the pods, until no pod carries the finalizer any more. Returns how many.
 
     Args:

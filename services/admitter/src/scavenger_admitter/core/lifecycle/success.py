@@ -16,6 +16,9 @@ from scavenger_domain.checkpoints import says_finished
 from scavenger_domain.pod_ends import PROVEN_WITHIN, ended_at, main_status
 from scavenger_kube import kinds
 
+SHOWS_LIFE_AFTER: Final = 5.0
+"""Seconds after its end until which the node of a success has to show life, by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Success:
