@@ -46,8 +46,6 @@ LABEL_ADOPT: Final = f"{GROUP}/adopt"
 """On a namespace, by the administrator: which of its Jobs are adopted. On a Job: `never`."""
 ADOPT_LABELLED: Final = "labelled"
 """Only Jobs that have `LABEL_QUEUE` themselves."""
-ADOPT_ALL: Final = "all"
-ADOPT_NEVER: Final = "never"
 LABEL_ADOPT_QUEUE: Final = f"{GROUP}/adopt-queue"
 """On a namespace, by the administrator: the queue of its adopted Jobs that name none."""
 LABEL_KIND: Final = f"{GROUP}/kind"
@@ -64,12 +62,7 @@ JOB_LABELS: Final = (
 """By which clients find the pods of a Job. An interrupted pod loses them before it ends."""
 # On a Job, or in the jobTemplate of a CronJob, by the user. What ScavengerJobs have in their spec.
 ANNOTATION_INTERRUPTION_AFTER: Final = f"{GROUP}/interruption-after"
-ANNOTATION_SNAPSHOT: Final = f"{GROUP}/snapshot"
 ANNOTATION_CHECKPOINT_EXIT_CODE: Final = f"{GROUP}/checkpoint-exit-code"
-ANNOTATION_MINIMUM_RUN: Final = f"{GROUP}/minimum-run"
-ANNOTATION_RELEASE: Final = f"{GROUP}/release"
-"""On an adopted Job, by an administrator (`kubectl sj release`)."""
-RELEASE_REQUESTED: Final = "requested"
 
 # --- annotations ---
 # On a namespace, by the administrator: the service accounts whose tokens its scavenger jobs get, between commas.
