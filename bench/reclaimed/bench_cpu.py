@@ -18,14 +18,14 @@ from scavenger_cluster.requirements import obstacles
 from bench import Skipped
 from bench.figures import median_ratio, percentile, yielded_after
 from bench.reclaimed.groups import PodGroup, stopped, watch
-from bench.reclaimed.harness import Ordinary, Place, up, whole_node
+from bench.reclaimed.harness import BURN, Ordinary, Place, up, whole_node
 from bench.reclaimed.program import SPIN_SECONDS
 
 PAIRS = 10
 BURST_SECONDS = 3.0
 IDLE_SECONDS = 3.0
 CLAIM_PAIRS = 4
-HTTP_PAIRS = 12
+HTTP_TURNS = 12
 HTTP_SECONDS = 5.0
 HTTP_LOAD = 0.3
 READ_EVERY = 0.02
@@ -34,6 +34,12 @@ STILL_SPAN = 0.1
 QUIET_CORES = 0.1
 JOBS = ("one", "two")
 JOB_CORES = 0.6
+FREE_JOBS = ("three", "four")
+"""Jobs whose requests are free on the node."""
+FREE_JOB_MILLICORES = 200
+RECLAIMED_BESIDE = 0.5
+"""Cores of each job on reclaimed capacity beside them."""
+ALONE, BESIDE, AGAIN, RECLAIMED = "alone", "beside jobs", "alone again", "beside jobs on reclaimed capacity"
 
 Figure = dict[str, Any]
 
@@ -78,11 +84,11 @@ def cpu_figures(place: Place) -> list[Figure]:
     ]
 
 
-def start_jobs(place: Place) -> list[PodGroup]:
-    """Two jobs that want most of the node between them; returns when both run."""
-    place.wait_offer(cpu=round(1000 * JOB_CORES) * len(JOBS), memory=64 * len(JOBS))
+def start_jobs(place: Place, cores: float = JOB_CORES) -> list[PodGroup]:
+    """Two jobs that want most of the node between them, so many cores each; returns when both run."""
+    place.wait_offer(cpu=round(1000 * cores) * len(JOBS), memory=64 * len(JOBS))
     for name in JOBS:
-        place.submit(name, cpu=round(1000 * JOB_CORES), memory=64)
+        place.submit(name, cpu=round(1000 * cores), memory=64)
     place.wait("the jobs run", lambda: place.running(JOBS))
     return place.groups(JOBS)
 
@@ -120,30 +126,53 @@ def burst(web: Ordinary, groups: Sequence[PodGroup]) -> tuple[float, float]:
 
 
 def http_figures(place: Place) -> list[Figure]:
-    """An HTTP server that is busy for HTTP_LOAD of the time, called from another ordinary pod of the node.
+    """An HTTP server that is busy for HTTP_LOAD of the time, called from another regular pod of the node.
 
-    Both sides of a pair get the same requests at the same moments.
+    In turn: the node alone, beside jobs on free capacity, alone again, beside jobs on reclaimed capacity. All sides of
+    a turn get the same requests at the same moments. Two base runs say how much of a difference is the machine's own.
     """
-    web = Ordinary(place, "web", {"cpu": "1", "memory": "256Mi"})
-    caller = Ordinary(place, "caller", {"cpu": "900m", "memory": "256Mi"})
-    groups = start_jobs(place)
-    latencies: dict[bool, list[float]] = {True: [], False: []}
-    harvested = sum(group.cpu_seconds() for group in groups)
-    for number in range(HTTP_PAIRS):
-        for alone in in_turn(number):
-            with stopped(groups) if alone else nullcontext():
+    web = Ordinary(place, "web", {"cpu": "900m", "memory": "256Mi"})
+    caller = Ordinary(place, "caller", {"cpu": "600m", "memory": "256Mi"})
+    for name in FREE_JOBS:
+        place.compute(name, BURN, resources={"requests": {"cpu": f"{FREE_JOB_MILLICORES}m", "memory": "64Mi"}})
+    place.wait("the jobs on free capacity run", lambda: place.running(FREE_JOBS))
+    sides = {
+        ALONE: [],
+        BESIDE: place.groups(FREE_JOBS),
+        AGAIN: [],
+        RECLAIMED: start_jobs(place, cores=RECLAIMED_BESIDE),
+    }
+    everyone = [group for groups in sides.values() for group in groups]
+    lives = place.lives((*FREE_JOBS, *JOBS))
+    latencies: dict[str, list[float]] = {side: [] for side in sides}
+    used = dict.fromkeys(sides, 0.0)
+    for number in range(HTTP_TURNS):
+        for side in rotated(list(sides), number):
+            groups = sides[side]
+            used[side] -= sum(group.cpu_seconds() for group in groups)
+            with stopped([group for group in everyone if group not in groups]):
                 url, rate = f"{web.address}/spin", HTTP_LOAD / SPIN_SECONDS
-                latencies[alone] += caller.ask("/load", url=url, rate=rate, seconds=HTTP_SECONDS, seed=number)
-    harvested = sum(group.cpu_seconds() for group in groups) - harvested
+                latencies[side] += caller.ask("/load", url=url, rate=rate, seconds=HTTP_SECONDS, seed=number)
+            used[side] += sum(group.cpu_seconds() for group in groups)
     require(web.untouched() and caller.untouched(), "nobody is restarted or evicted")
-    p99, p99_alone = (percentile(latencies[alone], 99) for alone in (False, True))
-    p50, p50_alone = (percentile(latencies[alone], 50) for alone in (False, True))
+    require(place.lives((*FREE_JOBS, *JOBS)) == lives, "the jobs are the same as in the beginning")
+    base = [*latencies[ALONE], *latencies[AGAIN]]
+    found = [figure("http_requests", len(latencies[RECLAIMED]), "requests")]
+    for q in (50, 99):
+        alone, again, most = percentile(latencies[ALONE], q), percentile(latencies[AGAIN], q), percentile(base, q)
+        difference = 100 * abs(alone - again) / min(alone, again)
+        goal = "<= 1.10" if q == 99 else None
+        found += [
+            figure(f"http_p{q}_ratio", percentile(latencies[RECLAIMED], q) / most, "ratio", goal),
+            figure(f"http_free_p{q}_ratio", percentile(latencies[BESIDE], q) / most, "ratio", goal),
+            figure(f"http_base_p{q}_ms", 1000 * most, "ms"),
+            figure(f"http_base_p{q}_differs", difference, "%", "<= 3"),
+        ]
+    cores = HTTP_TURNS * HTTP_SECONDS
     return [
-        figure("http_p99_ratio", p99 / p99_alone, "ratio", "<= 1.10"),
-        figure("http_p50_ratio", p50 / p50_alone, "ratio"),
-        figure("http_p99_ms", 1000 * p99, "ms"),
-        figure("http_requests", len(latencies[False]), "requests"),
-        figure("http_harvested_cores", harvested / (HTTP_PAIRS * HTTP_SECONDS), "cores"),
+        *found,
+        figure("http_harvested_cores", used[RECLAIMED] / cores, "cores"),
+        figure("http_free_cores", used[BESIDE] / cores, "cores"),
     ]
 
 
@@ -176,6 +205,11 @@ def claim_figures(place: Place) -> list[Figure]:
 def in_turn(number: int) -> tuple[bool, bool]:
     """Whether the ordinary pods are alone: first and then not, and the other way round the next time."""
     return (True, False) if number % 2 == 0 else (False, True)
+
+
+def rotated(sides: list[str], number: int) -> list[str]:
+    """The sides in another order each time, so that none always follows the same one."""
+    return sides[number % len(sides) :] + sides[: number % len(sides)]
 
 
 def require(holds: bool, what: str) -> None:

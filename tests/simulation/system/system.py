@@ -609,11 +609,9 @@ class System(History):
         boot, now = str(uuid.uuid4()), self.stamp()
 
         def report(node: Object) -> None:
-            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
-            kept = [one for one in node["status"].get("conditions", ()) if one["type"] != "Ready"]
-            was = next((one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"), {})
+            (ready,) = node["status"]["conditions"]
             node["status"].setdefault("nodeInfo", {}).update(bootID=boot)
-            node["status"].update(conditions=[*kept, {**was, **ready}])
+            node["status"].update(conditions=[{**ready, "status": "True", "lastHeartbeatTime": now}])
 
         self.api.edit(NODES, None, name, report)
 

@@ -89,7 +89,7 @@ ENDS = st.fixed_dictionaries(
         "message": st.sampled_from(["", "2026-01-05T08:01:00Z", "exec format error", "finished"]),
     }
 )
-STATES = st.one_of(
+STATES: st.SearchStrategy[dict[str, Any]] = st.one_of(
     ENDS.map(lambda end: {"terminated": end}), STAMPS.map(lambda at: {"running": {"startedAt": at}}), st.just({})
 )
 CONDITIONS = st.lists(
