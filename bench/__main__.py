@@ -73,6 +73,7 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_gang": ("scheduler.gang_victims",),
     "bench.scheduler.bench_throughput": ("scheduler.throughput", "scheduler.cpu_per_pod"),
     "bench.scheduler.bench_preemption": ("scheduler.preempt",),
+    "bench.science.bench_grid": ("science.grid",),
     "bench.science.bench_science": ("science.gromacs", "science.tuner"),
     "bench.snapshot.bench_snapshot": ("snapshot",),
     "bench.webhook.bench_webhook": ("webhook",),
