@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_kube.kinds import Condition, Node, NodeSpec, NodeStatus, ObjectMeta, Taint, Toleration
+from scavenger_kube.kinds import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta, Taint, Toleration
 
 from scavenger_simulator import scenario
 
@@ -17,7 +17,11 @@ POOL_LABEL: Final = "pool"
 DEVICE: Final = "pool.scavenger.dev/"
 """Before the name of a pool: a device of its nodes, and their taint, as clouds name them alike."""
 
-_READY: Final = (Condition(type="Ready", status="True"),)
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+"""Label of each node: its size, such as `8x32Gi`, for cores and memory."""
+GIB: Final = 1 << 30
+
+_READY: Final = (NodeCondition(type="Ready", status="True"),)
 
 
 def node_object(spec: scenario.NodeSpec) -> Node:
@@ -27,18 +31,23 @@ def node_object(spec: scenario.NodeSpec) -> Node:
         "memory": spec.memory_bytes,
         "pods": PODS_PER_NODE,
     }
-    metadata = ObjectMeta(name=spec.name)
+    metadata = ObjectMeta(name=spec.name, labels=labels_of(spec))
     taints: tuple[Taint, ...] = ()
     if spec.pool:
         device = DEVICE + spec.pool
         allocatable[device] = PODS_PER_NODE
-        metadata = ObjectMeta(name=spec.name, labels={POOL_LABEL: spec.pool})
         taints = (Taint(key=device, value="present", effect="NoSchedule"),)
     return Node(
         metadata=metadata,
         spec=NodeSpec(taints=taints),
         status=NodeStatus(allocatable=allocatable, capacity=allocatable, conditions=_READY),
     )
+
+
+def labels_of(spec: scenario.NodeSpec) -> dict[str, str]:
+    """The labels of a node: its size, and its pool where that has a name."""
+    size = {INSTANCE_TYPE: f"{spec.cpu_milli / 1000:g}x{spec.memory_bytes / GIB:g}Gi"}
+    return {**size, POOL_LABEL: spec.pool} if spec.pool else size
 
 
 @lru_cache(maxsize=4096)

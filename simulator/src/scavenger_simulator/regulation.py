@@ -13,6 +13,7 @@ from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_regulator.core.history import History
 from scavenger_regulator.core.learning import learn, learned
+from scavenger_regulator.core.level_policies import levels_of
 from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, after_evictions
@@ -33,6 +34,7 @@ from scavenger_regulator.core.state import ScopeState
 
 from scavenger_simulator.clock import SECOND, moment, ticks
 from scavenger_simulator.jobs import Job, Stage
+from scavenger_simulator.objects import labels_of
 from scavenger_simulator.result import MomentKind, Point, PoolPoint, ResourcePoint
 from scavenger_simulator.world import World
 
@@ -72,7 +74,14 @@ class Regulation:
         nodes = world.scenario.nodes
         room = [{"cpu": node.cpu_milli / 1000, "memory": float(node.memory_bytes)} for node in nodes]
         self._nodes = {
-            node.name: NodeFacts(node.name, amounts, amounts, counts=True, pool=pool)
+            node.name: NodeFacts(
+                node.name,
+                amounts,
+                amounts,
+                counts=True,
+                pool=pool,
+                levels=levels_of(world.settings.level_policies, labels_of(node)),
+            )
             for node, amounts, pool in zip(nodes, room, world.cluster.pools, strict=True)
         }
         # The load of a pool is that of its nodes.

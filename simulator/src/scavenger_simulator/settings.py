@@ -11,6 +11,7 @@ from scavenger_admitter.core.admission.units import SECOND
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW
+from scavenger_regulator.core.level_policies import NodeLevels
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.settings import RegulatorSettings
 
@@ -19,7 +20,6 @@ NOT_SIMULATED: Final = {
     "dry_run": "dryRun",
     "reclaimed": "reclaimed",
     "added_metrics": "addedMetrics",
-    "level_policies": "levelPolicies",
 }
 """Options of the regulator that would change what is simulated, and their names in its chart."""
 
@@ -28,7 +28,8 @@ NOT_SIMULATED: Final = {
 class Settings:
     """What an administrator may set, and how fast the cluster is. Seconds, percent.
 
-    regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window: of the ordinary load.
+    regulator: reserve, floor, margin, period, cool-down, yielding, per node… level_policies: highest levels of nodes,
+    where nodes have levels of their own. history_window: of the ordinary load.
     metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how long before
     the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
     admission_interval: least time between two admission cycles; the service's is 0.1. Longer ones of both make a long
@@ -41,6 +42,7 @@ class Settings:
     """
 
     regulator: Rules = field(default_factory=Rules)
+    level_policies: tuple[NodeLevels, ...] = ()
     history_window: float = DEFAULT_WINDOW
     metrics_period: float = 15.0
     metrics_age: float = 5.0
@@ -75,7 +77,11 @@ class Settings:
         regulator = RegulatorSettings.model_construct(**options)
         regulator.check()
         shared = replace(SharedSettings(), **regulator.own_values())
-        settings = cls(regulator=regulator.rules(shared), history_window=regulator.history_window)
+        settings = cls(
+            regulator=regulator.rules(shared),
+            level_policies=regulator.policies,
+            history_window=regulator.history_window,
+        )
         if regulator.source == "requests":
             raise ValueError("source requests is not simulated: leave it out")
         if regulator.source == "prometheus":

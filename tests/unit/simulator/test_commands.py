@@ -68,6 +68,17 @@ def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:
     assert "logLevel" not in changes
 
 
+def test_level_policies_are_read_from_the_values_of_the_chart(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    policy = "{name: small, nodeSelector: {size: s}, levels: {cpu: {lower: 30, admission: 40, upper: 50}}}"
+    path.write_text(f"settings: {{perNode: true}}\nlevelPolicies: [{policy}]\n")
+    (found,) = settings_of(parse_changes([], path)).level_policies
+    assert (found.name, found.selector, found.levels["cpu"].upper) == ("small", {"size": "s"}, 50)
+    path.write_text(f"levelPolicies: [{policy}]\n")
+    with pytest.raises(InputError, match="per"):
+        settings_of(parse_changes([], path))
+
+
 def test_what_all_components_read_alike_is_read_from_the_values_of_its_chart(tmp_path: Path) -> None:
     base = tmp_path / "base.yaml"
     base.write_text(

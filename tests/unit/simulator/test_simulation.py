@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -41,6 +42,18 @@ def test_a_job_starts_when_the_load_is_known_and_ends_when_its_work_is_done() ->
     assert totals.utilisation == pytest.approx(100 * 600 / (10 * 7200))
     assert totals.utilisation_without == 0.0
     assert (totals.completed, totals.victims, totals.evictions) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(("size", "most"), [("10x100Gi", 4), ("4x16Gi", 7)])
+def test_a_level_policy_keeps_the_nodes_lower_that_it_selects(size: str, most: int) -> None:
+    policy = {
+        "name": "small",
+        "nodeSelector": {"node.kubernetes.io/instance-type": size},
+        "levels": {"cpu": {"lower": 30, "admission": 45, "upper": 50}},
+    }
+    settings = fixed(per_node=True, level_policies=json.dumps([policy]))
+    result = run(scenario(jobs=[job(f"job-{i}", work=10 * HOUR) for i in range(10)]), settings=settings)
+    assert max(point.running for point in result.points) == most
 
 
 def test_nothing_starts_without_scavenging() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,8 @@ _NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in _NOT
 
 REGULATOR_CHART: Final = "scavenger-regulator"
 BASE_CHART: Final = "scavenger-base"
+LEVEL_POLICIES: Final = "levelPolicies"
+"""A value of the chart scavenger-regulator that is a list there, and a text for the service."""
 WEIGHTS: Final = "resourceWeights"
 """A value of the chart scavenger-base that is a mapping there, and a text in the ConfigMap."""
 
@@ -84,7 +87,7 @@ def _of_chart(path: Path) -> Changes:
         values = {}
     regulator, base = (_part(values, chart) for chart in (REGULATOR_CHART, BASE_CHART))
     settings, shared = regulator.get("settings"), {name: base[name] for name in _SHARED if name in base}
-    if not isinstance(settings, Mapping) and not shared:
+    if not isinstance(settings, Mapping) and not shared and LEVEL_POLICIES not in regulator:
         remedy = (
             f"give the values of charts/{REGULATOR_CHART}, which have `settings`, or of charts/{BASE_CHART}, such as "
             "startupCostSeconds"
@@ -95,6 +98,8 @@ def _of_chart(path: Path) -> Changes:
     # What the regulator alone is told, by a key of the last version, goes before. Other names are of the service and
     # not of its decisions: addresses, the election of a leader.
     told = {**shared, **(settings if isinstance(settings, Mapping) else {})}
+    if policies := regulator.get(LEVEL_POLICIES):
+        told[LEVEL_POLICIES] = json.dumps(policies)
     return {str(name): _checked(str(name), value, str(path)) for name, value in told.items() if name in _NAMES}
 
 
