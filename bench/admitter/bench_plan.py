@@ -24,9 +24,9 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_kube.kinds import (
-    Condition,
     Container,
     Node,
+    NodeCondition,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
@@ -57,7 +57,7 @@ def node(index: int) -> Node:
         spec=NodeSpec(taints=taints),
         status=NodeStatus(
             allocatable={"cpu": str(cores), "memory": f"{cores * 4}Gi", "pods": "110"},
-            conditions=(Condition(type="Ready", status="True"),),
+            conditions=(NodeCondition(type="Ready", status="True"),),
         ),
     )
 

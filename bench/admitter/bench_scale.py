@@ -38,9 +38,9 @@ from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_domain.nodes import PLAIN_POOL
 from scavenger_kube.kinds import (
-    Condition,
     Container,
     Node,
+    NodeCondition,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
@@ -84,7 +84,7 @@ def _node(index: int, rng: random.Random) -> Node:
                 "memory": f"{cores * 4 * 1024 * 1024 - rng.randrange(4096)}Ki",
                 "pods": "110",
             },
-            conditions=(Condition(type="Ready", status="True"),),
+            conditions=(NodeCondition(type="Ready", status="True"),),
         ),
     )
 

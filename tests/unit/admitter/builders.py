@@ -240,7 +240,7 @@ def node(
     taint: str | None = None,
     value: str = "",
     since: float | None = None,
-    conditions: Sequence[kinds.Condition] = (),
+    conditions: Sequence[kinds.NodeCondition] = (),
 ) -> kinds.Node:
     """A node. `since`: when it became ready, or stopped being so. `conditions`: beside Ready. `value`: of the taint."""
     changed = None if since is None else stamp(since)
@@ -248,7 +248,7 @@ def node(
         metadata=kinds.ObjectMeta(name=name),
         spec=kinds.NodeSpec(taints=(kinds.Taint(taint, value, "NoExecute"),) if taint else ()),
         status=kinds.NodeStatus(
-            conditions=(kinds.Condition("Ready", "True" if ready else "Unknown", "", "", changed), *conditions)
+            conditions=(kinds.NodeCondition("Ready", "True" if ready else "Unknown", "", "", changed), *conditions)
         ),
     )
 

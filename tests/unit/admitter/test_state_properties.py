@@ -18,6 +18,7 @@ from scavenger_kube.kinds import (
     Condition,
     Container,
     Node,
+    NodeCondition,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
@@ -69,7 +70,7 @@ def a_node(rng: random.Random) -> Node:
         spec=NodeSpec(unschedulable=rng.random() < 0.2, taints=rng.choice(((), (), (taint,)))),
         status=NodeStatus(
             allocatable={"cpu": rng.choice(("4", "8")), "pods": "10"},
-            conditions=(Condition(type="Ready", status=rng.choice(("True", "True", "True", "Unknown"))),),
+            conditions=(NodeCondition(type="Ready", status=rng.choice(("True", "True", "True", "Unknown"))),),
         ),
     )
 

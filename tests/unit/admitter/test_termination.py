@@ -49,7 +49,7 @@ def killed(number: int = 0, *, asked: float = 100, ended: float = 101, code: int
 
 def pressed(now: bool, since: float) -> kinds.Node:
     """A node that is, or was until then, short of memory."""
-    return b.node(conditions=[b.condition("MemoryPressure", str(now), since)])
+    return b.node(conditions=[kinds.NodeCondition("MemoryPressure", str(now), last_transition_time=b.stamp(since))])
 
 
 OUT_OF_MEMORY = b.pod(ended=100, code=137, exit_reason="OOMKilled")
