@@ -281,9 +281,13 @@ def prometheus_answer(query: str, at: float) -> Sequence[Object]:
     """Series of an instant query: the load was lower then."""
     shares = {"cpu": PAST_LOAD, "memory": 0.3}
     levels = {"lower": 0.7, "admission": 0.8, "upper": 0.85}
+    loads = [one(at, share, resource=resource) for resource, share in shares.items()]
+    lines = [one(at, level, resource=name, level=word) for name in shares for word, level in levels.items()]
     found: dict[str, Sequence[Object]] = {
-        LOAD: [one(at, share, resource=resource) for resource, share in shares.items()],
-        LEVELS: [one(at, level, resource=name, level=word) for name in shares for word, level in levels.items()],
+        LOAD: loads,
+        LEVELS: lines,
+        MOMENT["load"]: loads,
+        MOMENT["levels"]: lines,
         REGULAR: [one(at, share, resource=name) for name, share in {"cpu": 0.45, "memory": 0.22}.items()],
         MOMENT["state"]: [one(at, 1, state="Filling")],
         MOMENT["admit"]: [one(at, 1)],

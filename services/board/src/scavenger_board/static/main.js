@@ -179,6 +179,7 @@ function render() {
   connection();
   about();
   nodes.nodes(shown, open);
+  tables.pools(shown);
   tables.queues(shown, open);
   tables.timeline(shown, open, moment());
   jobs.jobs(shown, open, moment(), (state.past ?? state.now).jobs); // places are those among all
