@@ -38,6 +38,8 @@ class Cluster(Harness):
     nodes: dict[str, dict[str, str]]
 
     def run(self, pod: Object) -> None:
+        if pod["status"].get("startTime"):  # it does not come up
+            return
         node = self._choose(pod)
         self.binds_to = node
         if node == "bad" and self.refusal is not None:
@@ -184,6 +186,64 @@ async def test_nothing_is_written_where_no_node_refuses() -> None:
         await c.pass_time(60)
         assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None
         assert c.pods("a")[0]["spec"].get("affinity", {}).get(AFFINITY) is None
+
+
+# --- volumes and sidecars ---
+
+IN_USE = 'Waiting for detach for volume "pvc-1" Volume is already used by pod(s) web-0'
+
+
+async def test_a_job_whose_volume_pods_of_another_node_use_goes_on_there() -> None:
+    async with cluster({"phase": "Pending"}) as c:
+        c.submit("a")
+        await c.until(lambda: c.refused, limit=30)
+        c.event(c.pods("a")[0], "FailedAttachVolume", IN_USE)
+        await c.until(lambda: IN_USE in c.status("a").get("message", ""), limit=60)
+        took = await c.until(lambda: c.phase("a") == "Waiting", limit=150)
+        assert took >= 60, "a volume that is being detached comes"
+        assert "is attached to another node" in c.status("a")["message"]
+        await runs(c, "a", limit=60)
+        assert [*c.running_on().values()] == ["good"]
+        assert len(c.refused) == 1
+        await c.pass_time(10)
+        assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None, "nothing is proved"
+
+
+def crash_looping(reason: str, said: str, restarts: int) -> Object:
+    ended = {"exitCode": 128 if reason == "StartError" else 1, "reason": reason, "message": said}
+    sidecar = {
+        "name": "proxy",
+        "restartCount": restarts,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
+        "lastState": {"terminated": ended},
+    }
+    return {
+        "phase": "Pending",
+        "conditions": [{"type": "PodReadyToStartContainers", "status": "True"}],
+        "initContainerStatuses": [sidecar],
+        "containerStatuses": [waiting("PodInitializing")],
+    }
+
+
+async def test_a_runtime_that_cannot_start_sidecars_is_the_fault_of_the_node() -> None:
+    """No phase of such a pod ever says so: its kubelet tries again and again."""
+    async with cluster(crash_looping("StartError", "cannot allocate the device", restarts=0)) as c:
+        for namespace, name in jobs("lab", "shop"):
+            c.submit_to(namespace, name)
+        await c.until(lambda: len(c.running_on()) == 10, limit=120)
+        assert {*c.running_on().values()} == {"good"}
+        await c.until(lambda: c.told("NodeShunned"), limit=10)
+        assert "cannot allocate the device" in c.told("NodeShunned")[0]
+
+
+async def test_a_sidecar_that_ends_again_and_again_is_no_fault_of_a_node() -> None:
+    async with cluster(crash_looping("Error", "no license", restarts=3)) as c:
+        for namespace, name in jobs("lab", "shop"):
+            c.submit_to(namespace, name)
+        await c.until(lambda: len(c.refused) >= 20, limit=120)
+        told = [job["status"]["message"] for job in c.api.stored(SCAVENGERJOBS)]
+        assert any("the sidecar proxy of pod" in one and "ended 4 times" in one for one in told)
+        assert not c.told("NodeShunned")
 
 
 # --- architectures ---
