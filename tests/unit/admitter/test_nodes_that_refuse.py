@@ -4,17 +4,24 @@ here knows affinities, and takes the node with most room: the broken one."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from scavenger_admitter.core.admission.cycle.plan import plan_admissions
+from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.view.node_trust import NodeTrust
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, PODS
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing import scavengerjob_dict
 from scavenger_testing.builders import waiting
+
+from tests.unit.admitter.test_before_pools import decided
 
 from .harness import Harness, Object, empty_harness, runs
 
@@ -53,6 +60,9 @@ class Cluster(Harness):
         else:
             super().run(pod)
 
+    def _labels(self, name: str) -> dict[str, str]:
+        return {"kubernetes.io/hostname": name, **self.nodes[name]}
+
     def _choose(self, pod: Object) -> str:
         nodes = [(name, labels) for name, labels in self.nodes.items() if self._may(pod, name)]
         return max(nodes, key=lambda one: (self._wishes(pod, *one), -list(self.nodes).index(one[0])))[0]
@@ -86,14 +96,19 @@ def _met(preference: Object, name: str, labels: Object) -> bool:
     return fields and all(_holds(one, labels[one["key"]]) for one in preference.get("matchExpressions", ()))
 
 
+CORES = {"bad": "100", "good": "50"}
+
+
 @asynccontextmanager
-async def cluster(refusal: Object | None = None, *, good: str = "amd64", bad: str = "amd64") -> AsyncIterator[Cluster]:
+async def cluster(
+    refusal: Object | None = None, *, good: str = "amd64", bad: str = "amd64", made: type[Cluster] = Cluster
+) -> AsyncIterator[Cluster]:
     async with empty_harness() as plain:
-        c = Cluster(plain.api, plain.clock)
+        c = made(plain.api, plain.clock)
         c.refusal, c.refused = refusal, []
         c.nodes = {"bad": {"kubernetes.io/arch": bad}, "good": {"kubernetes.io/arch": good}}
-        for name, cpu in (("bad", "100"), ("good", "50")):
-            c.node(name, cpu=cpu, labels={"kubernetes.io/hostname": name, **c.nodes[name]})
+        for name, cpu in CORES.items():
+            c.node(name, cpu=cpu, labels=c._labels(name))
         try:
             c.admitter()
             yield c
@@ -186,6 +201,84 @@ async def test_nothing_is_written_where_no_node_refuses() -> None:
         await c.pass_time(60)
         assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None
         assert c.pods("a")[0]["spec"].get("affinity", {}).get(AFFINITY) is None
+
+
+# --- nobody refuses ---
+
+
+class Trouble(Cluster):
+    """Programs fail, are deleted and cannot start, by no fault of a node. Nodes are cordoned, and let pods in again."""
+
+    def begin(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.shut: set[str] = set()
+
+    def run(self, pod: Object) -> None:
+        self.refusal = ended_at_once(self.dice.choice(BY_ITS_OWN_FAULT)) if self.dice.random() < 0.3 else None
+        super().run(pod)
+
+    def act(self, number: int) -> None:
+        """One thing that happens."""
+        act = self.dice.choice(
+            (self.submit_one, self.submit_one, self.end_one, self.end_one, self.delete_one, self.close_one)
+        )
+        act(number)
+
+    def submit_one(self, number: int) -> None:
+        spec = self.dice.choice(({}, {"parallelism": 2}, {"array": {"tasks": 4}}, {"backoffLimit": 2}))
+        cpu = self.dice.choice(("1", "8", "30"))
+        self.submit_to(self.dice.choice(("lab", "shop")), f"job-{number}", cpu=cpu, **spec)
+
+    def end_one(self, number: int) -> None:
+        if found := self._running():
+            self.end(self.dice.choice(found), self.dice.choice((0, 0, 1, 137)))
+
+    def delete_one(self, number: int) -> None:
+        if found := self._running():
+            self.delete_pod(self.dice.choice(found))
+
+    def close_one(self, number: int) -> None:
+        node = self.dice.choice((*self.nodes,))
+        self.shut ^= {node}
+        self.node(node, cpu=CORES[node], labels=self._labels(node), unschedulable=node in self.shut)
+
+    def _running(self) -> list[Object]:
+        found = [pod for pod in self.api.stored(PODS) if pod["status"].get("phase") == "Running"]
+        return sorted(found, key=lambda pod: json.dumps([pod["metadata"]["labels"], pod["metadata"]["name"]]))
+
+
+BY_ITS_OWN_FAULT = ('exec: "prg": executable file not found in $PATH', 'exec: "/prg": permission denied')
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_where_no_node_refuses_pods_each_cycle_plans_as_if_nothing_were_known_of_nodes(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    taken, starts = ClusterState.snapshot, 0
+
+    def compared(state: ClusterState, **given: Any) -> Snapshot:
+        nonlocal starts
+        seen = taken(state, **given)
+        with monkeypatch.context() as patch:
+            patch.setattr(state, "trust", NodeTrust())
+            unknowing = taken(state, **given)
+        plan = decided(plan_admissions(seen))
+        assert plan == decided(plan_admissions(unknowing))
+        starts += len(plan.starts)
+        return seen
+
+    monkeypatch.setattr(ClusterState, "snapshot", compared)
+    async with cluster(made=Trouble) as c:
+        assert isinstance(c, Trouble)
+        c.begin(seed)
+        for number in range(60):
+            c.act(number)
+            await c.pass_time(c.dice.choice((1, 2, 5, 15)))
+        assert starts > 10
+        assert len(c.refused) > 3, "programs that could not start"
+        assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None
+        written = json.dumps(c.api.stored(PODS))
+        assert "NotIn" not in written, "a pod keeps off a node"
 
 
 # --- volumes and sidecars ---
