@@ -16,11 +16,15 @@ from scavenger_api.times import format_micro_time, format_time
 from scavenger_board.core.recorded import LEVELS, LOAD, MOMENT, REGULAR, STATE
 from scavenger_board.facts import EVENTS, JOBS, POOL_LABELS, QUEUES, ZONE_LABEL
 from scavenger_domain import interruptions
+from scavenger_domain.nodes import Marks
 from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODS, Resource
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.fake_api import FakeApi
 
 Object = dict[str, Any]
+
+GPU: Final = "nvidia.com/gpu"
+GPU_POOL: Final = Marks(((f"{GPU}=present:NoSchedule", GPU),), (GPU,)).pool()
 
 NODE_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, dict)
 SYSTEM: Final = names.SYSTEM_NAMESPACE
@@ -237,6 +241,23 @@ class Filling(Incident):
     def levels(self, now: datetime) -> dict[str, str] | None:
         """Below the lower threshold."""
         return levels(now, self.cpu, LevelsState.FILLING, "")
+
+
+class Pools(Incident):
+    """The nodes without devices are full, and those with GPUs are idle."""
+
+    def fill(self) -> None:
+        """With four nodes of the other pool."""
+        super().fill()
+        for number in range(13, 17):
+            made = node_dict(f"node-{number:02}", allocatable={"cpu": "16", "memory": "64Gi", "pods": "110", GPU: "4"})
+            made["spec"]["taints"] = [{"key": GPU, "value": "present", "effect": "NoSchedule"}]
+            self.api.put(NODES, made)
+
+    def levels(self, now: datetime) -> dict[str, str] | None:
+        """The default pool's, and those of the GPU pool."""
+        idle = levels(now, 7.0, LevelsState.FILLING, "")
+        return {**(super().levels(now) or {}), **{f"pool.{GPU_POOL}.{key}": text for key, text in idle.items()}}
 
 
 class Empty(Incident):
