@@ -16,7 +16,8 @@ from scavenger_simulator.simulation import simulate
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-SEEDS = (1, 4, 5)
+SEEDS = (21, 22, 23)
+"""Chosen before any of them was played."""
 CHANCE = 0.01
 """Of the work. Regular pods of both pools look for a node in turn, so a few have another node than alone."""
 

@@ -16,11 +16,15 @@ from scavenger_api.times import format_micro_time, format_time
 from scavenger_board.core.recorded import LEVELS, LOAD, MOMENT, REGULAR, STATE
 from scavenger_board.facts import EVENTS, JOBS, POOL_LABELS, QUEUES, ZONE_LABEL
 from scavenger_domain import interruptions
+from scavenger_domain.nodes import Marks
 from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODS, Resource
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.fake_api import FakeApi
 
 Object = dict[str, Any]
+
+GPU: Final = "nvidia.com/gpu"
+GPU_POOL: Final = Marks(((f"{GPU}=present:NoSchedule", GPU),), (GPU,)).pool()
 
 NODE_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, dict)
 SYSTEM: Final = names.SYSTEM_NAMESPACE
@@ -239,6 +243,23 @@ class Filling(Incident):
         return levels(now, self.cpu, LevelsState.FILLING, "")
 
 
+class Pools(Incident):
+    """The nodes without devices are full, and those with GPUs are idle."""
+
+    def fill(self) -> None:
+        """With four nodes of the other pool."""
+        super().fill()
+        for number in range(13, 17):
+            made = node_dict(f"node-{number:02}", allocatable={"cpu": "16", "memory": "64Gi", "pods": "110", GPU: "4"})
+            made["spec"]["taints"] = [{"key": GPU, "value": "present", "effect": "NoSchedule"}]
+            self.api.put(NODES, made)
+
+    def levels(self, now: datetime) -> dict[str, str] | None:
+        """The default pool's, and those of the GPU pool."""
+        idle = levels(now, 7.0, LevelsState.FILLING, "")
+        return {**(super().levels(now) or {}), **{f"pool.{GPU_POOL}.{key}": text for key, text in idle.items()}}
+
+
 class Empty(Incident):
     """A cluster on the day of the installation: no node, job or regulator, and no Prometheus."""
 
@@ -281,9 +302,13 @@ def prometheus_answer(query: str, at: float) -> Sequence[Object]:
     """Series of an instant query: the load was lower then."""
     shares = {"cpu": PAST_LOAD, "memory": 0.3}
     levels = {"lower": 0.7, "admission": 0.8, "upper": 0.85}
+    loads = [one(at, share, resource=resource) for resource, share in shares.items()]
+    lines = [one(at, level, resource=name, level=word) for name in shares for word, level in levels.items()]
     found: dict[str, Sequence[Object]] = {
-        LOAD: [one(at, share, resource=resource) for resource, share in shares.items()],
-        LEVELS: [one(at, level, resource=name, level=word) for name in shares for word, level in levels.items()],
+        LOAD: loads,
+        LEVELS: lines,
+        MOMENT["load"]: loads,
+        MOMENT["levels"]: lines,
         REGULAR: [one(at, share, resource=name) for name, share in {"cpu": 0.45, "memory": 0.22}.items()],
         MOMENT["state"]: [one(at, 1, state="Filling")],
         MOMENT["admit"]: [one(at, 1)],

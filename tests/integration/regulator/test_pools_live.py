@@ -30,18 +30,25 @@ Object = dict[str, Any]
 
 @dataclass
 class Metrics:
-    """Answers as Prometheus does, for fake nodes, which measure nothing. cores: used by node."""
+    """Answers as Prometheus does, for fake nodes, which measure nothing. cores: used by node; pods: by pod, which has
+    its namespace before it."""
 
     cores: dict[str, float] = field(default_factory=dict)
+    pods: dict[str, float] = field(default_factory=dict)
 
     def answer(self, query: str) -> bytes:
         """An instant query by the name of a metric."""
-        values = {
+        of_nodes = {
             "node_cpu": self.cores,
             "node_memory": dict.fromkeys(self.cores, 2.0**30),
             "taken": dict.fromkeys(self.cores, time.time()),
         }.get(query, {})
-        result = [{"metric": {"node": node}, "value": [time.time(), str(value)]} for node, value in values.items()]
+        of_pods = {"pod_cpu": self.pods, "pod_memory": dict.fromkeys(self.pods, 2.0**20)}.get(query, {})
+        series = [({"node": node}, value) for node, value in of_nodes.items()]
+        for key, value in of_pods.items():
+            namespace, _, pod = key.partition("/")
+            series.append(({"namespace": namespace, "pod": pod}, value))
+        result = [{"metric": labels, "value": [time.time(), str(value)]} for labels, value in series]
         return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
 
 
@@ -104,9 +111,21 @@ class Pools:
         found = self.cluster.client.find(path)
         return PublishedLevels.parse(found["data"]) if found else PublishedLevels(LevelsState.BLIND)
 
-    def nodes_of(self, name: str) -> list[str]:
+    def pods_of(self, name: str) -> list[Object]:
         path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={names.LABEL_JOB.replace('/', '%2F')}%3D{name}"
-        return [pod["spec"].get("nodeName", "") for pod in self.cluster.client.get(path)["items"]]
+        found: list[Object] = self.cluster.client.get(path)["items"]
+        return found
+
+    def nodes_of(self, name: str) -> list[str]:
+        return [pod["spec"].get("nodeName", "") for pod in self.pods_of(name)]
+
+    def measure(self, **cores: float) -> None:
+        """Use of the pods of jobs, in cores. Without it they have no figures, and are no victims."""
+        self.metrics.pods = {
+            f"{self.namespace}/{pod['metadata']['name']}": used
+            for name, used in cores.items()
+            for pod in self.pods_of(name)
+        }
 
     def seen(self) -> str:
         asked = ("get", "sj,pods,nodes", "-A", "-o", "wide")
@@ -171,3 +190,19 @@ def test_a_job_starts_on_an_idle_gpu_while_the_cpu_pool_is_shut_and_the_reverse(
     levels = pools.levels()
     assert (levels.admit, levels.pools[name].admit) == (True, False)
     assert not levels.closed_nodes.intersection(pools.cpus)
+
+
+def test_a_job_leaves_the_full_gpu_pool_and_that_on_the_idle_cpu_pool_stays(pools: Pools) -> None:
+    """Both run, and the GPU pool is above its eviction threshold."""
+    assert (pools.status("gpus").get("phase"), pools.status("cpus").get("phase")) == ("Running", "Running")
+    pools.measure(gpus=4, cpus=4)
+    wait("the job on GPUs has left", lambda: pools.status("gpus").get("interruptedCount") == 1, describe=pools.seen)
+    (condition,) = (one for one in pools.status("gpus")["conditions"] if one["type"] == "Interrupted")
+    assert condition["reason"] == "AboveUpperLevel"
+
+    pools.use(cpus=5, gpus=5)
+    pools.measure(cpus=4)
+    wait("it runs again", lambda: pools.status("gpus").get("phase") == "Running", describe=pools.seen)
+    assert pools.nodes_of("gpus") == [pools.gpu]
+    assert not pools.status("cpus").get("interruptedCount")
+    assert pools.status("cpus")["phase"] == "Running"

@@ -4,17 +4,24 @@ here knows affinities, and takes the node with most room: the broken one."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from scavenger_admitter.core.admission.cycle.plan import plan_admissions
+from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.view.node_trust import NodeTrust
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, PODS
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing import scavengerjob_dict
 from scavenger_testing.builders import waiting
+
+from tests.unit.admitter.test_before_pools import decided
 
 from .harness import Harness, Object, empty_harness, runs
 
@@ -38,6 +45,8 @@ class Cluster(Harness):
     nodes: dict[str, dict[str, str]]
 
     def run(self, pod: Object) -> None:
+        if pod["status"].get("startTime"):  # it does not come up
+            return
         node = self._choose(pod)
         self.binds_to = node
         if node == "bad" and self.refusal is not None:
@@ -50,6 +59,9 @@ class Cluster(Harness):
             self.api.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
         else:
             super().run(pod)
+
+    def _labels(self, name: str) -> dict[str, str]:
+        return {"kubernetes.io/hostname": name, **self.nodes[name]}
 
     def _choose(self, pod: Object) -> str:
         nodes = [(name, labels) for name, labels in self.nodes.items() if self._may(pod, name)]
@@ -84,14 +96,19 @@ def _met(preference: Object, name: str, labels: Object) -> bool:
     return fields and all(_holds(one, labels[one["key"]]) for one in preference.get("matchExpressions", ()))
 
 
+CORES = {"bad": "100", "good": "50"}
+
+
 @asynccontextmanager
-async def cluster(refusal: Object | None = None, *, good: str = "amd64", bad: str = "amd64") -> AsyncIterator[Cluster]:
+async def cluster(
+    refusal: Object | None = None, *, good: str = "amd64", bad: str = "amd64", made: type[Cluster] = Cluster
+) -> AsyncIterator[Cluster]:
     async with empty_harness() as plain:
-        c = Cluster(plain.api, plain.clock)
+        c = made(plain.api, plain.clock)
         c.refusal, c.refused = refusal, []
         c.nodes = {"bad": {"kubernetes.io/arch": bad}, "good": {"kubernetes.io/arch": good}}
-        for name, cpu in (("bad", "100"), ("good", "50")):
-            c.node(name, cpu=cpu, labels={"kubernetes.io/hostname": name, **c.nodes[name]})
+        for name, cpu in CORES.items():
+            c.node(name, cpu=cpu, labels=c._labels(name))
         try:
             c.admitter()
             yield c
@@ -184,6 +201,142 @@ async def test_nothing_is_written_where_no_node_refuses() -> None:
         await c.pass_time(60)
         assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None
         assert c.pods("a")[0]["spec"].get("affinity", {}).get(AFFINITY) is None
+
+
+# --- nobody refuses ---
+
+
+class Trouble(Cluster):
+    """Programs fail, are deleted and cannot start, by no fault of a node. Nodes are cordoned, and let pods in again."""
+
+    def begin(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.shut: set[str] = set()
+
+    def run(self, pod: Object) -> None:
+        self.refusal = ended_at_once(self.dice.choice(BY_ITS_OWN_FAULT)) if self.dice.random() < 0.3 else None
+        super().run(pod)
+
+    def act(self, number: int) -> None:
+        """One thing that happens."""
+        act = self.dice.choice(
+            (self.submit_one, self.submit_one, self.end_one, self.end_one, self.delete_one, self.close_one)
+        )
+        act(number)
+
+    def submit_one(self, number: int) -> None:
+        spec = self.dice.choice(({}, {"parallelism": 2}, {"array": {"tasks": 4}}, {"backoffLimit": 2}))
+        cpu = self.dice.choice(("1", "8", "30"))
+        self.submit_to(self.dice.choice(("lab", "shop")), f"job-{number}", cpu=cpu, **spec)
+
+    def end_one(self, number: int) -> None:
+        if found := self._running():
+            self.end(self.dice.choice(found), self.dice.choice((0, 0, 1, 137)))
+
+    def delete_one(self, number: int) -> None:
+        if found := self._running():
+            self.delete_pod(self.dice.choice(found))
+
+    def close_one(self, number: int) -> None:
+        node = self.dice.choice((*self.nodes,))
+        self.shut ^= {node}
+        self.node(node, cpu=CORES[node], labels=self._labels(node), unschedulable=node in self.shut)
+
+    def _running(self) -> list[Object]:
+        found = [pod for pod in self.api.stored(PODS) if pod["status"].get("phase") == "Running"]
+        return sorted(found, key=lambda pod: json.dumps([pod["metadata"]["labels"], pod["metadata"]["name"]]))
+
+
+BY_ITS_OWN_FAULT = ('exec: "prg": executable file not found in $PATH', 'exec: "/prg": permission denied')
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_where_no_node_refuses_pods_each_cycle_plans_as_if_nothing_were_known_of_nodes(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    taken, starts = ClusterState.snapshot, 0
+
+    def compared(state: ClusterState, **given: Any) -> Snapshot:
+        nonlocal starts
+        seen = taken(state, **given)
+        with monkeypatch.context() as patch:
+            patch.setattr(state, "trust", NodeTrust())
+            unknowing = taken(state, **given)
+        plan = decided(plan_admissions(seen))
+        assert plan == decided(plan_admissions(unknowing))
+        starts += len(plan.starts)
+        return seen
+
+    monkeypatch.setattr(ClusterState, "snapshot", compared)
+    async with cluster(made=Trouble) as c:
+        assert isinstance(c, Trouble)
+        c.begin(seed)
+        for number in range(60):
+            c.act(number)
+            await c.pass_time(c.dice.choice((1, 2, 5, 15)))
+        assert starts > 10
+        assert len(c.refused) > 3, "programs that could not start"
+        assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None
+        written = json.dumps(c.api.stored(PODS))
+        assert "NotIn" not in written, "a pod keeps off a node"
+
+
+# --- volumes and sidecars ---
+
+IN_USE = 'Waiting for detach for volume "pvc-1" Volume is already used by pod(s) web-0'
+
+
+async def test_a_job_whose_volume_pods_of_another_node_use_goes_on_there() -> None:
+    async with cluster({"phase": "Pending"}) as c:
+        c.submit("a")
+        await c.until(lambda: c.refused, limit=30)
+        c.event(c.pods("a")[0], "FailedAttachVolume", IN_USE)
+        await c.until(lambda: IN_USE in c.status("a").get("message", ""), limit=60)
+        took = await c.until(lambda: c.phase("a") == "Waiting", limit=150)
+        assert took >= 60, "a volume that is being detached comes"
+        assert "is attached to another node" in c.status("a")["message"]
+        await runs(c, "a", limit=60)
+        assert [*c.running_on().values()] == ["good"]
+        assert len(c.refused) == 1
+        await c.pass_time(10)
+        assert c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP) is None, "nothing is proved"
+
+
+def crash_looping(reason: str, said: str, restarts: int) -> Object:
+    ended = {"exitCode": 128 if reason == "StartError" else 1, "reason": reason, "message": said}
+    sidecar = {
+        "name": "proxy",
+        "restartCount": restarts,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
+        "lastState": {"terminated": ended},
+    }
+    return {
+        "phase": "Pending",
+        "conditions": [{"type": "PodReadyToStartContainers", "status": "True"}],
+        "initContainerStatuses": [sidecar],
+        "containerStatuses": [waiting("PodInitializing")],
+    }
+
+
+async def test_a_runtime_that_cannot_start_sidecars_is_the_fault_of_the_node() -> None:
+    """No phase of such a pod ever says so: its kubelet tries again and again."""
+    async with cluster(crash_looping("StartError", "cannot allocate the device", restarts=0)) as c:
+        for namespace, name in jobs("lab", "shop"):
+            c.submit_to(namespace, name)
+        await c.until(lambda: len(c.running_on()) == 10, limit=120)
+        assert {*c.running_on().values()} == {"good"}
+        await c.until(lambda: c.told("NodeShunned"), limit=10)
+        assert "cannot allocate the device" in c.told("NodeShunned")[0]
+
+
+async def test_a_sidecar_that_ends_again_and_again_is_no_fault_of_a_node() -> None:
+    async with cluster(crash_looping("Error", "no license", restarts=3)) as c:
+        for namespace, name in jobs("lab", "shop"):
+            c.submit_to(namespace, name)
+        await c.until(lambda: len(c.refused) >= 20, limit=120)
+        told = [job["status"]["message"] for job in c.api.stored(SCAVENGERJOBS)]
+        assert any("the sidecar proxy of pod" in one and "ended 4 times" in one for one in told)
+        assert not c.told("NodeShunned")
 
 
 # --- architectures ---

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, EventNote
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Lack, Refusal, diagnose
@@ -77,6 +78,26 @@ TAKEN = pending(waiting=("ContainerCreating", ""), taken=5)
 FOR_LONG = 126
 """Seconds; two minutes after that."""
 NO_SECRET = 'secret "key" not found'
+IN_USE = 'Waiting for detach for volume "pvc-1" Volume is already used by pod(s) web-0'
+DETACHING = (
+    'Waiting for detach for volume "pvc-1" Volume is already exclusively attached to one node, waiting on detach '
+    "before it can be attached to another node"
+)
+
+
+def in_use(words: str = IN_USE) -> Diagnosis:
+    return Diagnosis(mounts=(words,), held=f"FailedAttachVolume: {words}", in_use={f"{b.BATCH}-pod-0": words})
+
+
+def beside(ends: int, reason: str = "Error", message: str = "", waits: str = "CrashLoopBackOff") -> kinds.Pod:
+    """A pod whose sidecar has ended so often, so that its program waits."""
+    last = kinds.ContainerState(terminated=kinds.Terminated(3 if reason == "Error" else 128, 0, reason, message))
+    state = kinds.ContainerState(waiting=kinds.Waiting(waits, "back-off 40s restarting failed container"))
+    proxy = kinds.ContainerStatus("proxy", state, restart_count=ends - 1, last_state=last)
+    made = pending(waiting=("PodInitializing", ""))
+    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, init_container_statuses=(proxy,)))
+
+
 PULLING = pending(
     taken=5, waiting=("ContainerCreating", ""), conditions=[b.condition("PodReadyToStartContainers", "True", 5, "")]
 )
@@ -415,6 +436,39 @@ AGAIN = (
         now=601,
         diagnosis=mount("timed out"),
     ),
+    Row(
+        "a volume that pods on another node use",
+        (TAKEN,),
+        WAITING,
+        "StartTimeout",
+        'is attached to another node: Waiting for detach for volume "pvc-1" Volume is already used by pod(s) web-0',
+        now=FOR_LONG,
+        diagnosis=in_use(),
+    ),
+    Row(
+        "a volume that is not detached",
+        (TAKEN,),
+        WAITING,
+        "StartTimeout",
+        "waiting on detach before it can be",
+        now=601,
+        diagnosis=Diagnosis(mounts=(DETACHING, "timed out"), held=f"FailedAttachVolume: {DETACHING}"),
+    ),
+    Row(
+        "a sidecar that does not stay up",
+        (beside(4, message="no license"),),
+        WAITING,
+        "StartError",
+        "the sidecar proxy of pod job-0 ended 4 times before the program began: no license",
+    ),
+    Row("a silent sidecar", (beside(4),), WAITING, "StartError", "before the program began: exit code 3"),
+    Row(
+        "a sidecar that the runtime cannot start",
+        (beside(1, "StartError", "can't get final child's PID from pipe"),),
+        WAITING,
+        "StartError",
+        "could not start its sidecar proxy: can't get final",
+    ),
     Row("an image that takes longer", (PULLING,), WAITING, "StartTimeout", "image on node node-1; it goes on", now=601),
     Row("gated", (GATED,), WAITING, "StartTimeout", "has schedulingGates", now=601),
     Row(
@@ -464,6 +518,10 @@ STILL = (
         (stuck("CreateContainerConfigError", "failed to sync configmap cache: timed out"),),
         STARTING,
     ),
+    Row("a volume in use for a short while", (TAKEN,), STARTING, says=IN_USE, now=FOR_LONG - 2, diagnosis=in_use()),
+    Row("a volume was in use", (PULLING,), STARTING, now=FOR_LONG, diagnosis=in_use()),
+    Row("a sidecar that ended some times", (beside(3),), STARTING, now=60),
+    Row("a sidecar that is made", (beside(9, waits="ContainerCreating"),), STARTING, now=60),
     Row("a Secret for a short while", (TAKEN,), STARTING, now=FOR_LONG - 2, diagnosis=mount(NO_SECRET)),
     Row("a Secret, and no kubelet has the pod", (CREATING,), STARTING, now=599, diagnosis=mount(NO_SECRET)),
     Row(
@@ -630,6 +688,37 @@ MOUNT, ATTACH, SANDBOX = "FailedMount", "FailedAttachVolume", "FailedCreatePodSa
 def test_what_the_kubelet_says_more_than_once_of_a_pod_holds_the_start_up(events: list[kinds.Event], held: str) -> None:
     assert diagnose(events).held == held
     assert diagnose(reversed(events)).held == held
+
+
+@pytest.mark.parametrize(
+    ("pod", "now", "diagnosis", "blamed"),
+    [
+        (TAKEN, FOR_LONG, in_use(), [("node-1", False)]),
+        (TAKEN, 601, Diagnosis(held=f"FailedAttachVolume: {DETACHING}"), []),
+        (beside(1, "StartError", "can't get final child's PID from pipe"), 30, None, [("node-1", True)]),
+        (beside(1, "StartError", 'exec: "prxy": executable file not found in $PATH'), 30, None, []),
+        (beside(4), 120, None, []),
+    ],
+    ids=["in use", "not detached", "a runtime in trouble", "no such command", "a sidecar that ends"],
+)
+def test_whose_fault_a_volume_or_a_sidecar_is(
+    pod: kinds.Pod, now: float, diagnosis: Diagnosis | None, blamed: list[tuple[str, bool]]
+) -> None:
+    job = b.job(STARTING, spec={**SPEC})
+    outcome = b.decide(b.seen(job, now, b.batch(), pod, diagnosis=diagnosis))
+    assert outcome.start_failed
+    assert [(by.node, by.blamed) for by in outcome.refused_by] == blamed
+
+
+@pytest.mark.parametrize("words", [IN_USE, DETACHING, IN_USE.replace("Waiting for detach", "Multi-Attach error")])
+def test_that_a_volume_is_attached_elsewhere_is_said_once(words: str) -> None:
+    """The kubelet only says that it is not there, again and again."""
+    late = event(MOUNT, "Unable to attach or mount volumes: unmounted volumes=[v], ...: timed out", 130, count=3)
+    found = diagnose([event(ATTACH, words, 5), late])
+    assert found.held == f"FailedAttachVolume: {words}"
+    assert found.in_use == ({"u1": words} if "is already used" in words else {})
+    assert diagnose([event(ATTACH, words, 5), event(MOUNT, "x", 130, count=3)]).held == "FailedMount: x"
+    assert diagnose([event(ATTACH, words, 5), event(SANDBOX, "x", 130, count=3)]).held == "FailedCreatePodSandBox: x"
 
 
 def test_words_of_a_pull_that_differ_in_figures_only_are_said_once() -> None:

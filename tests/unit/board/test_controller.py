@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 from scavenger_api import names
 from scavenger_board.controller import BoardView
-from scavenger_board.core.recorded import LOAD
+from scavenger_board.core.recorded import MOMENT
 from scavenger_board.facts import EVENTS, JOBS, QUEUES
 from scavenger_board.prometheus import MAX_ANSWER
 from scavenger_board.settings import BoardSettings
@@ -230,7 +230,7 @@ async def test_prometheus_is_asked_of_that_moment_and_its_failure_is_said(
         then = SystemClock().now() - timedelta(hours=1)
         picture = await view.picture_at(then)
         assert {form["time"] for form in forms} == {f"{then.timestamp():.3f}"}
-        assert LOAD in {form["query"] for form in forms}
+        assert MOMENT["load"] in {form["query"] for form in forms}
         said = [one for one in picture.unknown if one.startswith("Prometheus says nothing")]
         assert [problem in one for one in said] == [True] * bool(problem)
         load = await view.load(then, timedelta(hours=1))

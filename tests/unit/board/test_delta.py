@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_board.core.delta import KEYS, delta
+from scavenger_board.core.delta import KEYS, PLAIN, delta
 from scavenger_board.core.picture import AdmissionRow, JobRow, LevelsRow, NodeRow, Picture, ShareRow
 
 KEY_NAMES = {"jobs": "key", "timeline": "id"}
@@ -40,6 +40,12 @@ def applied(old: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
         known = {row[key]: row for row in old[name]} | {row[key]: row for row in change.get("rows", ())}
         new[name] = [known[one] for one in change.get("order", [row[key] for row in old[name]])]
     return new
+
+
+def test_no_part_of_a_picture_is_kept_from_the_page() -> None:
+    """Those that are left out never change while a page follows."""
+    parts = {*KEYS, *PLAIN, "waiting_pods"}
+    assert {*Picture.__struct_fields__} - parts == {"time", "past", "about"}
 
 
 NAMES = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 3)), unique_by=lambda pair: pair[0])

@@ -25,6 +25,7 @@ from scavenger_board.facts import (
     queue_facts,
     renewed_at,
 )
+from scavenger_domain.nodes import PLAIN_POOL, pool_of
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import Lease
 from scavenger_runtime.kept_pods import keeping
@@ -124,6 +125,13 @@ def test_all_that_is_shown_of_a_pod_is_kept(each: Pod) -> None:
 )
 def test_why_nothing_new_starts_on_a_node(fields: dict[str, Any], note: str) -> None:
     assert node_facts(node("n", **fields)).note == note
+
+
+def test_what_sets_the_pool_of_a_node_apart() -> None:
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    made = node("n", allocatable={"cpu": "4", "nvidia.com/gpu": "1"}, taints=[taint])
+    assert node_facts(made).marks.pool() == pool_of(made) != PLAIN_POOL
+    assert node_facts(made).marks.pool({"nvidia.com/gpu"}) == PLAIN_POOL
 
 
 def test_what_a_node_offers_of_reclaimed_capacity_counts_as_cpu_and_memory() -> None:

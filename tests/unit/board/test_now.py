@@ -11,7 +11,9 @@ from scavenger_api.levels import LevelsState
 from scavenger_api.times import micros
 from scavenger_board.core.jobs import MOST_TASKS
 from scavenger_board.core.nodes import fullness
+from scavenger_board.core.picture import AdmissionRow
 from scavenger_board.core.snapshot import SERVICES, ArrayFacts, NodeFacts, QueueFacts
+from scavenger_domain.nodes import Marks
 
 from .builders import NOW, ago, job, pod, published, shown
 
@@ -244,14 +246,55 @@ def test_an_array_and_its_tasks() -> None:
     assert shown(jobs=[waiting]).jobs[0].safe_until is None
 
 
-def test_each_pool_of_nodes_has_its_sentence() -> None:
+# --- pools of nodes ---
+
+OF_GPUS = Marks((("nvidia.com/gpu=present:NoSchedule", "nvidia.com/gpu"),), ("nvidia.com/gpu",))
+GPUS = OF_GPUS.pool()
+OTHERS = Marks(devices=("example.com/fpga",))
+
+
+def by_pool(default: dict[str, str], gpus: dict[str, str]) -> dict[str, str]:
+    return {**default, **{f"pool.{GPUS}.{key}": text for key, text in gpus.items()}}
+
+
+def test_each_pool_of_nodes_has_its_row() -> None:
     full, idle = published(90.0, admit=False, state=LevelsState.EVICTING), published(5.0)
-    picture = shown(levels={**full, **{f"pool.gpu-1.{key}": text for key, text in idle.items()}}, leases=ALIVE)
+    gpu = NodeFacts("g", {"cpu": 8000}, marks=OF_GPUS)
+    nodes = [NODE, gpu, NodeFacts("f", {"cpu": 2000}, marks=OTHERS)]
+    pods = [pod("s", "g", job="a", requests={"cpu": 200}), pod("t", "n", job="b", requests={"cpu": 5000})]
+    picture = shown(levels=by_pool(full, idle), leases=ALIVE, nodes=nodes, pods=pods)
+    default, gpus = picture.pools
+
+    assert (default.name, default.nodes, gpus.name, gpus.nodes) == ("default", 2, GPUS, 1)
+    assert default.levels == picture.levels, "the tile is of the default pool"
+    assert default.levels.resources["cpu"].regular == 40.0, "of 90 %, 5 of 10 cores are of jobs"
+    assert gpus.levels.resources["cpu"].regular == 2.5
+    assert (default.levels.above, gpus.levels.above) == (["cpu"], [])
+    assert (default.admission.admits, gpus.admission.admits) == (False, True)
+    assert gpus.admission.says.startswith("Yes: below the admission level")
     assert picture.admission.admits
-    assert "Pool default: No: " in picture.admission.says
-    assert "Pool gpu-1: Yes: below the admission level" in picture.admission.says
-    assert "Pool gpu-1: Below the eviction threshold" in picture.levels.says
-    assert picture.levels.above == ["cpu"], "of the default pool"
+    assert picture.admission.says == f"Yes, in 1 of 2 pools of nodes: {GPUS}."
+    assert {row.name: row.levels for row in picture.nodes} == {"n": "default", "g": GPUS, "f": "default"}
+
+
+def test_no_pool_starts_anything() -> None:
+    shut = published(90.0, admit=False)
+    picture = shown(levels=by_pool(shut, published(state=LevelsState.BLIND, message="no figures")), leases=ALIVE)
+    assert picture.admission == AdmissionRow(False, "No, in none of the 2 pools of nodes.")
+    assert picture.pools[1].levels.visibility == "Blind"
+    assert "no figures" in picture.pools[1].levels.says
+
+
+def test_one_pool_has_no_row_of_its_own() -> None:
+    picture = shown(levels=published(5.0), leases=ALIVE, nodes=[NODE, NodeFacts("g", {"cpu": 8000}, marks=OF_GPUS)])
+    assert picture.pools == []
+    assert {row.levels for row in picture.nodes} == {""}
+
+
+def test_what_tells_no_pools_apart_is_as_the_regulator_says() -> None:
+    levels = {**by_pool(published(5.0), published(5.0)), "poolIgnores": "nvidia.com/gpu"}
+    picture = shown(levels=levels, leases=ALIVE, nodes=[NodeFacts("g", {"cpu": 8000}, marks=OF_GPUS)])
+    assert [(one.name, one.nodes) for one in picture.pools] == [("default", 1), (GPUS, 0)]
 
 
 # --- how old it is ---

@@ -174,6 +174,31 @@ def test_what_prometheus_recorded_is_shown_in_percent_and_millicores() -> None:
     assert [(row.name, row.allocated, row.over) for row in picture.queues] == [("lab", {"cpu": 2500}, ["cpu"])]
 
 
+def test_what_prometheus_recorded_of_each_pool_of_nodes() -> None:
+    def of_both(default: str, gpus: str, **labels: str) -> Any:
+        return read_vector(vector(({"pool": "default", **labels}, default), ({"pool": "gpu-1", **labels}, gpus)))
+
+    answers = {name: read_vector(vector()) for name in MOMENT}
+    answers["load"] = of_both("0.9", "0.05", resource="cpu")
+    answers["levels"] = of_both("0.85", "0.8", resource="cpu", level="upper")
+    answers["state"] = read_vector(
+        vector(({"pool": "default", "state": "Evicting"}, "1"), ({"pool": "gpu-1", "state": "Filling"}, "1"))
+    )
+    answers["admit"] = of_both("0", "1")
+    picture = then(known=recorded(answers, THEN))
+
+    assert (picture.levels.state, picture.levels.above, picture.admission.admits) == ("Evicting", ["cpu"], True)
+    assert [
+        (one.name, one.nodes, one.levels.state, one.levels.above, one.admission.admits) for one in picture.pools
+    ] == [
+        ("default", None, "Evicting", ["cpu"], False),
+        ("gpu-1", None, "Filling", [], True),
+    ]
+    assert picture.pools[0].levels == picture.levels
+    assert picture.pools[1].levels.resources["cpu"].upper == 80.0
+    assert then(known=Recorded()).pools == []
+
+
 def test_an_error_of_prometheus_is_said_and_the_rest_is_shown() -> None:
     picture = then(known=Recorded(problem="it is not reached"), jobs=[job("a")])
 

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU
-from scavenger_board.core.nodes import scavenger_share
+from scavenger_board.core.nodes import pools_of_nodes, scavenger_shares
 from scavenger_board.core.snapshot import NodeFacts
 
 from .builders import ago, job, pod, shown
@@ -81,5 +82,10 @@ def test_what_jobs_request_of_all_nodes() -> None:
         pod("d", "n1", "d", requests={RESOURCE_RECLAIMED_CPU: 500}),
     ]
 
-    assert scavenger_share(nodes, pods) == {"cpu": pytest.approx(25.0)}
-    assert scavenger_share([], pods) == {}
+    pools = pools_of_nodes(nodes, None)
+    assert scavenger_shares(nodes, pods, pools) == {DEFAULT_POOL: {"cpu": pytest.approx(25.0)}}
+    assert scavenger_shares(nodes, pods, {"n1": "a", "n2": "b"}) == {
+        "a": {"cpu": pytest.approx(62.5)},
+        "b": {"cpu": 0.0},
+    }
+    assert scavenger_shares([], pods, {}) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import statistics
 import threading
@@ -547,6 +548,53 @@ async def test_a_history_measured_in_another_way_is_not_taken_up() -> None:
         await c.regulator.restore()
         snapshot, _ = await c.regulator.decide(Measurement())
         assert snapshot.history == {}
+
+
+async def test_what_an_older_regulator_learned_of_all_nodes_is_taken_over_by_the_pools() -> None:
+    """It kept one history and one state, without a name of a pool. This one tells a GPU node from the others."""
+    gpu = "nvidia.com/gpu"
+    async with cluster(history_window=3600, pool_ignores=(gpu,)) as c:
+        c.idle_nodes = ("n2", "g1", "g2", "g3")
+        for name in c.idle_nodes:
+            amounts = {"cpu": "10", gpu: "1"} if name.startswith("g") else {"cpu": "50"}
+            made = node_dict(name, allocatable={"memory": "100Gi", "pods": "110", **amounts})
+            made["status"]["conditions"] = [condition("Ready")]
+            c.api.put(NODES, made)
+        for i in range(70):
+            c.measure(2 + 6 * (i % 2))
+            await c.period()
+        before = c.levels()
+        assert before.pools == {}
+        assert before.stdev("cpu") == pytest.approx(100 * 3 / 90, abs=0.1)
+        await c.regulator.store.save(c.clock.now())
+        forget_the_names_of_pools(c)
+        c.settings = c.settings.model_copy(update={"pool_ignores": ()})
+        await c.succeed()
+        c.measure(2)
+        await c.period()
+        after = c.levels()
+        (name,) = after.pools
+        assert name.startswith("gpu-")
+        for pool in (after, after.pools[name]):
+            assert pool.stdev("cpu") == pytest.approx(before.stdev("cpu") or 0, abs=0.1)
+            assert pool.upper("cpu") == pytest.approx(before.upper("cpu"), abs=1)
+        for _ in range(70):
+            c.measure(2)
+            await c.period()
+        assert c.levels().pools[name].stdev("cpu") == pytest.approx(0, abs=0.1), "its own by now"
+
+
+def forget_the_names_of_pools(c: Cluster) -> None:
+    """As an older regulator has left its state."""
+
+    def edit(obj: dict[str, Any]) -> None:
+        states = json.loads(obj["data"]["memory"])
+        histories = json.loads(obj["data"]["history"])
+        assert (states.keys(), histories["scopes"].keys()) == ({CLUSTER}, {CLUSTER})
+        assert states[CLUSTER].pop("pool")
+        obj["data"]["memory"] = json.dumps(states)
+
+    c.api.edit(CONFIGMAPS, SYSTEM, STATE_CONFIGMAP, edit)
 
 
 async def test_published_levels_are_taken_up_where_the_state_is_lost() -> None:

@@ -223,6 +223,40 @@ def devices(allocatable: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in resources_with_taints(allocatable) if not name.startswith(f"{GROUP}/"))
 
 
+class Marks(NamedTuple):
+    """What sets the pool of a node apart.
+
+    Attributes:
+        taints: those that last, as they are spelt, each with its key.
+        devices: names of devices.
+    """
+
+    taints: tuple[tuple[str, str], ...] = ()
+    devices: tuple[str, ...] = ()
+
+    def pool(self, ignored: Collection[str] = ()) -> str:
+        """The name of the pool of nodes with these marks. ignored: as in `pool_of`."""
+        if not self.taints and not self.devices:
+            return PLAIN_POOL
+        return _pool_name(
+            tuple(one for one in self.taints if one[1] not in ignored),
+            tuple(one for one in self.devices if one not in ignored),
+        )
+
+
+UNMARKED: Final = Marks()
+"""Of a node without lasting taints and devices."""
+
+
+def marks_of(node: NodeLike) -> Marks:
+    """What sets the pool of a node apart."""
+    spec, status = node.spec, node.status
+    if not spec.taints and not any("/" in name for name in status.allocatable):
+        return UNMARKED
+    taints = {(spell_taint(one), one.key) for one in blocking(spec.taints) if not one.key.startswith(COMING_AND_GOING)}
+    return Marks(tuple(sorted(taints)), tuple(sorted(devices(status.allocatable))))
+
+
 def pool_of(node: NodeLike, ignored: Collection[str] = ()) -> str:
     """The name of the pool of a node: nodes are one pool that are alike in lasting taints and in devices.
 
@@ -233,16 +267,7 @@ def pool_of(node: NodeLike, ignored: Collection[str] = ()) -> str:
         node: to judge.
         ignored: keys of taints and names of devices that tell no pools apart.
     """
-    spec, status = node.spec, node.status
-    if not spec.taints and not any("/" in name for name in status.allocatable):
-        return PLAIN_POOL
-    taints = [
-        one for one in blocking(spec.taints) if one.key not in ignored and not one.key.startswith(COMING_AND_GOING)
-    ]
-    return _pool_name(
-        tuple(sorted({(spell_taint(one), one.key) for one in taints})),
-        tuple(sorted(devices(status.allocatable).difference(ignored))),
-    )
+    return marks_of(node).pool(ignored)
 
 
 @lru_cache(maxsize=4096)

@@ -384,7 +384,7 @@ def own_exit(pod: PodLike) -> Exit | None:
         terminated = status.state.terminated
         if terminated is None or terminated.exit_code == 0 or terminated.reason in LOST_CONTAINER:
             continue
-        if terminated.reason in START_ERRORS and not _blames_the_job(terminated.message):
+        if terminated.reason in START_ERRORS and not blames_the_job(terminated.message):
             continue
         at = moment(terminated.finished_at) or last_report(pod)
         code, said = terminated.exit_code, terminated.message
@@ -392,7 +392,7 @@ def own_exit(pod: PodLike) -> Exit | None:
     return None
 
 
-def _blames_the_job(said: str) -> bool:
+def blames_the_job(said: str) -> bool:
     """Whether a runtime that could not start a container says that its image or its command is wrong."""
     return _USER_START_ERROR.search(said) is not None and _NO_RUNTIME.match(said) is None
 

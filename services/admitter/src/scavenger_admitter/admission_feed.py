@@ -177,6 +177,8 @@ class AdmissionFeed:
             attempt.avoid_architecture(outcome.unfit_architecture)
         for by in outcome.refused_by:
             attempt.hear_refusal(by.node)
+            if not by.blamed:
+                continue
             asked, now = self._shape(job).requests, micros(self._clock.now())
             self._state.trust.refused(by.node, job.key, asked, by.said, now, admission=by.admission)
             metrics.NODE_REFUSALS.labels("admission" if by.admission else "runtime").inc()

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 from scavenger_api import names
 from scavenger_api.levels import PublishedLevels
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.shunned_nodes import shunned_nodes
 from scavenger_domain import interruptions
@@ -37,7 +38,7 @@ from starlette.types import ASGIApp
 
 from scavenger_board.app import create_app
 from scavenger_board.core.history import History, LoadRow
-from scavenger_board.core.nodes import scavenger_share
+from scavenger_board.core.nodes import pools_of_nodes, scavenger_shares
 from scavenger_board.core.now import picture_now
 from scavenger_board.core.past import picture_at
 from scavenger_board.core.picture import AboutRow, Picture
@@ -239,7 +240,9 @@ class BoardView:
     def _on_levels(self, change: Change[ConfigMap]) -> None:
         if change.new is not None:
             levels = PublishedLevels.parse(change.new.data)
-            self.history.add(levels, self._clock.now(), scavenger_share(self._nodes.values(), self._pods.values()))
+            pools = pools_of_nodes(self._nodes.values(), levels)
+            shares = scavenger_shares(self._nodes.values(), self._pods.values(), pools)
+            self.history.add(levels, self._clock.now(), shares.get(DEFAULT_POOL, {}))
         self._changed()
 
     async def poll_usage(self) -> None:

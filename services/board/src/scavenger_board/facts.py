@@ -16,6 +16,7 @@ from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.task_numbers import parse_numbers
 from scavenger_api.times import checkpoint_time, micros, parse_time
 from scavenger_domain.gang import task_index
+from scavenger_domain.nodes import marks_of
 from scavenger_domain.plain_text import plain
 from scavenger_domain.pod_reading import read
 from scavenger_domain.queues import in_line_since, place_in_queue, queue_state
@@ -257,6 +258,7 @@ def node_facts(node: Node) -> NodeFacts:
         note=_note(node),
         zone=node.metadata.labels.get(ZONE_LABEL, ""),
         pool=next(filter(None, map(node.metadata.labels.get, POOL_LABELS)), "") or "",
+        marks=marks_of(node),
     )
 
 

@@ -13,6 +13,7 @@ KEYS: Final[dict[str, Callable[[Any], str]]] = {
     "jobs": lambda row: str(row.key),
     "timeline": lambda row: str(row.id),
     "services": lambda row: str(row.name),
+    "pools": lambda row: str(row.name),
 }
 """The tables, and by what their rows are known."""
 

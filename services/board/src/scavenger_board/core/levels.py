@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,7 +12,7 @@ from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import format_time
 
-from scavenger_board.core.picture import AdmissionRow, LevelsRow, ResourceRow, ServiceRow
+from scavenger_board.core.picture import AdmissionRow, LevelsRow, PoolRow, ResourceRow, ServiceRow
 
 PAST: Final = "Past"
 """`visibility` of levels that were."""
@@ -50,20 +51,25 @@ def levels_row(view: LevelsView, scavenger: Mapping[str, float]) -> LevelsRow:
         message=levels.message,
         resources=resources,
         above=above,
-        says=_says(view) if not view.pools else _by_pool({DEFAULT_POOL: _says(view), **_says_of(view.pools)}),
+        says=_against_upper(resources, above) if above is not None else _unseen(view),
     )
 
 
-def _says(view: LevelsView) -> str:
-    above = None
-    resources = resource_rows(view.levels, {}) if view.levels is not None else {}
-    if view.visibility is Visibility.FRESH:
-        above = above_upper(resources)
-    return _against_upper(resources, above) if above is not None else _unseen(view)
+def pool_rows(view: LevelsView, shares: Mapping[str, Mapping[str, float]], pools: Mapping[str, str]) -> list[PoolRow]:
+    """The pools of nodes, the default pool first; none where it is the only one.
 
-
-def _says_of(pools: Mapping[str, LevelsView]) -> dict[str, str]:
-    return {name: _says(pool) for name, pool in pools.items()}
+    Args:
+        view: the levels of all.
+        shares: as of `scavenger_shares`.
+        pools: as of `pools_of_nodes`.
+    """
+    if not view.pools:
+        return []
+    nodes = Counter(pools.values())
+    return [
+        PoolRow(name, nodes[name], levels_row(one, shares.get(name, {})), _of_pool(one))
+        for name, one in {DEFAULT_POOL: view, **view.pools}.items()
+    ]
 
 
 def _unseen(view: LevelsView) -> str:
@@ -111,13 +117,11 @@ def admission_row(view: LevelsView, services: list[ServiceRow]) -> AdmissionRow:
         return AdmissionRow(False, f"No: nothing starts without an admitter: {admitter.says}.")
     if not view.pools:
         return _of_pool(view)
-    rows = {DEFAULT_POOL: _of_pool(view), **{name: _of_pool(pool) for name, pool in view.pools.items()}}
-    return AdmissionRow(any(row.admits for row in rows.values()), _by_pool({n: row.says for n, row in rows.items()}))
-
-
-def _by_pool(says: Mapping[str, str]) -> str:
-    """A sentence for each pool of nodes."""
-    return " ".join(f"Pool {name}: {text}" for name, text in says.items())
+    pools = {DEFAULT_POOL: view, **view.pools}
+    admitting = [name for name, one in pools.items() if _of_pool(one).admits]
+    if not admitting:
+        return AdmissionRow(False, f"No, in none of the {len(pools)} pools of nodes.")
+    return AdmissionRow(True, f"Yes, in {len(admitting)} of {len(pools)} pools of nodes: {', '.join(admitting)}.")
 
 
 def _of_pool(view: LevelsView) -> AdmissionRow:

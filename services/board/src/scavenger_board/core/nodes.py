@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scavenger_api.levels import PublishedLevels
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_domain.accounts import Account
@@ -22,35 +24,56 @@ class _Sums:
     pods: int = 0
 
 
+def pools_of_nodes(nodes: Iterable[NodeFacts], levels: PublishedLevels | None) -> dict[str, str]:
+    """The pool by whose levels jobs start on each node; all are of the default pool where it is the only one."""
+    if levels is None or not levels.pools:
+        return {node.name: DEFAULT_POOL for node in nodes}
+    known = ((node.name, node.marks.pool(levels.pool_ignores)) for node in nodes)
+    return {name: pool if pool in levels.pools else DEFAULT_POOL for name, pool in known}
+
+
 def node_rows(
-    nodes: Iterable[NodeFacts], pods: Iterable[PodFacts], used: Mapping[str, Amounts] | None
+    nodes: Iterable[NodeFacts],
+    pods: Iterable[PodFacts],
+    used: Mapping[str, Amounts] | None,
+    pools: Mapping[str, str],
 ) -> list[NodeRow]:
-    """All nodes, fullest first. used: what they really use; None where nobody measures."""
+    """All nodes, fullest first. used: what they really use; None where nobody measures. pools: as of
+    `pools_of_nodes`, which are shown where there are several."""
     sums: dict[str, _Sums] = defaultdict(_Sums)
     for pod in pods:
         if pod.node:
             _add(sums[pod.node], pod)
     nothing = _Sums()
-    rows = [_row(node, sums.get(node.name, nothing), (used or {}).get(node.name, {})) for node in nodes]
+    shown = pools if len(set(pools.values())) > 1 else {}
+    rows = [
+        _row(node, sums.get(node.name, nothing), (used or {}).get(node.name, {}), shown.get(node.name, ""))
+        for node in nodes
+    ]
     return fullest_first(rows)
 
 
-def scavenger_share(nodes: Iterable[NodeFacts], pods: Iterable[PodFacts]) -> dict[str, float]:
-    """Percent of each resource of all nodes that pods of jobs request."""
-    held: dict[str, int] = defaultdict(int)
+def scavenger_shares(
+    nodes: Iterable[NodeFacts], pods: Iterable[PodFacts], pools: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """Percent of each resource of the nodes of a pool that pods of jobs request, by pool. pools: as of
+    `pools_of_nodes`."""
+    held: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        if pod.job and pod.node:
-            for name, value in pod.requests.items():
-                held[name] += value
-    whole: dict[str, int] = defaultdict(int)
+        if pod.job and pod.node in pools:
+            held[pools[pod.node]].update(pod.requests)
+    whole: dict[str, Counter[str]] = {}
     for node in nodes:
-        for resource, value in node.allocatable.items():
-            whole[resource] += value
-    return {
-        resource: 100.0 * (held[resource] + held[RECLAIMED[resource][0]] * RECLAIMED[resource][1]) / value
-        for resource, value in whole.items()
-        if value
-    }
+        whole.setdefault(pools[node.name], Counter()).update(node.allocatable)
+    return {pool: _shares(held[pool], of_all) for pool, of_all in whole.items()}
+
+
+def _shares(held: Mapping[str, int], whole: Mapping[str, int]) -> dict[str, float]:
+    def requested(resource: str) -> int:
+        extended, unit = RECLAIMED[resource]
+        return held.get(resource, 0) + held.get(extended, 0) * unit
+
+    return {resource: 100.0 * requested(resource) / value for resource, value in whole.items() if value}
 
 
 def fullest_first(rows: Iterable[NodeRow]) -> list[NodeRow]:
@@ -72,9 +95,9 @@ def _add(sums: _Sums, pod: PodFacts) -> None:
         sums.jobs.add(pod.job)
 
 
-def _row(node: NodeFacts, sums: _Sums, used: Amounts) -> NodeRow:
+def _row(node: NodeFacts, sums: _Sums, used: Amounts, pool: str) -> NodeRow:
     cpu, memory = (_share(resource, node, sums, used) for resource in LEVELS_RESOURCES)
-    return NodeRow(node.name, node.note, cpu, memory, sums.pods, sorted(sums.jobs), node.zone, node.pool)
+    return NodeRow(node.name, node.note, cpu, memory, sums.pods, sorted(sums.jobs), node.zone, node.pool, pool)
 
 
 def _share(resource: str, node: NodeFacts, sums: _Sums, used: Amounts) -> ShareRow:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from scavenger_api.levels import LevelsView
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.names import ADMITTER
 from scavenger_api.times import format_time
 from scavenger_domain.last_word import as_of
 
 from scavenger_board.core.findings import finding_rows
 from scavenger_board.core.jobs import job_rows, meanings
-from scavenger_board.core.levels import admission_row, levels_row
-from scavenger_board.core.nodes import node_rows, scavenger_share
+from scavenger_board.core.levels import admission_row, levels_row, pool_rows
+from scavenger_board.core.nodes import node_rows, pools_of_nodes, scavenger_shares
 from scavenger_board.core.picture import Picture
 from scavenger_board.core.queues import lines, queue_rows
 from scavenger_board.core.services import service_rows
@@ -23,14 +24,16 @@ def picture_now(snapshot: Snapshot, *, levels_about: str) -> Picture:
     view = LevelsView.of(snapshot.levels, snapshot.now)
     services = service_rows(snapshot.now, snapshot.pods, snapshot.leases)
     line = lines(snapshot.jobs, snapshot.queues)
+    pools = pools_of_nodes(snapshot.nodes, view.levels)
+    shares = scavenger_shares(snapshot.nodes, snapshot.pods, pools)
     jobs = job_rows(snapshot.now, snapshot.jobs, snapshot.pods, snapshot.queues)
     return Picture(
         time=format_time(snapshot.now),
         past=False,
-        levels=levels_row(view, scavenger_share(snapshot.nodes, snapshot.pods)),
+        levels=levels_row(view, shares.get(DEFAULT_POOL, {})),
         admission=admission_row(view, services),
         services=services,
-        nodes=node_rows(snapshot.nodes, snapshot.pods, snapshot.used),
+        nodes=node_rows(snapshot.nodes, snapshot.pods, snapshot.used, pools),
         queues=queue_rows(snapshot.queues, line),
         jobs=jobs,
         timeline=timeline(snapshot.jobs, snapshot.events, levels_about=levels_about),
@@ -38,6 +41,7 @@ def picture_now(snapshot: Snapshot, *, levels_about: str) -> Picture:
         unknown=[*_unwatched(snapshot), *_unfollowed(snapshot), *_unmeasured(snapshot)],
         findings=finding_rows(snapshot, view, services),
         meanings=meanings(jobs),
+        pools=pool_rows(view, shares, pools),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.levels import LevelsState
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.states import Phase
 from scavenger_api.times import format_time
 from scavenger_domain.queues import over_share
@@ -21,22 +22,42 @@ from scavenger_domain.queues import over_share
 from scavenger_board.core.history import Point
 from scavenger_board.core.levels import past_levels_row
 from scavenger_board.core.nodes import fullest_first
-from scavenger_board.core.picture import AdmissionRow, EntryRow, JobRow, LevelsRow, NodeRow, Picture, QueueRow, ShareRow
+from scavenger_board.core.picture import (
+    AdmissionRow,
+    EntryRow,
+    JobRow,
+    LevelsRow,
+    NodeRow,
+    Picture,
+    PoolRow,
+    QueueRow,
+    ShareRow,
+)
 from scavenger_board.core.snapshot import Amounts, JobFacts, Snapshot
 from scavenger_board.core.timeline import LEVELS, timeline
 
 UNKNOWN_PHASE: Final = "Unknown"
+PROMETHEUS: Final = "Prometheus recorded"
 
 _STATES: Final = frozenset(state.value for state in LevelsState)
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What Prometheus says of a moment. node_load: percent by node and resource, where the regulator has a level per
-    node. problem: why it says nothing, or empty."""
+class RecordedPool:
+    """What Prometheus says of a pool of nodes at a moment. None for what it does not say."""
 
     levels: Point | None = None
     admit: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What Prometheus says of a moment. levels, admit: of the default pool; pools: of the others, by name. node_load:
+    percent by node and resource, where the regulator has a level per node. problem: why it says nothing, or empty."""
+
+    levels: Point | None = None
+    admit: bool | None = None
+    pools: Mapping[str, RecordedPool] = field(default_factory=dict)
     node_load: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     allocated: Mapping[str, Amounts] = field(default_factory=dict)
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
@@ -52,12 +73,12 @@ def picture_at(
     before = [entry for entry in entries if entry.at <= format_time(at)]
     jobs = sorted((row for job in snapshot.jobs if (row := _job(job, at)) is not None), key=lambda row: row.key)
     known = recorded or Recorded()
-    levels = _levels(known.levels or seen, "Prometheus recorded" if known.levels else "the board has seen", before)
+    levels = _levels(known.levels or seen, PROMETHEUS if known.levels else "the board has seen", before)
     return Picture(
         time=format_time(at),
         past=True,
         levels=levels,
-        admission=_admission(known.admit),
+        admission=_admission(known.admit, *(pool.admit for pool in known.pools.values())),
         services=[],
         nodes=_nodes(known.node_load),
         queues=_queues(jobs, known),
@@ -65,6 +86,7 @@ def picture_at(
         timeline=before,
         waiting_pods=known.waiting_pods,
         unknown=_unknown(snapshot, at, levels, known, without=recorded is None),
+        pools=_pools(levels, known),
     )
 
 
@@ -144,10 +166,22 @@ def _levels(point: Point | None, source: str, before: list[EntryRow]) -> LevelsR
     return past_levels_row({}, next(states, ""), "")
 
 
-def _admission(admit: bool | None) -> AdmissionRow:
-    if admit is None:
+def _pools(levels: LevelsRow, known: Recorded) -> list[PoolRow]:
+    """Of all pools, the default pool first; none where it is the only one. How many nodes they had nobody keeps."""
+    if not known.pools:
+        return []
+    others = ((name, _levels(one.levels, PROMETHEUS, []), one.admit) for name, one in known.pools.items())
+    rows = ((DEFAULT_POOL, levels, known.admit), *others)
+    return [PoolRow(name, None, row, _admission(admit)) for name, row, admit in rows]
+
+
+def _admission(*admits: bool | None) -> AdmissionRow:
+    """admits: of each pool of nodes."""
+    if all(one is None for one in admits):
         return AdmissionRow(None, "Whether anything could start then, nobody remembers.")
-    return AdmissionRow(admit, "The regulator let new jobs start." if admit else "The regulator let nothing new start.")
+    if any(admits):
+        return AdmissionRow(True, "The regulator let new jobs start.")
+    return AdmissionRow(False, "The regulator let nothing new start.")
 
 
 def _nodes(load: Mapping[str, Mapping[str, float]]) -> list[NodeRow]:

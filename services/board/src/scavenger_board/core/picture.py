@@ -48,6 +48,15 @@ class AdmissionRow(Row, frozen=True, gc=False, rename="camel"):
     says: str
 
 
+class PoolRow(Row, frozen=True, gc=False, rename="camel"):
+    """A pool of nodes with levels of its own. nodes: how many it has; None where that is not known."""
+
+    name: str
+    nodes: int | None
+    levels: LevelsRow
+    admission: AdmissionRow
+
+
 class ServiceRow(Row, frozen=True, gc=False, rename="camel"):
     """A service of ours. answers: None where it is not installed. silent_since: its leader, when last heard of."""
 
@@ -72,7 +81,7 @@ class ShareRow(Row, frozen=True, gc=False, rename="camel"):
 
 class NodeRow(Row, frozen=True, gc=False, rename="camel"):
     """A node. note: why nothing new starts there. jobs: keys of the ScavengerJobs with a pod there. zone, pool: empty
-    where no label says so."""
+    where no label says so. levels: the pool by whose levels jobs start there; empty where there is one pool."""
 
     name: str
     note: str
@@ -82,6 +91,7 @@ class NodeRow(Row, frozen=True, gc=False, rename="camel"):
     jobs: list[str] = []
     zone: str = ""
     pool: str = ""
+    levels: str = ""
 
 
 class QueueRow(Row, frozen=True, gc=False, rename="camel"):
@@ -183,7 +193,8 @@ class AboutRow(Row, frozen=True, gc=False, rename="camel"):
 class Picture(Row, frozen=True, gc=False, rename="camel"):
     """All of it. time: of which moment. past: whether that is over. waiting_pods: ordinary pods without a node, None
     where not known. unknown: what of that moment nobody knows any more, in sentences. findings: problems of now,
-    none of a moment that is over. meanings: what the words stand for that jobs wait by."""
+    none of a moment that is over. meanings: what the words stand for that jobs wait by. pools: all of them, the default
+    pool first, whose levels are `levels`; none where there is one pool."""
 
     time: str
     past: bool
@@ -199,3 +210,4 @@ class Picture(Row, frozen=True, gc=False, rename="camel"):
     findings: list[FindingRow] = []
     meanings: dict[str, str] = {}
     about: AboutRow = AboutRow()
+    pools: list[PoolRow] = []

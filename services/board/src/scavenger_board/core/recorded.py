@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.times import format_time
 
 from scavenger_board.core.history import LINES, LoadRow, Point
-from scavenger_board.core.past import Recorded
+from scavenger_board.core.past import Recorded, RecordedPool
 from scavenger_board.core.picture import ResourceRow
 
 LOAD: Final = 'max by (resource) (scavenger_regulator_load_ratio{scope="cluster",pool=~"default|"})'
@@ -22,16 +23,19 @@ SPAN: Final = (LOAD, REGULAR, LEVELS, STATE)
 """Queries over a span of time, of the default pool. Figures of older versions have no label `pool`."""
 
 MOMENT: Final[Mapping[str, str]] = {
-    "load": LOAD,
-    "levels": LEVELS,
-    "state": STATE,
-    "admit": 'max(scavenger_regulator_admit{pool=~"default|"})',
+    "load": 'max by (pool, resource) (scavenger_regulator_load_ratio{scope="cluster"})',
+    "levels": 'max by (pool, resource, level) (scavenger_regulator_level_ratio{scope="cluster"})',
+    "state": "max by (pool, state) (scavenger_regulator_state) == 1",
+    "admit": "max by (pool) (scavenger_regulator_admit)",
     "nodes": 'max by (scope, resource) (scavenger_regulator_load_ratio{scope!="cluster"})',
     "allocated": "max by (queue, resource) (scavenger_queue_allocated)",
     "deserved": "max by (queue, resource) (scavenger_queue_deserved)",
     "waiting": "max(scavenger_ordinary_pods_waiting)",
 }
 """Instant queries. The maximum, as of two replicas only the one that leads shows figures."""
+
+OF_POOLS: Final = ("load", "levels", "state", "admit")
+"""Those that have a figure of each pool of nodes."""
 
 Labels = Mapping[str, str]
 Vector = list[tuple[Labels, float]]
@@ -92,28 +96,41 @@ def _number(text: str) -> float | None:
 
 def recorded(answers: Mapping[str, Vector], at: datetime) -> Recorded:
     """What the answers to MOMENT come to."""
-    load = {labels.get("resource", ""): 100.0 * value for labels, value in answers["load"]}
-    levels: dict[str, dict[str, float]] = {}
-    for labels, value in answers["levels"]:
-        levels.setdefault(labels.get("resource", ""), {})[labels.get("level", "")] = 100.0 * value
     nodes: dict[str, dict[str, float]] = {}
     for labels, value in answers["nodes"]:
         nodes.setdefault(labels.get("scope", ""), {})[labels.get("resource", "")] = round(100.0 * value, 1)
-    state = next((labels.get("state", "") for labels, _ in answers["state"]), "")
-    rows = {
-        name: ResourceRow(load.get(name), one.get("lower"), one.get("admission"), one.get("upper"))
-        for name in sorted({*load, *levels})
-        for one in (levels.get(name, {}),)
-    }
-    admit, waiting = answers["admit"], answers["waiting"]
+    of_pools = {name for one in OF_POOLS for labels, _ in answers[one] if (name := _pool(labels)) != DEFAULT_POOL}
+    default, waiting = _of_pool(answers, DEFAULT_POOL, at), answers["waiting"]
     return Recorded(
-        levels=Point(at, state, 0.0, rows) if rows or state else None,
-        admit=bool(admit[0][1]) if admit else None,
+        levels=default.levels,
+        admit=default.admit,
+        pools={name: _of_pool(answers, name, at) for name in sorted(of_pools)},
         node_load=nodes,
         allocated=_amounts(answers["allocated"]),
         deserved=_amounts(answers["deserved"]),
         waiting_pods=int(waiting[0][1]) if waiting else None,
     )
+
+
+def _pool(labels: Labels) -> str:
+    """Figures of older versions have no label `pool`."""
+    return labels.get("pool") or DEFAULT_POOL
+
+
+def _of_pool(answers: Mapping[str, Vector], pool: str, at: datetime) -> RecordedPool:
+    of_it = {name: [one for one in answers[name] if _pool(one[0]) == pool] for name in OF_POOLS}
+    load = {labels.get("resource", ""): 100.0 * value for labels, value in of_it["load"]}
+    levels: dict[str, dict[str, float]] = {}
+    for labels, value in of_it["levels"]:
+        levels.setdefault(labels.get("resource", ""), {})[labels.get("level", "")] = 100.0 * value
+    state = next((labels.get("state", "") for labels, _ in of_it["state"]), "")
+    rows = {
+        name: ResourceRow(load.get(name), one.get("lower"), one.get("admission"), one.get("upper"))
+        for name in sorted({*load, *levels})
+        for one in (levels.get(name, {}),)
+    }
+    admit = of_it["admit"]
+    return RecordedPool(Point(at, state, 0.0, rows) if rows or state else None, bool(admit[0][1]) if admit else None)
 
 
 def _amounts(vector: Vector) -> dict[str, dict[str, int]]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.states import Phase
+from scavenger_domain.nodes import UNMARKED, Marks
 
 Amounts = Mapping[str, int]
 
@@ -120,7 +121,7 @@ class PodFacts:
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """A node. note: why nothing new starts there, or empty. offered: reclaimed capacity, as cpu and memory.
-    zone, pool: as the labels of a cloud say, or empty."""
+    zone, pool: as the labels of a cloud say, or empty. marks: by which the regulator tells pools apart."""
 
     name: str
     allocatable: Amounts
@@ -128,6 +129,7 @@ class NodeFacts:
     note: str = ""
     zone: str = ""
     pool: str = ""
+    marks: Marks = UNMARKED
 
 
 @dataclass(frozen=True, slots=True)

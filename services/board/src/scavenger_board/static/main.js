@@ -74,7 +74,8 @@ function loadTile(shown) {
 function stateTile(shown) {
   const admits = shown.admission.admits;
   const { visibility, state: word } = shown.levels;
-  const kind = admits === null || visibility === "Absent" ? "warn" : admits ? "good" : "bad";
+  const own = shown.pools.length ? shown.pools[0].admission.admits : admits; // the word is of the default pool
+  const kind = own === null || visibility === "Absent" ? "warn" : own ? "good" : "bad";
   const known = visibility === "Fresh" || shown.past;
   figure("f-state", (known && word) || { Past: "not known", Absent: "no regulator" }[visibility] || visibility, "", kind);
   setText($("admission"), admits === null || shown.past ? shown.admission.says : `Starts new jobs? ${shown.admission.says}`);
@@ -179,6 +180,7 @@ function render() {
   connection();
   about();
   nodes.nodes(shown, open);
+  tables.pools(shown);
   tables.queues(shown, open);
   tables.timeline(shown, open, moment());
   jobs.jobs(shown, open, moment(), (state.past ?? state.now).jobs); // places are those among all

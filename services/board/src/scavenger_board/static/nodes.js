@@ -25,7 +25,7 @@ function figures(node) {
     const parts = one.allocatable ? `: ${amount(resource, one.ordinary)} regular + ${amount(resource, one.scavenger + one.reclaimed)} scavenger of ${amount(resource, one.allocatable)}` : "";
     return `${resource} ${percent(one.load)}${parts}`;
   };
-  return [share("cpu"), share("memory"), plural(node.jobs.length, "job"), node.pool, node.zone, node.note].filter(Boolean).join(" · ");
+  return [share("cpu"), share("memory"), plural(node.jobs.length, "job"), node.levels, node.pool, node.zone, node.note].filter(Boolean).join(" · ");
 }
 
 function grouped(found) {
@@ -123,7 +123,7 @@ export function nodes(picture, opener) {
   if (drawn?.nodes === picture.nodes && drawn.view === view) return;
   const again = drawn?.view !== view;
   drawn = { nodes: picture.nodes, view };
-  const found = picture.nodes.filter((node) => words.every((word) => `${node.name} ${node.pool} ${node.zone} ${node.note}`.toLowerCase().includes(word)));
+  const found = picture.nodes.filter((node) => words.every((word) => `${node.name} ${node.levels} ${node.pool} ${node.zone} ${node.note}`.toLowerCase().includes(word)));
   if ($("sort").value === "name") found.sort((a, b) => (a.name < b.name ? -1 : 1));
   else if ($("color").value !== "load") found.sort((a, b) => (value(b) ?? -1) - (value(a) ?? -1));
   paint(found);

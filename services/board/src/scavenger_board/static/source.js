@@ -26,7 +26,7 @@ export async function get(path) {
   return (await ask(path)).json();
 }
 
-const TABLES = { nodes: "name", queues: "name", jobs: "key", timeline: "id", services: "name" };
+const TABLES = { nodes: "name", queues: "name", jobs: "key", timeline: "id", services: "name", pools: "name" };
 
 // The picture that comes of an older one and what has changed; the older one stays as it is.
 export function merged(old, message) {

@@ -1,6 +1,6 @@
-// Queues and the timeline: rows of what a picture has, each a button that opens the panel of what it names.
-import { $, el, note, rows } from "./dom.js";
-import { ago, amount, cpuTime, local, plural, when } from "./format.js";
+// Queues, pools of nodes and the timeline: rows of what a picture has, each a button that opens the panel of what it names.
+import { $, el, note, rows, setText } from "./dom.js";
+import { ago, amount, cpuTime, local, percent, plural, when } from "./format.js";
 
 const MOST_ROWS = 200;
 
@@ -36,6 +36,33 @@ export function queues(picture, open) {
     },
   );
   note($("queues"), picture.queues.length ? "" : "No queue yet: jobs go to the queue default. Create one: kubectl sj queue create NAME", "empty");
+}
+
+const word = (levels) => (levels.visibility === "Fresh" || levels.visibility === "Past" ? levels.state : levels.visibility);
+
+function loads(resources) {
+  const known = Object.entries(resources).filter(([, one]) => one.load !== null);
+  return known.map(([name, one]) => `${name} ${percent(one.load)}${one.upper === null ? "" : ` of ${percent(one.upper)}`}`).join(", ") || "load not known";
+}
+
+// Pools of nodes with levels of their own; where there is one, the tiles say it all.
+export function pools(picture) {
+  $("of-pools").hidden = !picture.pools.length;
+  setText($("n-pools"), picture.pools.length ? `${picture.pools.length}, each by its own load; the tiles and the chart are of the default pool` : "");
+  rows(
+    $("pools"),
+    picture.pools,
+    (pool) => pool.name,
+    () => el("div", { class: "row" }),
+    (row, { name, nodes, levels, admission }) => {
+      const share = levels.preemptiblePercentage === null ? "" : ` · ${percent(levels.preemptiblePercentage)} preemptible`;
+      row.replaceChildren(
+        el("span", { class: "name" }, [name, nodes === null ? "" : plural(nodes, "node"), word(levels)].filter(Boolean).join(" · ")),
+        el("span", { class: levels.above?.length ? "bad" : "" }, `${levels.above?.length ? "▲ " : ""}${loads(levels.resources)}${share}`),
+        el("span", { class: "sub" }, picture.past ? admission.says : `Starts new jobs? ${admission.says}`),
+      );
+    },
+  );
 }
 
 export function cost(entry) {

@@ -16,6 +16,7 @@ from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, Wai
 from scavenger_domain.pod_ends import (
     START_ERRORS,
     Exit,
+    blames_the_job,
     deleting,
     last_report,
     moment,
@@ -96,6 +97,8 @@ class NodeRefusal:
     node: str
     said: str
     admission: bool
+    blamed: bool = True
+    """Else nothing is proved of the node: the next start of the job only prefers others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,8 @@ class Diagnosis:
     once passes often: a new pod is there before the caches of its node know its ConfigMaps."""
     unmounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Messages of FailedMount that were written more than once about a pod, by its UID."""
+    in_use: Mapping[str, str] = field(default_factory=dict)
+    """By the UID of a pod, what is said of a volume that pods on another node use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,21 @@ def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
     mine = list(events)
     mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
     mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
-    return Diagnosis(mounts, _held(mine), _unmounted(mine))
+    in_use = {e.involved_object.uid: e.message for e in mine if _elsewhere(e) and _IN_USE in e.message}
+    return Diagnosis(mounts, _held(mine), _unmounted(mine), in_use)
+
+
+# controller/volume/attachdetach/reconciler/reconciler.go reportMultiAttachError: one Event for each pod. "Waiting for"
+# are the words of 1.37, the others those of older releases.
+_ELSEWHERE: Final = re.compile(r"(?:Waiting for detach|Multi-Attach error) for volume ")
+_IN_USE: Final = "Volume is already used by "
+# kubelet.go SyncPod, where a volume is not there after two minutes: it does not say why.
+_NO_VOLUMES: Final = "Unable to attach or mount volumes: "
+
+
+def _elsewhere(event: kinds.Event) -> bool:
+    """Whether it says that a volume is attached to another node, and can be attached to one only."""
+    return event.reason == "FailedAttachVolume" and _ELSEWHERE.match(event.message) is not None
 
 
 def _unmounted(events: Iterable[kinds.Event]) -> dict[str, tuple[str, ...]]:
@@ -224,13 +243,16 @@ _STAGES: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
 
 def _held(events: Sequence[kinds.Event]) -> str:
     """The words of the latest stage that failed twice for one pod: of its first such Event, so that they stay the same
-    at every look. The kubelet counts repetitions of one message, and writes another Event for another message."""
+    at every look. The kubelet counts repetitions of one message, and writes another Event for another message. That a
+    volume is attached elsewhere is said once."""
+    elsewhere = {event.involved_object.uid for event in events if _elsewhere(event)}
     for reason in _STAGES:
         of_pods: dict[str, list[kinds.Event]] = {}
         for event in events:
-            if event.reason == reason:
+            told = event.involved_object.uid in elsewhere and event.message.startswith(_NO_VOLUMES)
+            if event.reason == reason and not told:
                 of_pods.setdefault(event.involved_object.uid, []).append(event)
-        again = [said for said in of_pods.values() if sum(event.count or 1 for event in said) > 1]
+        again = [said for said in of_pods.values() if any(map(_elsewhere, said)) or sum(e.count or 1 for e in said) > 1]
         if again:
             first = min((e.metadata.creation_timestamp or "", e.message) for said in again for e in said)
             return f"{reason}: {first[1]}"
@@ -260,6 +282,7 @@ def problem(
         *_suspended(run, now, limits),
         *_pod_problems(run.pods, spec, now, limits),
         *_unmounted_problems(run, spec, diagnosis, now, limits, lack),
+        *_volumes_in_use(run, diagnosis, now, limits),
         *_timeout(run, spec, diagnosis, now, limits),
     ]
     return min(candidates, key=lambda p: not p.final, default=None)
@@ -274,7 +297,8 @@ def next_check(
     if created is not None and run.batch is not None and run.batch.spec.suspend:
         times.append(created + limits.unschedulable_after)
     times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
-    times += [since + mount_patience(limits) for pod, _ in _lacking(run, spec, diagnosis) if (since := _taken(pod))]
+    waiting = (*(pod for pod, _ in _lacking(run, spec, diagnosis)), *(pod for pod, _ in _in_use(run, diagnosis)))
+    times += [since + mount_patience(limits) for pod in waiting if (since := _taken(pod))]
     return max(0.0, min((t - now).total_seconds() for t in times)) if times else None
 
 
@@ -405,6 +429,7 @@ def _pod_problems(
     for pod in pods:
         yield from _misconfigured(pod, spec)
         yield from _failed_init(pod, spec)
+        yield from _failed_sidecar(pod)
         yield from _unscheduled(pod, spec, now, limits)
         yield from _refused(pod, now)
 
@@ -447,6 +472,34 @@ def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
             code, said = ended.exit_code, ended.message.strip()
             found = Exit(at, pod.metadata.name, status.name, code, ended.reason, said, main=False, init=True)
             yield Problem(said, True, FailureReason.FAILED, exit=found)
+
+
+SIDECAR_ENDS: Final = 4
+"""A sidecar that has ended so often before the program began keeps its pod from starting. The kubelet waits 10 s before
+it starts one again, twice as long each time: this is after some 70 s."""
+
+
+def _failed_sidecar(pod: kinds.Pod) -> Iterator[Problem]:
+    """An init container that its kubelet starts again and again (restartPolicy Always) and that does not stay up, so
+    that the program never begins.
+
+    That a process ends by itself says nothing of the node. A runtime that cannot start one is its fault, as of any
+    other container; no phase of the pod ever says so.
+    """
+    if over(pod) or deleting(pod) or started_at(pod) is not None:
+        return
+    for status in pod.status.init_container_statuses:
+        waiting, ended = status.state.waiting, status.last_state.terminated
+        if waiting is None or waiting.reason != "CrashLoopBackOff" or ended is None:
+            continue
+        said = ended.message.strip() or f"exit code {ended.exit_code}"
+        if ended.reason in START_ERRORS:
+            by = None if blames_the_job(said) else NodeRefusal(pod.spec.node_name, said, admission=False)
+            words = f"pod {pod.metadata.name} could not start its sidecar {status.name}: {said}"
+            yield Problem(words, False, WaitReason.START_ERROR, refused_by=by)
+        elif status.restart_count + 1 >= SIDECAR_ENDS:
+            words = f"the sidecar {status.name} of pod {pod.metadata.name} ended {status.restart_count + 1} times"
+            yield Problem(f"{words} before the program began: {said}", False, WaitReason.START_ERROR)
 
 
 def _as_root(message: str, spec: ScavengerJobSpec) -> Problem | None:
@@ -536,12 +589,38 @@ def _unmounted_problems(
 def _lacking(run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None) -> Iterator[tuple[kinds.Pod, Problem]]:
     """The pods that still wait for their volumes, with what is said to be missing."""
     said = diagnosis.unmounted if diagnosis is not None else {}
-    for pod in run.pods if said else ():
-        if deleting(pod) or over(pod) or _is_up(pod) or started_at(pod) is not None:
-            continue
+    for pod in _unmounted_pods(run) if said else ():
         for message in said.get(pod.metadata.uid, ()):
             if found := missing(message, spec):
                 yield pod, found
+
+
+def _unmounted_pods(run: Run) -> Iterator[kinds.Pod]:
+    """The pods that still wait for their volumes."""
+    for pod in run.pods:
+        if not (deleting(pod) or over(pod) or _is_up(pod) or started_at(pod) is not None):
+            yield pod
+
+
+def _in_use(run: Run, diagnosis: Diagnosis | None) -> Iterator[tuple[kinds.Pod, str]]:
+    """The pods that still wait for a volume that pods on another node use, with what is said of it."""
+    said = diagnosis.in_use if diagnosis is not None else {}
+    for pod in _unmounted_pods(run) if said else ():
+        if message := said.get(pod.metadata.uid):
+            yield pod, message
+
+
+def _volumes_in_use(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
+    """A volume that one node at a time can use, and pods on another one do. That is no fault of either node, and lasts
+    as long as those pods: the start gives its capacity back, and the next one prefers other nodes. A volume that nobody
+    uses any more is detached before long, so a start waits for that like for an image."""
+    for pod, message in _in_use(run, diagnosis):
+        since = _taken(pod)
+        if since is None or now - since < mount_patience(limits):
+            continue
+        said = f"a volume of pod {pod.metadata.name} is attached to another node: {message}"
+        by = NodeRefusal(pod.spec.node_name, said, admission=False, blamed=False)
+        yield Problem(said, False, WaitReason.START_TIMEOUT, refused_by=by)
 
 
 def mount_patience(limits: StartLimits) -> timedelta:

@@ -14,6 +14,9 @@ What proves what:
 | it rebooted or fell silent while it ran pods | the node is at fault |
 | a pod has started there since | the node is not at fault for all; what that namespace met is over |
 | a program ended by itself, its command is not there, an object is missing, no node can pull its image | nothing |
+| a volume is attached to another node (FailedAttachVolume) | nothing; the next start of that job prefers other nodes |
+| a sidecar ends again and again, so the program never begins | nothing |
+| the runtime cannot start a sidecar | as of any other container |
 
 So a tenant closes nodes to their own jobs at the most: whatever a pod template makes a kubelet say, it takes a second
 namespace, or the node itself, to close a node to others. That holds for the test of a node as well.
