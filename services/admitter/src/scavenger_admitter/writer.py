@@ -19,6 +19,7 @@ from scavenger_api.names import JOB_LABELS, LABEL_JOB, MANAGED_BY
 from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
+from scavenger_kube.decode import ModelDecoder
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from scavenger_kube.kinds import ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, PODS, SECRETS, SERVICES, Item, Resource, scavenger_jobs
@@ -64,6 +65,10 @@ from scavenger_admitter.slim_jobs import size_of, slim
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 ADOPTED_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, AdoptedJob)
+
+_DECODERS: Final[dict[type[ScavengerJob], ModelDecoder[Any]]] = {
+    kind: ModelDecoder(kind) for kind in (ScavengerJob, AdoptedJob)
+}
 
 STATUS_FIELDS: Final = tuple(
     field.serialization_alias or name for name, field in ScavengerJobStatus.model_fields.items()
@@ -251,8 +256,7 @@ class Writer:
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": whole}
         resource = resource_of(job)
         body = await self._client.merge_patch(resource, meta.namespace, meta.name, patch, subresource="status")
-        found: ScavengerJob = resource.type.model_validate_json(body)
-        return slim(found, job)
+        return slim(_DECODERS[resource.type].next_version(body, job), job)
 
     async def tell_unreadable(self, key: str, error: str) -> None:
         """Say of a job that cannot be read what is wrong with it. Raises Conflict, NotFound, ApiError."""
