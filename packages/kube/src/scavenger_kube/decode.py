@@ -271,8 +271,8 @@ class ModelDecoder(_RawDecoder[T]):
         if not issubclass(model, BaseModel):
             raise TypeError(f"{model.__name__} is not a pydantic model")
         self._validate: Callable[[bytes], T] = cast("Any", model).model_validate_json
-        self._known = known
-        self._status = _status_of(model)
+        self._known: Known[T] | None = known
+        self._status: TypeAdapter[Any] | None = _status_of(model)
 
     def _object(self, raw: bytes | msgspec.Raw) -> T:
         return self._read(raw, self._known) if self._known is not None else self._whole(raw)
@@ -325,7 +325,8 @@ def _status_of(model: type[BaseModel]) -> TypeAdapter[Any] | None:
     apart = "spec" in fields and "status" in fields and fields["metadata"].annotation is ObjectMeta
     if not apart or model.__pydantic_decorators__.model_validators:
         return None
-    return TypeAdapter(fields["status"].annotation)
+    kind: Any = fields["status"].annotation
+    return TypeAdapter(kind)
 
 
 def out_of_sight(value: object) -> None:

@@ -258,7 +258,8 @@ class Writer:
         body = await self._client.merge_patch(
             resource, meta.namespace, meta.name, patch, subresource="status", whole=True
         )
-        return slim(_DECODERS[resource.type].next_version(body, job), job)
+        found: ScavengerJob = _DECODERS[resource.type].next_version(body, job)
+        return slim(found, job)
 
     async def tell_unreadable(self, key: str, error: str) -> None:
         """Say of a job that cannot be read what is wrong with it. Raises Conflict, NotFound, ApiError."""
