@@ -295,7 +295,7 @@ class Informer(Generic[T]):
     def _collect(self, obj: T, found: dict[str, T], unreadable: dict[str, Malformed]) -> None:
         """Keep an object of a page. It is transformed at once: a list is never held in full size."""
         key, same = obj.metadata.key, self._cache.same(obj)
-        kept = self._kept(obj, unreadable) if same is obj else same
+        kept = same if same is self._cache.get(key) else self._kept(obj, unreadable)
         if kept is not None:
             found[key] = kept
 
