@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import re
 import statistics
@@ -97,6 +98,45 @@ class Lives:
 
 def _runs_at(life: Life, at: float) -> bool:
     return life.running is not None and life.running <= at and (life.left is None or life.left > at)
+
+
+STAGES = ("decided", "stopped", "bound", "started")
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A pod that others give way to: when it was sent, first seen to have a node, and first seen to run."""
+
+    sent: float
+    node: str = ""
+    bound: float | None = None
+    running: float | None = None
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A pod that gives way: its node, and when it was first seen to be told to go, to have ended and to be gone."""
+
+    node: str
+    told: float
+    ended: float | None = None
+    gone: float | None = None
+
+
+def stages(arrival: Arrival, leaving: Iterable[Leaving]) -> dict[str, float]:
+    """Where the time from a pod's creation to its start went, in seconds, by `STAGES`.
+
+    decided: until the last pod that gives way was told to go, which is the scheduler with its queue and its deletions.
+    stopped: until the last of these had ended. bound: until the pod had a node. started: until it ran. Raises
+    ValueError for one that did not run.
+    """
+    if arrival.bound is None or arrival.running is None:
+        raise ValueError("it did not run")
+    mine = [one for one in leaving if one.node == arrival.node and arrival.sent <= one.told <= arrival.bound]
+    told = max((one.told for one in mine), default=arrival.sent)
+    ended = min(arrival.bound, max([told, *(one.ended for one in mine if one.ended is not None)]))
+    moments = (arrival.sent, told, ended, arrival.bound, arrival.running)
+    return dict(zip(STAGES, (later - earlier for earlier, later in itertools.pairwise(moments)), strict=True))
 
 
 # --- /metrics ---

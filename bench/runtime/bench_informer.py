@@ -4,6 +4,9 @@ models.
 Each measurement runs in a process of its own, as memory once taken is not given back. Measured is decoding
 and storing with two indices, page by page; the bytes of a page are there already, as they come from the
 socket, and are let go after.
+
+And what the watch of ScavengerJobs costs the admitter: the first version of a job, one with another status, and one
+that it has written itself, with a pod template and without.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ PODS = 5_000
 PAGE = 500
 NODES = 200
 RUNS = 3
+VERSIONS = 200
+TEMPLATE_BYTES = 8 * 1024
 
 
 class Figure(TypedDict):
@@ -206,6 +211,50 @@ def _informer() -> Any:
     return work
 
 
+def events() -> list[Figure]:
+    """What an event of a watch on ScavengerJobs costs, in microseconds, and what it was before specs were kept."""
+    template = {"name": "main", "image": "a", "env": [{"name": "TEXT", "value": "x" * TEMPLATE_BYTES}]}
+    specs = {"flat": {}, "templated": {"template": {"spec": {"containers": [template]}}}}
+    return [figure for name, spec in specs.items() for figure in _events_of(name, spec)]
+
+
+def _events_of(name: str, spec: dict[str, Any]) -> list[Figure]:
+    from scavenger_api.job import ScavengerJob
+    from scavenger_kube.decode import ModelDecoder
+
+    first = ModelDecoder(ScavengerJob).event(_job_event(spec, 0)).obj
+    decoders = {
+        "first": ModelDecoder(ScavengerJob),
+        "status": ModelDecoder(ScavengerJob, lambda _: first),
+        "written": ModelDecoder(ScavengerJob, lambda _: first),
+    }
+    lines = [_job_event(spec, number) for number in range(1, VERSIONS + 1)]
+    taken: dict[str, list[float]] = {which: [] for which in decoders}
+    for _ in range(20):  # in turn, as the machine is not always as fast
+        for which, decoder in decoders.items():
+            some = [_job_event(spec, 0)] * VERSIONS if which == "written" else lines
+            began = time.process_time()
+            held = [decoder.event(line) for line in some]
+            taken[which].append((time.process_time() - began) / len(held))
+    return [
+        {"name": f"informer.decode.job_{name}.{which}", "value": min(found) * 1e6, "unit": "us", "goal": None}
+        for which, found in taken.items()
+    ]
+
+
+def _job_event(spec: dict[str, Any], number: int) -> bytes:
+    from scavenger_testing.builders import scavengerjob_dict
+
+    stamp = "2026-01-05T08:00:00Z"
+    job = scavengerjob_dict("worker", phase="Running")
+    if "template" in spec:
+        job["spec"] = {**spec, "queue": "default", "parallelism": 1}
+    job["metadata"] |= {"uid": "u", "generation": 1, "resourceVersion": str(100 + number), "creationTimestamp": stamp}
+    told = {"status": "True", "reason": "Running", "message": "all pods run", "lastTransitionTime": stamp}
+    job["status"] |= {"conditions": [{"type": kind, **told} for kind in ("Admitted", "Running")], "message": "runs"}
+    return json.dumps({"type": "MODIFIED", "object": job}, separators=(",", ":")).encode()
+
+
 def _typed() -> Any:
     from kubernetes_asyncio import client
 
@@ -251,6 +300,7 @@ def run() -> list[Figure]:
         {"name": "informer.typed_client.cpu_seconds", "value": typed["cpu"], "unit": "s", "goal": None},
         {"name": "informer.typed_client.rss_mb", "value": typed["rss_mb"], "unit": "MB", "goal": None},
         {"name": "informer.pod_bytes", "value": size, "unit": "B", "goal": None},
+        *events(),
     ]
 
 

@@ -7,6 +7,8 @@ All are watched in the same way.
 
 Ten more nodes that nobody may use count for the load, so that full nodes are 67 % of it, under the levels at which the
 regulator interferes: what is measured is preemption and what follows it, not eviction.
+
+Of each pod's time it is told where it went, as far as a watch shows, and how many requests the services sent meanwhile.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -31,7 +33,7 @@ from scavenger_kube.resources import JOBS, PODS, Resource
 from scavenger_runtime.cache import Change
 from scavenger_runtime.informer import Informer
 
-from bench.figures import Lives, percentile, ratio
+from bench.figures import STAGES, Arrival, Leaving, Lives, dispatched, grown, percentile, ratio, stages
 from bench.services.harness import (
     IN_FLIGHT,
     JOB_LABEL,
@@ -57,6 +59,8 @@ POD_COUNT: Final = int(os.environ.get("BENCH_GIVEWAY_PODS", "50"))
 PER_SECOND: Final = 5.0
 SETTLE_SECONDS: Final = 20.0
 """Between full and burst, and between burst and room given back."""
+OURS: Final = ("scavenger-room", "scavenger-writes")
+"""FlowSchemas of what our services send, but for renewals of leases."""
 SCHEDULER: Final = os.environ.get("BENCH_GIVEWAY_SCHEDULER", "plugin")
 """Of ours: `plugin`, or `stock`, which goes by the disruption budgets."""
 
@@ -76,6 +80,12 @@ class Side:
     victims: int
     back: list[float]
     """Seconds from the room given back until each displaced job ran again."""
+    stages: list[dict[str, float]] = field(default_factory=list)
+    """Of each ordinary pod, where its seconds went."""
+    released: list[float] = field(default_factory=list)
+    """Seconds from the end of each displaced pod until it was gone: it is counted, and its finalizers go."""
+    requests: float = 0.0
+    """Requests of our services that the API server began to serve from the first ordinary pod until all ran."""
 
 
 def run() -> list[Figure]:
@@ -133,7 +143,19 @@ def compared(plain: Side, ours: Side, called: str = "scavenger", *, prefix: str 
     add("lost_over_least", "ratio", lambda side: ratio(side.lost, side.lost_at_least), None)
     add("victims", "pods", lambda side: side.victims, None)
     add("back", "s", lambda side: percentile(side.back, 50), "<= 1.4")
+    for which, side in sides.items():
+        figures.extend(_passages(f"giveway.{which}", side))
     return figures
+
+
+def _passages(name: str, side: Side) -> Iterator[Figure]:
+    """Where the time of a side went: the median and the slowest percent of each stage."""
+    times = {stage: [one[stage] for one in side.stages] for stage in STAGES} | {"released": side.released}
+    for stage, seconds in times.items():
+        for percent in (50, 99) if seconds else ():
+            value = 1000 * percentile(seconds, percent)
+            yield {"name": f"{name}.{stage}.p{percent}_ms", "value": value, "unit": "ms", "goal": None}
+    yield {"name": f"{name}.requests_meanwhile", "value": side.requests, "unit": "requests", "goal": None}
 
 
 # --- one side ---
@@ -153,9 +175,10 @@ async def _side(
         fill = time.perf_counter() - began
         await asyncio.sleep(SETTLE_SECONDS)
 
-        burst = time.perf_counter()
-        created = await _burst(client)
-        await _poll(lambda: len(seen.ordinary) >= POD_COUNT, f"{prefix}: all ordinary pods to run")
+        before, burst = await _dispatched(client), time.perf_counter()
+        await _burst(client, seen)
+        await _poll(lambda: len(seen.waits()) >= POD_COUNT, f"{prefix}: all ordinary pods to run")
+        requests = sum(grown(await _dispatched(client), before, OURS).values())
         await asyncio.sleep(SETTLE_SECONDS)
 
         given_back = time.perf_counter()
@@ -166,11 +189,14 @@ async def _side(
         )
     side = Side(
         fill=fill,
-        waits=[seen.ordinary[name] - at for name, at in created.items()],
+        waits=seen.waits(),
         lost=seen.lives.lost(burst, given_back),
         lost_at_least=seen.lives.lost_at_least(burst, given_back),
         victims=seen.lives.victims(burst, given_back),
         back=list(seen.lives.back(displaced, given_back).values()),
+        stages=[stages(arrival, seen.leaving.values()) for arrival in seen.ordinary.values()],
+        released=[one.gone - one.ended for one in seen.leaving.values() if one.gone and one.ended],
+        requests=requests,
     )
     await delete_all(client, kind, prefix, objects)
     return side
@@ -181,33 +207,55 @@ class _Seen:
 
     def __init__(self) -> None:
         self.lives = Lives()
-        self.ordinary: dict[str, float] = {}
-        """When each ordinary pod was first seen to run, by name."""
+        self.ordinary: dict[str, Arrival] = {}
+        """The ordinary pods, by name."""
+        self.leaving: dict[str, Leaving] = {}
+        """The pods of jobs that gave way, by uid."""
 
     def on_pod(self, change: Change[Pod]) -> None:
-        meta = change.obj.metadata
+        pod, meta, now = change.obj, change.obj.metadata, time.perf_counter()
         runs = change.new is not None and pod_runs(change.new)
         unit = task_unit(meta.labels[JOB_LABEL], meta.labels.get(LABEL_TASK, ""))
-        self.lives.saw(meta.uid, unit, runs=runs, at=time.perf_counter())
+        self.lives.saw(meta.uid, unit, runs=runs, at=now)
+        if not self.ordinary or not meta.deletion_timestamp:
+            return
+        one = self.leaving.setdefault(meta.uid, Leaving(pod.spec.node_name, now))
+        if one.ended is None and (pod.ended or change.new is None):
+            one.ended = now
+        if change.new is None:
+            one.gone = now
 
     def on_ordinary(self, change: Change[Pod]) -> None:
-        if change.new is not None and pod_runs(change.new):
-            self.ordinary.setdefault(change.new.metadata.name, time.perf_counter())
+        pod, now = change.new, time.perf_counter()
+        arrival = self.ordinary.get(change.obj.metadata.name)
+        if pod is None or arrival is None:
+            return
+        if pod.spec.node_name and arrival.bound is None:
+            arrival.node, arrival.bound = pod.spec.node_name, now
+        if pod_runs(pod) and arrival.running is None:
+            arrival.running = now
+
+    def waits(self) -> list[float]:
+        """Seconds from creation to Running of each ordinary pod that runs."""
+        return [one.running - one.sent for one in self.ordinary.values() if one.running is not None]
 
 
-async def _burst(client: ApiClient) -> dict[str, float]:
-    """Create the ordinary pods, each at its time whether or not the ones before are through; when each was sent."""
+async def _dispatched(client: ApiClient) -> dict[str, float]:
+    return dispatched((await client.request("GET", "/metrics")).decode())
+
+
+async def _burst(client: ApiClient, seen: _Seen) -> None:
+    """Create the ordinary pods, each at its time whether or not the ones before are through; `seen` has when each was
+    sent."""
     began = time.perf_counter()
-    created: dict[str, float] = {}
 
     async def one(number: int) -> None:
         await asyncio.sleep(max(0.0, began + number / PER_SECOND - time.perf_counter()))
         body = ordinary_pod(number)
-        created[body["metadata"]["name"]] = time.perf_counter()
+        seen.ordinary[body["metadata"]["name"]] = Arrival(time.perf_counter())
         await client.create(PODS, "default", body)
 
     await each(POD_COUNT, one, in_flight=max(POD_COUNT, IN_FLIGHT))
-    return created
 
 
 async def _poll(condition: Callable[[], bool], what: str) -> None:

@@ -106,6 +106,28 @@ async def test_metadata_comes_without_the_rest(server: Server) -> None:
         await server.client.get_metadata(CONFIGMAPS, server.namespace, "b")
 
 
+async def test_a_patch_is_answered_with_metadata_alone(server: Server) -> None:
+    created = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
+    patch = {"data": {"b": "2"}}
+    found = orjson.loads(await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", patch))
+    assert (found["kind"], found["metadata"]["uid"]) == ("PartialObjectMetadata", created["metadata"]["uid"])
+    assert found["metadata"]["resourceVersion"] != created["metadata"]["resourceVersion"]
+    assert "data" not in found
+    whole = orjson.loads(await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", patch, whole=True))
+    assert whole["data"] == {"a": "1", "b": "2"}
+    made = orjson.loads(
+        await server.client.create(CONFIGMAPS, server.namespace, configmap("b", {"a": "1"}), whole=False)
+    )
+    assert (made["kind"], made["metadata"]["name"], "data" in made) == ("PartialObjectMetadata", "b", False)
+    with pytest.raises(AlreadyExists):
+        await server.client.create(CONFIGMAPS, server.namespace, configmap("b"), whole=False)
+    stale = {"metadata": {"resourceVersion": "1"}}
+    with pytest.raises(Conflict):
+        await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", stale)
+    assert await server.client.delete(CONFIGMAPS, server.namespace, "a")
+    assert not await server.client.delete(CONFIGMAPS, server.namespace, "a")
+
+
 async def test_generated_names(server: Server) -> None:
     manifest = configmap("", generateName="made-")
     del manifest["metadata"]["name"]

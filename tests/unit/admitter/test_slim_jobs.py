@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.manifest import pod_labels
 from scavenger_admitter.facts import candidate, shape_of
 from scavenger_admitter.slim_jobs import DECODED_BYTES, KEPT_BYTES, size_of, slim
@@ -23,7 +24,7 @@ from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import MAX_PLACING_BYTES, start_problems
 from scavenger_kube.decode import ModelDecoder
 from scavenger_kube.resources import JOBS
-from scavenger_testing.builders import scavengerjob_dict
+from scavenger_testing.builders import adopted_job_dict, scavengerjob_dict
 
 from . import builders as b
 from .harness import NS, empty_harness, runs
@@ -71,6 +72,33 @@ def test_a_spec_that_has_not_changed_stays_the_same_object() -> None:
     assert slim(changed, first).spec is changed.spec
     large = b.job(spec={"env": variables(100_000)})
     assert size_of(slim(large, slim(large))) == spec_bytes(large.spec)
+
+
+@pytest.mark.parametrize("large", [{"env": variables(100_000)}, {"env": variables(1_000)}], ids=["part", "whole"])
+def test_what_was_kept_of_a_spec_stays_where_it_is_not_read_again(large: dict[str, Any]) -> None:
+    """No annotation of a user says how large the spec was."""
+    given = scavengerjob_dict("a", **large)
+    given["metadata"] |= {"uid": "u", "generation": 1, "resourceVersion": "7"}
+    whole = ScavengerJob.model_validate(given)
+    kept = slim(whole)
+    given["metadata"] |= {"resourceVersion": "8", "annotations": {"spec-bytes": "5"}}
+    given["status"] = {"phase": "Waiting"}
+    decoder = ModelDecoder(ScavengerJob)
+    again = slim(decoder.next_version(msgspec.json.encode(given), kept), kept)
+    assert again.spec is kept.spec
+    assert (size_of(again), again.status.phase) == (size_of(kept), "Waiting")
+    assert slim(decoder.next_version(msgspec.json.encode(given), again), kept) == again, "as it was written"
+    assert again == slim(ScavengerJob.model_validate(given), kept)
+
+
+def test_a_job_that_is_read_in_one_piece_is_read_whole() -> None:
+    """The queue of an adopted Job is a label of it."""
+    given = adopted_job_dict("a", queue="q")
+    given["metadata"]["resourceVersion"] = "7"
+    before = AdoptedJob.model_validate(given)
+    given["metadata"] |= {"resourceVersion": "8", "labels": {LABEL_QUEUE: "other"}}
+    found = ModelDecoder(AdoptedJob).next_version(msgspec.json.encode(given), before)
+    assert (before.spec.queue, found.spec.queue) == ("q", "other")
 
 
 def test_nothing_large_is_left_of_a_spec_that_is_too_large() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bench.figures import Lives, dispatched, grown, lags, percentile, ratio, worst_lag
+from bench.figures import Arrival, Leaving, Lives, dispatched, grown, lags, percentile, ratio, stages, worst_lag
 from bench.services.bench_giveway import Side, compared
 from bench.services.bench_writes import Count, figures, per_job, schemas
 
@@ -94,6 +94,26 @@ def test_both_sides_and_what_is_asked_of_us() -> None:
         "giveway.victims_ratio_to_plain": (1.1, None),
         "giveway.back_ratio_to_plain": (1, "<= 1.4"),
     }
+
+
+def test_the_stages_of_a_pod_that_others_give_way_to() -> None:
+    leaving = [
+        Leaving("a", told=12.0, ended=13.0, gone=14.0),
+        Leaving("a", told=12.5, ended=13.5),
+        Leaving("b", told=12.9, ended=13.9),
+        Leaving("a", told=9.0, ended=13.8),
+        Leaving("a", told=15.0, ended=16.0),
+    ]
+
+    whole = stages(Arrival(10.0, "a", bound=14.0, running=14.25), leaving)
+    assert whole == {"decided": 2.5, "stopped": 1.0, "bound": 0.5, "started": 0.25}
+    free = stages(Arrival(10.0, "c", bound=11.0, running=12.0), leaving)
+    assert free == {"decided": 0.0, "stopped": 0.0, "bound": 1.0, "started": 1.0}, "nobody had to go"
+    hurried = stages(Arrival(10.0, "a", bound=13.0, running=14.0), leaving)
+    assert sum(hurried.values()) == 4.0
+    assert hurried["stopped"] == 0.5, "it was bound before the last had ended"
+    with pytest.raises(ValueError, match="did not run"):
+        stages(Arrival(10.0), leaving)
 
 
 # --- /metrics ---

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import orjson
 import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
-from scavenger_kube.decode import DecodeError, Decoder, ModelDecoder, StructDecoder, decoder_for
+from scavenger_api.job import ScavengerJob
+from scavenger_api.model import ObjectMeta
+from scavenger_kube.decode import DecodeError, Decoder, ModelDecoder, StructDecoder, _NextMeta, decoder_for
 from scavenger_kube.kinds import ConfigMap
 from scavenger_runtime.cache import Cache
+from scavenger_testing.builders import scavengerjob_dict
 
 
 class Meta(BaseModel):
@@ -111,3 +115,78 @@ def test_an_index_function_that_fails_leaves_the_cache_as_it_was() -> None:
     with pytest.raises(KeyError):
         cache.put(broken)
     assert [one.metadata.resource_version for one in cache.by_index("size", "s")] == ["7"]
+
+
+# --- versions of a known object ---
+
+
+def scavenger_job(**changes: Any) -> dict[str, Any]:
+    """A job as the API server has it; changes are of its metadata, or `status`."""
+    job = scavengerjob_dict("a", env=[{"name": "A", "value": "b"}], parallelism=3)
+    fixed = {"uid": "u", "generation": 2, "resourceVersion": "7", "creationTimestamp": "2026-01-05T08:00:00Z"}
+    status = changes.pop("status", {"phase": "Waiting"})
+    return {**job, "metadata": {**job["metadata"], **fixed, **changes}, "status": status}
+
+
+def decoded(given: dict[str, Any], known: ScavengerJob | None = None) -> Any:
+    decoder = ModelDecoder(ScavengerJob, (lambda _: known) if known is not None else None)
+    return decoder.event(orjson.dumps({"type": "MODIFIED", "object": given}))
+
+
+KNOWN = scavenger_job()
+OWNER = {"apiVersion": "v1", "kind": "Series", "name": "s", "uid": "s-1", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": {"phase": "Running", "startCount": 1, "interruptedTimestamps": ["2026-01-05T09:00:00Z"]}},
+        {"labels": {"team": "x"}, "annotations": {"a": "b"}},
+        {"finalizers": ["f"], "ownerReferences": [OWNER]},
+        {"managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
+    ],
+    ids=["status", "labels", "owners", "managed"],
+)
+def test_a_version_with_a_known_spec_is_what_reading_all_of_it_gives(changes: dict[str, Any]) -> None:
+    before = decoded(scavenger_job(labels={"old": "x"}, finalizers=["g"], ownerReferences=[OWNER, OWNER])).obj
+    given = scavenger_job(resourceVersion="8", **changes)
+    found = decoded(given, before).obj
+    assert found == decoded(given).obj
+    assert found.spec is before.spec
+    assert not any(map(gc.is_tracked, (found, found.status, found.metadata)))
+
+
+def test_no_field_of_metadata_is_left_as_it_was_unless_a_new_generation_comes_with_it() -> None:
+    fixed = {"name", "namespace", "uid", "generation", "creation_timestamp", "deletion_timestamp"}
+    read = set(_NextMeta.__struct_fields__) - {"name", "namespace", "uid", "generation"}
+    assert set(ObjectMeta.model_fields) == fixed | read
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"generation": 3}, {"uid": "other"}, {"generation": 0}, {"status": {}}],
+    ids=["generation", "uid", "none", "no-status"],
+)
+def test_a_spec_that_may_have_changed_is_read(changes: dict[str, Any]) -> None:
+    before = decoded(KNOWN).obj
+    given = scavenger_job(resourceVersion="8", **changes)
+    given["spec"]["parallelism"] = 5
+    if "status" in changes:
+        del given["status"]
+        given["metadata"]["generation"] = 3
+    assert decoded(given, before).obj == decoded(given).obj
+    assert decoded(given, before).obj.spec.parallelism == 5
+
+
+def test_a_version_that_is_known_is_not_read_again() -> None:
+    before = decoded(KNOWN).obj
+    assert decoded(KNOWN, before).obj is before
+    other = {**KNOWN, "metadata": {**KNOWN["metadata"], "uid": "other"}}
+    assert decoded(other, before).obj is not before
+
+
+@pytest.mark.parametrize("status", [{"phase": "Dreaming"}, {"interruptedCount": -1}, 5, None])
+def test_a_status_that_cannot_be_read_is_told_as_of_the_whole_object(status: Any) -> None:
+    before, given = decoded(KNOWN).obj, scavenger_job(resourceVersion="8", status=status)
+    assert decoded(given, before) == decoded(given)
+    assert decoded(given, before).malformed.key == "default/a"

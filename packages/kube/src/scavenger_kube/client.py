@@ -168,10 +168,22 @@ class ApiClient:
         """Read the metadata of an object: nothing else of it is sent. Raises NotFound, ApiError."""
         return await self.request("GET", resource.path(namespace, name), accept=METADATA)
 
-    async def create(self, resource: Resource[Any], namespace: str | None, obj: Any, *, dry_run: bool = False) -> bytes:
-        """Create an object, or be answered what would be created (dry_run). Raises AlreadyExists, Invalid, ApiError."""
+    async def create(
+        self,
+        resource: Resource[Any],
+        namespace: str | None,
+        obj: Any,
+        *,
+        dry_run: bool = False,
+        whole: bool = True,
+    ) -> bytes:
+        """Create an object, or be answered what would be created (dry_run).
+
+        whole: be answered with the object, and not with its metadata alone. Raises AlreadyExists, Invalid, ApiError.
+        """
+        params = {"dryRun": "All"} if dry_run else None
         return await self.request(
-            "POST", resource.path(namespace), params={"dryRun": "All"} if dry_run else None, body=obj
+            "POST", resource.path(namespace), params=params, body=obj, accept=JSON if whole else METADATA
         )
 
     async def replace(
@@ -215,9 +227,14 @@ class ApiClient:
         patch: Any,
         *,
         subresource: str | None = None,
+        whole: bool = False,
     ) -> bytes:
-        """RFC 7386: maps are merged, lists replaced, null removes. Raises NotFound, Conflict, ApiError."""
-        return await self._patch(MERGE_PATCH, resource, namespace, name, patch, subresource)
+        """RFC 7386: maps are merged, lists replaced, null removes.
+
+        whole: be answered with the object, and not with its metadata alone, as whoever sends a patch reads no more of
+        the answer, and a pod template is most of an object. Raises NotFound, Conflict, ApiError.
+        """
+        return await self._patch(MERGE_PATCH, resource, namespace, name, patch, subresource, whole=whole)
 
     async def strategic_patch(
         self,
@@ -227,11 +244,12 @@ class ApiClient:
         patch: Any,
         *,
         subresource: str | None = None,
+        whole: bool = False,
     ) -> bytes:
         """Strategic merge: lists of the core kinds are merged by their keys. Not for custom resources
-        (Invalid).
+        (Invalid). whole: as for merge_patch.
         """
-        return await self._patch(STRATEGIC_PATCH, resource, namespace, name, patch, subresource)
+        return await self._patch(STRATEGIC_PATCH, resource, namespace, name, patch, subresource, whole=whole)
 
     async def json_patch(
         self,
@@ -241,9 +259,10 @@ class ApiClient:
         patch: Any,
         *,
         subresource: str | None = None,
+        whole: bool = False,
     ) -> bytes:
-        """RFC 6902: a list of operations; a `test` that does not hold raises Invalid."""
-        return await self._patch(JSON_PATCH, resource, namespace, name, patch, subresource)
+        """RFC 6902: a list of operations; a `test` that does not hold raises Invalid. whole: as for merge_patch."""
+        return await self._patch(JSON_PATCH, resource, namespace, name, patch, subresource, whole=whole)
 
     async def delete(
         self,
@@ -271,7 +290,7 @@ class ApiClient:
         }
         body = {k: v for k, v in body.items() if v is not None}
         try:
-            await self.request("DELETE", resource.path(namespace, name), body=body)
+            await self.request("DELETE", resource.path(namespace, name), body=body, accept=METADATA)
         except NotFound:
             return False
         return True
@@ -339,9 +358,11 @@ class ApiClient:
         name: str,
         patch: Any,
         subresource: str | None,
+        *,
+        whole: bool,
     ) -> bytes:
-        path = resource.path(namespace, name, subresource)
-        return await self.request("PATCH", path, body=patch, content_type=content_type)
+        path, accept = resource.path(namespace, name, subresource), JSON if whole else METADATA
+        return await self.request("PATCH", path, body=patch, content_type=content_type, accept=accept)
 
     async def _request(
         self,

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from gc import is_tracked
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from scavenger_api.model import ObjectMeta, OwnerReference
 
 
 class Metadata(Protocol):
@@ -135,6 +137,30 @@ class _Keyed(msgspec.Struct, gc=False):
     metadata: _KeyMeta = msgspec.field(default_factory=_KeyMeta)
 
 
+class _NextMeta(msgspec.Struct, gc=False, rename="camel"):
+    """What a write may change of the metadata of an object that keeps its generation; and what tells objects apart."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: list[dict[str, Any]] = []
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class _Next(msgspec.Struct, gc=False):
+    metadata: _NextMeta
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_next = msgspec.json.Decoder(_Next)
 _raw_page = msgspec.json.Decoder(_RawPage)
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _keyed = msgspec.json.Decoder(_Keyed)
@@ -225,18 +251,82 @@ class StructDecoder(_RawDecoder[T]):
         return Page(page.items or [], page.metadata.resource_version, page.metadata.continue_token)
 
 
-class ModelDecoder(_RawDecoder[T]):
-    """Decodes into a pydantic model, for the kinds of our own where every field matters."""
+Known = Callable[[str], T | None]
+"""The newest version of an object that has been decoded, by its key."""
 
-    def __init__(self, model: type[T]) -> None:
+
+class ModelDecoder(_RawDecoder[T]):
+    """Decodes into a pydantic model, for the kinds of our own where every field matters.
+
+    Most versions of an object differ from the one before in their status: the API server raises metadata.generation
+    with each change of a spec. So of a version whose generation is known, metadata and status are read and the spec is
+    that of the known one; a version that is known itself is not read again.
+
+    Args:
+        model: what objects are read into.
+        known: finds the version to compare with.
+    """
+
+    def __init__(self, model: type[T], known: Known[T] | None = None) -> None:
         if not issubclass(model, BaseModel):
             raise TypeError(f"{model.__name__} is not a pydantic model")
         self._validate: Callable[[bytes], T] = cast("Any", model).model_validate_json
+        self._known: Known[T] | None = known
+        self._status: TypeAdapter[Any] | None = _status_of(model)
 
     def _object(self, raw: bytes | msgspec.Raw) -> T:
+        return self._read(raw, self._known) if self._known is not None else self._whole(raw)
+
+    def next_version(self, body: bytes, known: T) -> T:
+        """Another version of a known object. Raises ValueError where it cannot be read."""
+        return self._read(body, lambda key: known if key == known.metadata.key else None)
+
+    def _read(self, raw: bytes | msgspec.Raw, known: Known[T]) -> T:
+        try:
+            found = _next.decode(raw)
+            before = known(found.metadata.key)
+            if before is not None and before.metadata.uid == found.metadata.uid:
+                return self._after(before, found) or self._whole(raw)
+        except ValueError:
+            pass  # what is wrong is said of the whole object
+        return self._whole(raw)
+
+    def _after(self, before: T, found: _Next) -> T | None:
+        """The version after another one; None where the spec has changed, or all has to be read."""
+        meta, old = found.metadata, cast("Any", before.metadata)
+        if old.resource_version == meta.resource_version:
+            return before
+        if self._status is None or not found.status or not meta.generation or old.generation != meta.generation:
+            return None
+        changed = {
+            "resource_version": meta.resource_version,
+            "labels": meta.labels,
+            "annotations": meta.annotations,
+            "finalizers": meta.finalizers,
+            "owner_references": tuple(OwnerReference.model_validate(one) for one in meta.owner_references),
+        }
+        parts = {"metadata": old.model_copy(update=changed), "status": self._status.validate_json(bytes(found.status))}
+        for part in parts.values():
+            out_of_sight(part)
+        obj: T = cast("Any", before).model_copy(update=parts)
+        _hide(cast("Any", obj))
+        return obj
+
+    def _whole(self, raw: bytes | msgspec.Raw) -> T:
         obj = self._validate(bytes(raw))
         out_of_sight(obj)
         return obj
+
+
+def _status_of(model: type[BaseModel]) -> TypeAdapter[Any] | None:
+    """How the status of a model is read by itself; None where it has no spec beside it, metadata of another kind, or a
+    validator of all of it, which may read one part by another."""
+    fields = model.model_fields
+    apart = "spec" in fields and "status" in fields and fields["metadata"].annotation is ObjectMeta
+    if not apart or model.__pydantic_decorators__.model_validators:
+        return None
+    kind: Any = fields["status"].annotation
+    return TypeAdapter(kind)
 
 
 def out_of_sight(value: object) -> None:
@@ -246,30 +336,36 @@ def out_of_sight(value: object) -> None:
     milliseconds per thousand. The API is CPython's for extensions; who untracks an object twice does no harm.
     """
     parts: Iterable[object]
-    if isinstance(value, BaseModel):
+    if isinstance(value, tuple | list):
         _untrack(value)
-        _untrack(value.__dict__)
-        _untrack(value.__pydantic_fields_set__)
-        parts = value.__dict__.values()
+        parts = value
     elif isinstance(value, dict):
         _untrack(value)
         parts = value.values()
     else:
-        assert isinstance(value, tuple | list)
-        _untrack(value)
-        parts = value
+        assert isinstance(value, BaseModel)
+        _hide(value)
+        parts = value.__dict__.values()
     for part in parts:
-        if isinstance(part, _CONTAINERS):
+        # Pydantic answers isinstance in Python, so most values are not asked: the collector sees none of them.
+        if is_tracked(part) and isinstance(part, _CONTAINERS):
             out_of_sight(part)
 
 
-_CONTAINERS: Final = (BaseModel, dict, tuple, list)
+def _hide(model: BaseModel) -> None:
+    _untrack(model)
+    _untrack(model.__dict__)
+    _untrack(model.__pydantic_fields_set__)
 
 
-def decoder_for(type: type[T]) -> Decoder[T]:
-    """The decoder that fits a type: ModelDecoder for pydantic models, StructDecoder for msgspec Structs."""
+_CONTAINERS: Final = (dict, tuple, list, BaseModel)
+
+
+def decoder_for(type: type[T], known: Known[T] | None = None) -> Decoder[T]:
+    """The decoder that fits a type: ModelDecoder for pydantic models, StructDecoder for msgspec Structs. known: as in
+    ModelDecoder."""
     if issubclass(type, BaseModel):
-        return ModelDecoder(type)
+        return ModelDecoder(type, known)
     if issubclass(type, msgspec.Struct):
         return StructDecoder(type)
     raise TypeError(f"no decoder for {type.__name__}: neither a msgspec Struct nor a pydantic model")

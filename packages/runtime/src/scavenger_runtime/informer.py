@@ -25,6 +25,7 @@ from scavenger_kube.decode import (
     DecodeError,
     Decoder,
     Event,
+    Known,
     Malformed,
     ModelDecoder,
     StructDecoder,
@@ -104,6 +105,8 @@ class Informer(Generic[T]):
         indices: functions naming the values under which `by_index` finds an object.
         transform: what is kept of an object, with its metadata's key, uid and resourceVersion, from the object and what
             is kept of the version before, if there was one; what it raises makes an object malformed.
+        known: finds a version of an object, by its key, that is newer than what is kept, such as one that this process
+            has written.
         backoff: between tries after a failure.
     """
 
@@ -118,6 +121,7 @@ class Informer(Generic[T]):
         name: str | None = None,
         indices: Mapping[str, IndexFunction[T]] | None = None,
         transform: Callable[[T, T | None], T] | None = None,
+        known: Known[T] | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
     ) -> None:
@@ -127,9 +131,10 @@ class Informer(Generic[T]):
         self._client = client
         self._path = resource.path(namespace)
         self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        self._decoder = decoder_for(resource.type)
         self._transform = transform
         self._cache = Cache(indices or {})
+        self._written = known
+        self._decoder = decoder_for(resource.type, self._known)
         self._unreadable: dict[str, Malformed] = {}
         self._handlers: list[Handler[T]] = []
         self._clock = clock or SystemClock()
@@ -290,9 +295,14 @@ class Informer(Generic[T]):
     def _collect(self, obj: T, found: dict[str, T], unreadable: dict[str, Malformed]) -> None:
         """Keep an object of a page. It is transformed at once: a list is never held in full size."""
         key, same = obj.metadata.key, self._cache.same(obj)
-        kept = self._kept(obj, unreadable) if same is obj else same
+        kept = same if same is self._cache.get(key) else self._kept(obj, unreadable)
         if kept is not None:
             found[key] = kept
+
+    def _known(self, key: str) -> T | None:
+        """The newest version of an object that is decoded."""
+        written = self._written(key) if self._written is not None else None
+        return written if written is not None else self._cache.get(key)
 
     def _kept(self, obj: T, unreadable: dict[str, Malformed]) -> T | None:
         """What is kept of an object; None, and it is unreadable, when the transform cannot take it."""

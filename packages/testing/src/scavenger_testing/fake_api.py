@@ -313,29 +313,28 @@ class FakeApi:
         if request.method == "GET" and not name:
             return self._watches.serve(request, where) if "watch" in request.query else self._list(request, where)
         if request.method == "GET":
-            found = self.store.get(where, name)
-            return json_answer(_only_metadata(found) if request.accept == METADATA else found)
+            return _object_answer(request, self.store.get(where, name))
         body = orjson.loads(request.body or b"{}")
         if request.method == "POST":
             if "dryRun" in request.query:
-                return json_answer(body, status=201)
-            return self._post(where, name, subresource, body)
+                return _object_answer(request, body, status=201)
+            return self._post(request, where, name, subresource, body)
         if request.method == "PUT":
-            return json_answer(self.store.change(where, name, subresource, lambda _old: body))
+            return _object_answer(request, self.store.change(where, name, subresource, lambda _old: body))
         if request.method == "PATCH":
             return self._patch(request, where, name, subresource, body)
         if request.method == "DELETE":
-            return json_answer(self.store.delete(where, name, body))
+            return _object_answer(request, self.store.delete(where, name, body))
         raise Refusal(405, "MethodNotAllowed", request.method)
 
-    def _post(self, where: Collection, name: str, subresource: str, body: Any) -> Answer:
+    def _post(self, request: Request, where: Collection, name: str, subresource: str, body: Any) -> Answer:
         if subresource == "eviction":
             return json_answer(self._evict(where, name, body.get("deleteOptions") or {}), status=201)
         if name:
             raise Refusal(405, "MethodNotAllowed", "POST to an object")
         if (review := self.reviews.answer(where.plural, body)) is not None:
             return json_answer(review, status=201)
-        return json_answer(self.store.create(where, body), status=201)
+        return _object_answer(request, self.store.create(where, body), status=201)
 
     def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
         """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet, but for an unready pod
@@ -362,7 +361,7 @@ class FakeApi:
             if not manager:
                 raise Refusal(422, "Invalid", "fieldManager: Required value: is required for apply patch")
             force = request.query.get("force") == "true"
-            return json_answer(self.store.apply(where, name, subresource, body, manager, force))
+            return _object_answer(request, self.store.apply(where, name, subresource, body, manager, force))
         if request.content_type == "application/strategic-merge-patch+json" and _is_custom(where):
             raise Refusal(415, "UnsupportedMediaType", "strategic merge patch of a custom resource")
         make = {
@@ -371,7 +370,7 @@ class FakeApi:
             "application/json-patch+json": patches.json_patch,
         }[request.content_type]
         try:
-            return json_answer(self.store.change(where, name, subresource, lambda old: make(old, body)))
+            return _object_answer(request, self.store.change(where, name, subresource, lambda old: make(old, body)))
         except patches.PatchError as error:
             raise Refusal(422, "Invalid", str(error)) from error
 
@@ -415,9 +414,11 @@ def _met(budget: Object) -> bool:
     return int(status.get("currentHealthy", 0)) >= int(status.get("desiredHealthy", 0)) > 0
 
 
-def _only_metadata(found: Object) -> Object:
-    """As the API server answers who accepts no more."""
-    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": found["metadata"]}
+def _object_answer(request: Request, found: Object, status: int = 200) -> Answer:
+    """An object, or a Status; of an object the metadata alone where no more is accepted."""
+    if request.accept == METADATA and found.get("kind") != "Status":
+        found = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": found["metadata"]}
+    return json_answer(found, status=status)
 
 
 def _parse(path: str) -> tuple[Collection, str, str]:

@@ -53,7 +53,7 @@ class Informers:
         self._records = records
         self._namespace = context.settings.namespace
         self._patience = timedelta(seconds=context.settings.start_timeout)
-        self.jobs = JobsSeen(client, clock, add, adopt=context.settings.adopt)
+        self.jobs = JobsSeen(client, clock, add, records.written, adopt=context.settings.adopt)
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.namespaces = add(Informer(client, NAMESPACES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))

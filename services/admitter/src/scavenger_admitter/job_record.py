@@ -294,6 +294,11 @@ class JobRecords:
         record = self._records.get(key)
         return shown if record is None else record.newest(shown)
 
+    def written(self, key: str) -> ScavengerJob | None:
+        """The version of a job that was written last, while the informer shows an older one."""
+        record = self._records.get(key)
+        return record.written if record is not None else None
+
     def assign_queue_position(self, key: str, shown: ScavengerJob | None) -> None:
         """Give a job without a status its place in line; places are given in the order in which jobs are seen."""
         job, record = self.newest(key, shown), self._records[key]

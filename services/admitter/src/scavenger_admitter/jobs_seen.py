@@ -31,6 +31,7 @@ class JobsSeen:
         client: to list and watch with.
         clock: of the informers.
         add: has an informer run.
+        written: the version of a job, by its key, that this process has written and that is not shown yet.
         adopt: whether Jobs of users are followed.
     """
 
@@ -39,6 +40,7 @@ class JobsSeen:
         client: ApiClient,
         clock: Clock,
         add: Callable[[Informer[Any]], Informer[Any]],
+        written: Callable[[str], ScavengerJob | None],
         *,
         adopt: bool,
     ) -> None:
@@ -47,7 +49,7 @@ class JobsSeen:
             "namespace": by_namespace,
             "after": _after,
         }
-        self.own = add(Informer(client, SCAVENGERJOBS, clock=clock, indices=indices, transform=slim))
+        self.own = add(Informer(client, SCAVENGERJOBS, clock=clock, indices=indices, transform=slim, known=written))
         self.adopted: Informer[AdoptedJob] | None = None
         if adopt:
             self.adopted = Informer(

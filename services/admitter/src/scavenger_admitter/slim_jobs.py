@@ -50,7 +50,8 @@ def slim(job: J, known: J | None = None) -> J:
     """
     meta = job.metadata
     if known is not None and known.spec == job.spec:
-        return _with(job, known.spec, {}, known)
+        # The part that was kept, where the spec was not read again: its size is not that of the whole.
+        return _with(job, known.spec, known.metadata.annotations if known.spec is job.spec else {}, known)
     size = spec_bytes(job.spec)
     spec, notes = job.spec, {}
     if size > KEPT_BYTES:

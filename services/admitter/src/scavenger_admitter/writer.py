@@ -19,6 +19,7 @@ from scavenger_api.names import JOB_LABELS, LABEL_JOB, MANAGED_BY
 from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
+from scavenger_kube.decode import ModelDecoder
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from scavenger_kube.kinds import ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, PODS, SECRETS, SERVICES, Item, Resource, scavenger_jobs
@@ -64,6 +65,10 @@ from scavenger_admitter.slim_jobs import size_of, slim
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 ADOPTED_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, AdoptedJob)
+
+_DECODERS: Final[dict[type[ScavengerJob], ModelDecoder[Any]]] = {
+    kind: ModelDecoder(kind) for kind in (ScavengerJob, AdoptedJob)
+}
 
 STATUS_FIELDS: Final = tuple(
     field.serialization_alias or name for name, field in ScavengerJobStatus.model_fields.items()
@@ -250,8 +255,10 @@ class Writer:
         whole = said if said is not None else merged(decided.value.status)
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": whole}
         resource = resource_of(job)
-        body = await self._client.merge_patch(resource, meta.namespace, meta.name, patch, subresource="status")
-        found: ScavengerJob = resource.type.model_validate_json(body)
+        body = await self._client.merge_patch(
+            resource, meta.namespace, meta.name, patch, subresource="status", whole=True
+        )
+        found: ScavengerJob = _DECODERS[resource.type].next_version(body, job)
         return slim(found, job)
 
     async def tell_unreadable(self, key: str, error: str) -> None:
@@ -391,35 +398,43 @@ class Writer:
 
     async def _create_pod(self, namespace: str, pod: dict[str, Any], made: set[str]) -> None:
         with contextlib.suppress(AlreadyExists):  # another process, or an answer that was lost
-            await self._post_pod(namespace, pod)
+            await self._post_pod(namespace, pod, whole=False)
         made.add(pod["metadata"]["name"])
 
-    async def _post_pod(self, namespace: str, pod: dict[str, Any], *, dry_run: bool = False) -> bytes:
+    async def _post_pod(
+        self, namespace: str, pod: dict[str, Any], *, dry_run: bool = False, whole: bool = True
+    ) -> bytes:
         """Create a pod, with a CPU limit that equals its request where a LimitRange of the namespace wants that. Other
         pods of its job are sent that way at once."""
         equal = with_equal_limits(pod) if self._burstable else None
         job = (namespace, pod["metadata"]["labels"][LABEL_JOB])
         if equal is None or job in self._bounded:
-            return await self._create(PODS, namespace, equal or pod, dry_run=dry_run)
+            return await self._create(PODS, namespace, equal or pod, dry_run=dry_run, whole=whole)
         try:
-            return await self._create(PODS, namespace, pod, dry_run=dry_run)
+            return await self._create(PODS, namespace, pod, dry_run=dry_run, whole=whole)
         except Forbidden as error:
             if not OF_A_LIMIT_RANGE.search(str(error)):
                 raise
-            created = await self._create(PODS, namespace, equal, dry_run=dry_run)
+            created = await self._create(PODS, namespace, equal, dry_run=dry_run, whole=whole)
         if len(self._bounded) >= MAX_BOUNDED:
             self._bounded.clear()
         self._bounded.add(job)
         return created
 
     async def _create(
-        self, resource: Resource[Any], namespace: str, body: dict[str, Any], *, dry_run: bool = False
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        body: dict[str, Any],
+        *,
+        dry_run: bool = False,
+        whole: bool = True,
     ) -> bytes:
         for _ in range(TRIES - 1):
             # Others used up a quota of the namespace at the same moment, and it is counted again.
             with contextlib.suppress(Conflict):
-                return await self._client.create(resource, namespace, body, dry_run=dry_run)
-        return await self._client.create(resource, namespace, body, dry_run=dry_run)
+                return await self._client.create(resource, namespace, body, dry_run=dry_run, whole=whole)
+        return await self._client.create(resource, namespace, body, dry_run=dry_run, whole=whole)
 
     async def start_tasks(
         self,
