@@ -12,7 +12,7 @@ from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.plain_text import plain
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle import accounting, limits
 from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Granted, Known, LifecycleSettings, Observation, Seen
@@ -180,8 +180,7 @@ class Draft:
         if checkpoint is not None:
             self.set(last_checkpoint_timestamp=checkpoint)
         if seen.job.spec.active_deadline_seconds is not None:
-            took = max(0, int((end - start).total_seconds()))
-            self.set(active_seconds=(status.active_seconds or 0) + took)
+            self.set(active_seconds=limits.active_seconds(status, start, end))
         # Not before what was counted as useful already: clocks differ, and news of an end may be late.
         self.set(ended_timestamp=max(end, accounting.recorded_reference(status, start)))
         return accounting.settle(status, seen.job.spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)

@@ -21,7 +21,18 @@ from scavenger_api.removing import RemovalReason
 from scavenger_api.task_numbers import format_tasks
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, restarted, started_at
+from scavenger_domain.pod_ends import (
+    Removal,
+    deleting,
+    ended_at,
+    held,
+    moment,
+    over,
+    own_exit,
+    removal,
+    restarted,
+    started_at,
+)
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -408,14 +419,14 @@ class ManyBook:
         since = tasks.active_since or self._first_start()
         if spec.active_deadline_seconds is None or draft.phase.finished or since is None:
             return ""
-        used, took = draft.status.active_seconds or 0, max(0.0, (self._active_until(since) - since).total_seconds())
-        left = limits.active_left(spec, used, took)
+        until = draft.seen.now if self.computing else self._computed_until(since)
+        left = limits.active_left(spec, draft.status, since, until)
         late = left is not None and left <= 0
         open_still = self.running_tasks != 0 or any(started_at(pod) for pod in self.pods.ended.values())
         tasks.active_since = since if open_still and not late else None
         if tasks.active_since is None:
-            draft.set(active_seconds=used + int(took))
-        elif left is not None and self.running_tasks:
+            draft.set(active_seconds=limits.active_seconds(draft.status, since, until))
+        elif left is not None and self.computing:
             draft.wakeups.append(left)
         return limits.too_long(spec, "its tasks ran for") if late else ""
 
@@ -427,13 +438,15 @@ class ManyBook:
         first = min((at for pod in pods if (at := started_at(pod)) is not None), default=None)
         return second(first) if first is not None else None
 
-    def _active_until(self, since: datetime) -> datetime:
-        """Up to when tasks ran: until now, or to the last end of a task that is known."""
-        now = self.draft.seen.now
-        if self.running_tasks:
-            return now
-        pods = (*self.pods.ended.values(), *self.pods.counted.values(), *self.pods.untouched.kept.values())
-        return min(now, max((at for pod in pods if (at := ended_at(pod)) is not None), default=since))
+    def _computed_until(self, since: datetime) -> datetime:
+        """Up to when tasks computed of which none does now: their last end, or when the last one was told to stop."""
+        alive, ended = self.pods.alive.items(), self.pods.ended.items()
+        found = (*alive, *ended, *self.pods.counted.items(), *self.pods.untouched.kept.items())
+        ends = (removed.at if (removed := self._removal(task, pod)) else ended_at(pod) for task, pod in found)
+        return min(self.draft.seen.now, max((at for at in ends if at is not None), default=since))
+
+    def _removal(self, task: int, pod: kinds.Pod) -> Removal | None:
+        return removal(pod, self.endings.intent(task, pod)) if started_at(pod) is not None else None
 
     def _go_on(self, problem: Problem | None) -> None:
         draft = self.draft

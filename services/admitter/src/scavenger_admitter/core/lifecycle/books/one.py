@@ -97,8 +97,11 @@ class OneBook:
                 assert_never(verdict)
 
     def enter_phase(self) -> None:
-        """Honour `spec.suspend`, or lift it: the run gives all other phases."""
+        """Honour `spec.suspend`, or lift it: the run gives all other phases. A job whose time is used up starts no
+        other run."""
         waiting.suspend(self.draft)
+        if self.draft.phase.queued:
+            running.past_deadline(self.draft)
 
     def clear(self) -> None:
         """Hear what the pods of the last run said as they ended, and clear away what earlier runs left."""
