@@ -81,7 +81,7 @@ def suspend(draft: Draft) -> None:
         draft.leave_run(WaitReason.QUEUED)
         draft.enter(Phase.WAITING, WaitReason.QUEUED, "queued for admission")
         return
-    draft.spend(draft.settle(min(draft.seen.now, draft.stood_still or draft.seen.now), kept=False))
+    draft.settle(min(draft.seen.now, draft.stood_still or draft.seen.now), kept=False)
     draft.leave_run(WaitReason.SUSPENDED)
     draft.enter(Phase.SUSPENDED, WaitReason.SUSPENDED, "suspended")
 

@@ -192,9 +192,7 @@ class Endings:
                 draft.set(retries=(draft.status.retries or 0) + 1)
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
-        before, at = draft.status, second(min(found.at, draft.seen.now))
-        stamps = sorted((*before.interrupted_timestamps, at))[-names.MAX_RECENT_TIMESTAMPS :]
-        draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
+        draft.count_interruption(found.at)
         self.removals.append((removal, lost))
         self.tasks.interrupted_now.append(index)
         self.tasks.end(index, interrupted=interrupted.by_others(draft, removal))
@@ -204,17 +202,9 @@ class Endings:
         started, draft = first_started_at(pod), self.draft
         if started is None:
             return 0.0
-        seen, start = draft.seen, second(min(started, draft.seen.now))
-        run = ScavengerJobStatus(queued_timestamp=start, running_timestamps=(start,))
-        used = accounting.cpu_time(seen.job.spec, (pod,), seen.usage)
-        checkpoint = accounting.newer_checkpoint(run, (pod,), seen.job.spec, seen.now)
-        end = second(min(at, seen.now))
-        spent = accounting.settle(run, seen.job.spec, end, used, kept=kept, checkpoint=checkpoint)
-        draft.spend(spent)
-        if checkpoint is not None:
-            known = draft.status.last_checkpoint_timestamp
-            draft.set(last_checkpoint_timestamp=max(checkpoint, known) if known is not None else checkpoint)
-        return spent.lost
+        start = second(min(started, draft.seen.now))
+        record = ScavengerJobStatus(queued_timestamp=start, running_timestamps=(start,))
+        return draft.book(record, (pod,), at, kept=kept).lost
 
     def tell(self) -> None:
         """Say in Events what has been counted."""
