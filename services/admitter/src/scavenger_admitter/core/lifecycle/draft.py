@@ -111,8 +111,7 @@ class Draft:
     @property
     def place(self) -> str:
         """Its place in line, as the identity of a run; empty before it has one."""
-        queued = self.status.queued_timestamp
-        return accounting.run_id(queued) if queued is not None else ""
+        return accounting.run_of(self.status)
 
     @property
     def phase(self) -> Phase:

@@ -48,10 +48,38 @@ class Book(Protocol):
         ...
 
 
+class BookKind(Protocol):
+    """What has to be proved before a plan is carried out."""
+
+    @classmethod
+    def of(cls, draft: Draft) -> Book:
+        """The book of a job. draft: its next status so far, with a place in line."""
+        ...
+
+    @staticmethod
+    def lacks(observed: Observation, /) -> bool:
+        """Whether something is not shown that was there."""
+        ...
+
+    @staticmethod
+    def final(seen: Seen, outcome: Outcome, /) -> bool:
+        """Whether there is a verdict that the pods shown do not prove."""
+        ...
+
+    @staticmethod
+    def anew(seen: Seen, /) -> bool:
+        """Whether a start may meet pods of an earlier Job that no watch shows."""
+        ...
+
+
+def kind_of(seen: Seen) -> type[BookKind]:
+    """The book that a job has."""
+    return OneBook if seen.job.spec.array is None else ManyBook
+
+
 def open_book(draft: Draft) -> Book:
     """The book of a job. draft: its next status so far, with a place in line."""
-    array = draft.seen.job.spec.array
-    return OneBook.of(draft) if array is None else ManyBook.of(draft, array)
+    return kind_of(draft.seen).of(draft)
 
 
 def taken_down(seen: Seen, why: InterruptDecision) -> Observation:

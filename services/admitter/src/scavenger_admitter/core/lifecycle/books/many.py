@@ -54,7 +54,7 @@ from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen
 from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
-from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.success import Success
@@ -110,8 +110,10 @@ class ManyBook:
     """The tasks of `runs` that may go on."""
 
     @classmethod
-    def of(cls, draft: Draft, spec: ArraySpec) -> Self:
+    def of(cls, draft: Draft) -> Self:
         """As the status and the pods have it. Failed tasks wait again where spec.array.retry has grown."""
+        spec = draft.seen.job.spec.array
+        assert spec is not None, "a job of one run"
         tasks = Tasks.of(spec.tasks, draft.status.array)
         pods, before = TaskPods.of(draft, tasks), (tasks.over, tasks.interrupted)
         lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(draft.seen.job.status)
@@ -673,6 +675,34 @@ class ManyBook:
         if left > 0 and draft.status != before:
             draft.status = before
             draft.wakeups.append(left)
+
+    # --- what is proved ---
+
+    @staticmethod
+    def lacks(observed: Observation) -> bool:
+        """Whether tasks run whose Job is not shown. They say what became of them; that their Job is gone, it has to
+        say."""
+        seen, run = observed.seen, accounting.run_of(observed.seen.job.status)
+        uid = seen.batch.metadata.uid if seen.batch is not None else ""
+        return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
+
+    @staticmethod
+    def final(_seen: Seen, _outcome: Outcome) -> bool:
+        """Each task ended as its own pod says."""
+        return False
+
+    @staticmethod
+    def anew(seen: Seen) -> bool:
+        """Two pods of one task have the same name, so none can be created twice. But beside those of a Job that is gone
+        too many tasks would run, and those of an array that was replaced have other names. So what the first start of a
+        Job has found is asked for again until watches show it (`Heard`)."""
+        return seen.batch is None
+
+
+def _of_another_job(pod: kinds.Pod, run: str, uid: str) -> bool:
+    """Whether a pod of this run belongs to another Job than the one that is shown, which may be older or newer."""
+    owner = pod.metadata.controller
+    return pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and owner is not None and owner.uid != uid
 
 
 def _abandoned(draft: Draft, pods: TaskPods) -> dict[int, kinds.Pod]:
