@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Protocol
 
 from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.actions import Action, CreateJob
 from scavenger_admitter.core.lifecycle.books.many import ManyBook
 from scavenger_admitter.core.lifecycle.books.one import OneBook
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Granted, InterruptDecision, Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.verdict import Verdict
+from scavenger_admitter.core.lifecycle.waiting import Stand
 
 
 class Book(Protocol):
@@ -35,8 +37,12 @@ class Book(Protocol):
         """Release what is recorded, and delete what is in the way of another start."""
         ...
 
-    def line_up(self) -> None:
-        """Start what was granted, stand for admission, or say what holds it back."""
+    def stand(self) -> Stand | None:
+        """How the job stands in its queue; None where nothing of it waits."""
+        ...
+
+    def start(self, job: CreateJob, units: int, /) -> Action:
+        """What starts the job, or so many tasks. job: the Job to be created."""
         ...
 
     def finish(self) -> None:

@@ -48,7 +48,14 @@ from scavenger_admitter.core.lifecycle import (
     waiting,
 )
 from scavenger_admitter.core.lifecycle.accounting import second
-from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, DeletePod, ReleasePod, StartTasks
+from scavenger_admitter.core.lifecycle.actions import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    DeletePod,
+    ReleasePod,
+    StartTasks,
+)
 from scavenger_admitter.core.lifecycle.books.endings import Endings, run_of_task
 from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen
 from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
@@ -59,6 +66,7 @@ from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.success import Success
 from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts, Verdict
+from scavenger_admitter.core.lifecycle.waiting import Stand
 from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
@@ -541,56 +549,51 @@ class ManyBook:
 
     # --- starts ---
 
-    def line_up(self) -> None:
-        """Tasks that were granted start, or the array stands for admission."""
+    def stand(self) -> Stand | None:
+        """How the array stands in its queue; None where no task of it may start."""
         draft, seen = self.draft, self.draft.seen
         if draft.phase.finished or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED:
-            return
-        if self.may_write and (problems := waiting.why_never(draft)):
-            self._fail(FailureReason.INVALID, problems)
-            return
-        batch, stuck, start = draft.own_job, waiting.stuck(draft, ()), draft.known.start
-        stands = batch is not None and batch.metadata.deletion_timestamp is None
-        done = batch is not None and (managed.has_ended(batch) or not is_managed(batch))
-        if batch is not None and stands and done:
-            draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
-        usable = seen.batch is None or (stands and not done)
-        taken = self.pods.present | start.posted | set_of(start.name_taken)
-        # A task keeps its name on a node that does not answer, but not its place in maxRunning.
-        # One whose success is to be proven has its name still, and no capacity.
-        unproven = {one.uid for one in self.draft.unproven}
-        ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
-        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
-        busy |= self.pods.untouched.runs | self.pods.untouched.starts | start.posted
-        room = min(self.wanted, self.bearable) - busy.bit_count()
-        waits = self.tasks.waiting(taken)
-        most = max(0, min(room, waits.bit_count()))
-        free = usable and stuck is None and most > 0 and not draft.start_failed and self._rest() <= 0
-        free = free and self._lacks() is None
-        queued = draft.status.queued_timestamp
+            return None
+        stuck, waits = waiting.stuck(draft, ()), self.tasks.waiting(self._names_taken)
+        most = max(0, min(self._room(), waits.bit_count()))
+        free = self._usable() and stuck is None and not draft.start_failed and self._rest() <= 0
+        units = most if free and self._lacks() is None else 0
         # Interrupted tasks stand before other jobs. While one of them waits, no other task starts by its place.
         first = (waits & self.tasks.interrupted).bit_count() or most
-        self.startable = min(most, first) if free and not draft.granted.units else 0
-        draft.candidate = self.startable > 0
-        if free and draft.granted.units and queued is not None:
-            of, plain = seen.namespace, self.pods.plain(seen.job.metadata.name)
-            run = accounting.run_id(queued)
-            job = CreateJob(run, 0, of.level, token=of.token, user=of.user, plain_names=plain)
-            tasks = self.tasks.next(min(most, draft.granted.units), taken)
-            draft.actions.append(StartTasks(job, tasks, draft.granted.number))
-            draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
-        self._explain(stuck or self._taken(most) or draft.granted.wait)
+        self.startable = min(units, first) if not draft.granted.units else 0
+        return Stand(units, stuck or self._taken(most), self.summary, self.may_write)
 
-    def _explain(self, wait: Wait | None) -> None:
-        """Say why no task starts, or that nothing holds the array back."""
-        draft = self.draft
-        if not self.may_write or not draft.phase.queued or draft.start_failed:
-            return
-        if wait is None:
-            waiting.release(draft, self.summary)
-        else:
-            draft.explained = True
-            waiting.hold(draft, wait)
+    def start(self, job: CreateJob, units: int) -> Action:
+        """Pods of tasks are created, and before them their Job."""
+        draft, name = self.draft, self.draft.seen.job.metadata.name
+        draft.set(job_name=name)  # before there are pods, their queue cannot change any more
+        job = replace(job, plain_names=self.pods.plain(name))
+        return StartTasks(job, self.tasks.next(units, self._names_taken), draft.granted.number)
+
+    def _usable(self) -> bool:
+        """Whether tasks may start under the Job that is there, if any. One that says that it has ended goes."""
+        draft, batch, any_job = self.draft, self.draft.own_job, self.draft.seen.batch
+        if batch is None or batch.metadata.deletion_timestamp is not None:
+            return any_job is None
+        if is_managed(batch) and not managed.has_ended(batch):
+            return True
+        draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
+        return False
+
+    @property
+    def _names_taken(self) -> int:
+        """Tasks that cannot start, as there is a pod of their name: a set."""
+        start = self.draft.known.start
+        return self.pods.present | start.posted | set_of(start.name_taken)
+
+    def _room(self) -> int:
+        """So many more tasks may run. One keeps its name on a node that does not answer, but not its place in
+        maxRunning; one whose success is to be proven has its name still, and no capacity."""
+        unproven, untouched = {one.uid for one in self.draft.unproven}, self.pods.untouched
+        ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
+        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
+        busy |= untouched.runs | untouched.starts | self.draft.known.start.posted
+        return min(self.wanted, self.bearable) - busy.bit_count()
 
     def _taken(self, startable: int) -> Wait | None:
         """Why nothing starts though tasks wait: pods of others have the names of theirs."""

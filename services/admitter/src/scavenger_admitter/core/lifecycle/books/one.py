@@ -12,6 +12,7 @@ from typing import Self, assert_never
 
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.reasons import WaitReason
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
 from scavenger_domain.pod_ends import goes_on, moment, started_at
 from scavenger_kube.kinds import Job, Pod
@@ -21,6 +22,7 @@ from scavenger_admitter.core.lifecycle import (
     checkpointed,
     finished,
     interrupted,
+    leftover_pods,
     managed,
     outcome,
     running,
@@ -28,6 +30,7 @@ from scavenger_admitter.core.lifecycle import (
     starting,
     waiting,
 )
+from scavenger_admitter.core.lifecycle.actions import Action, CreateJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.run import Run
@@ -43,6 +46,7 @@ from scavenger_admitter.core.lifecycle.verdict import (
     Undecided,
     Verdict,
 )
+from scavenger_admitter.core.lifecycle.waiting import Stand
 
 
 @dataclass(slots=True)
@@ -108,9 +112,25 @@ class OneBook:
         checkpointed.record_termination_messages(self.draft)
         waiting.clear_leftovers(self.draft)
 
-    def line_up(self) -> None:
-        """Start the job where that was granted, let it stand for admission, or say what holds it back."""
-        waiting.line_up(self.draft)
+    def stand(self) -> Stand | None:
+        """How the job stands in its queue; None where it runs, or is over."""
+        draft, seen = self.draft, self.draft.seen
+        if not draft.phase.queued:
+            return None
+        harmless, rest = waiting.shares_nothing(draft), waiting.rest(draft)
+        left = leftover_pods.find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=harmless)
+        draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
+        if rest > 0:
+            draft.wakeups.append(rest)
+        elif draft.reason == WaitReason.BACKING_OFF:
+            draft.reason = WaitReason.QUEUED
+        held_by = waiting.stuck(draft, left) or waiting.job_held(draft)
+        free = not left and seen.batch is None and not draft.known.start.posted and held_by is None and rest <= 0
+        return Stand(int(free), held_by, "queued for admission")
+
+    def start(self, job: CreateJob, _units: int) -> Action:
+        """Its Job is created, and tells its programs how often they were interrupted."""
+        return replace(job, restarts=self.draft.status.interrupted_count)
 
     def finish(self) -> None:
         """Let go of the pods of a finished job."""
