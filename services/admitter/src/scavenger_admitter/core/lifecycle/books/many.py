@@ -20,7 +20,6 @@ from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.task_numbers import format_tasks
 from scavenger_api.times import micros
-from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import (
     Removal,
     deleting,
@@ -56,8 +55,8 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
     StartTasks,
 )
-from scavenger_admitter.core.lifecycle.books.endings import Endings, run_of_task
-from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen
+from scavenger_admitter.core.lifecycle.books.endings import Endings, run_of_task, vanished_run
+from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen, vanished
 from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
@@ -168,6 +167,8 @@ class ManyBook:
                 self.draft.wait_for_proof((same,))
                 continue
             yield run_of_task(self.draft, pod, intent)
+        for task in indexes_of(vanished(self.draft.seen) & ~(self.tasks.over | self.draft.known.start.posted)):
+            yield vanished_run(self.draft, task)
         self.tasks.counted |= self.endings.counted
         self.intents.drop(self.endings.counted)
         self._count_short()
@@ -194,13 +195,14 @@ class ManyBook:
 
     def record(self, run: Run, verdict: Verdict) -> None:
         """Count a pod that has ended, or stop one that cannot start or is not to run."""
-        (pod,) = run.pods
-        task = task_index(pod)
-        assert task is not None, "a pod of no task"
+        task = run.task
+        assert task is not None, "a run of no task"
         if not run.open:
-            if self.endings.count(task, run, verdict):
+            if self.endings.count(task, run, verdict) and run.pods:
                 self.pods.counted[task] = self.pods.ended.pop(task)
-        elif (reason := self._unwanted(task, run, verdict)) is not None:
+            return
+        (pod,) = run.pods
+        if (reason := self._unwanted(task, run, verdict)) is not None:
             self._delete(task, pod, reason)
         elif run.batch is None or pod.metadata.uid in self.draft.known.deleted or restarted(pod):
             # Its Job or its container says why, or it is under way.
@@ -453,7 +455,8 @@ class ManyBook:
         alive, ended = self.pods.alive.items(), self.pods.ended.items()
         found = (*alive, *ended, *self.pods.counted.items(), *self.pods.untouched.kept.items())
         ends = (removed.at if (removed := self._removal(task, pod)) else ended_at(pod) for task, pod in found)
-        return min(self.draft.seen.now, max((at for at in ends if at is not None), default=since))
+        known = (at for at in (*ends, self.endings.last) if at is not None)
+        return min(self.draft.seen.now, max(known, default=since))
 
     def _removal(self, task: int, pod: kinds.Pod) -> Removal | None:
         return removal(pod, self.endings.intent(task, pod)) if started_at(pod) is not None else None
@@ -683,9 +686,11 @@ class ManyBook:
 
     @staticmethod
     def lacks(observed: Observation) -> bool:
-        """Whether tasks run whose Job is not shown. They say what became of them; that their Job is gone, it has to
-        say."""
+        """Whether tasks run whose Job or whose pod is not shown. Pods say what became of them; that their Job is gone,
+        it has to say."""
         seen, run = observed.seen, accounting.run_of(observed.seen.job.status)
+        if vanished(seen) & ~observed.known.start.posted:
+            return True
         uid = seen.batch.metadata.uid if seen.batch is not None else ""
         return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
 
