@@ -303,6 +303,16 @@ def test_time_of_a_task_that_was_told_to_stop_counts_until_then() -> None:
     assert (over.status.active_seconds, sets(over).active_since) == (880, None)
 
 
+def test_a_last_task_that_ended_after_the_deadline_is_judged_first() -> None:
+    """Nobody looked meanwhile: a job is Completed then."""
+    job = array(spec={"activeDeadlineSeconds": 900}, completed_indexes="0-6,8-9")
+    killed = task(7, ended=1000, code=137, exit_reason="Error")
+    outcome = decide(see(job, killed, now=1001))
+    assert outcome.status.phase is not Phase.FAILED, "nobody knows yet how it ended"
+    over = decide(see(b.written(job, outcome.status), task(7, ended=1000, code=0), now=1010))
+    assert over.status.phase is Phase.COMPLETED
+
+
 def test_a_task_that_started_and_ended_between_two_looks_has_run() -> None:
     outcome = decide(see(array(spec={"activeDeadlineSeconds": 900}), task(1, started=20, ended=50), now=60))
     assert (outcome.status.active_seconds, sets(outcome).active_since) == (30, None)

@@ -433,8 +433,9 @@ class ManyBook:
             return ""
         until = draft.seen.now if self.computing else self._computed_until(since)
         left = limits.active_left(spec, draft.status, since, until)
-        late = left is not None and left <= 0
         open_still = self.running_tasks != 0 or any(started_at(pod) for pod in self.pods.ended.values())
+        # Tasks that have ended and are not judged may be the last, and completed: as with a job, that comes first.
+        late = left is not None and left <= 0 and (self.computing or not open_still)
         tasks.active_since = since if open_still and not late else None
         if tasks.active_since is None:
             draft.set(active_seconds=limits.active_seconds(draft.status, since, until))
