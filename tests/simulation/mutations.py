@@ -17,7 +17,7 @@ from scavenger_admitter.core.admission.view.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.view.object_facts import PodFacts
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
-from scavenger_admitter.core.lifecycle import accounting, confirmed, finished, leftover_pods, start_failures
+from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods, start_failures
 from scavenger_admitter.core.lifecycle.books import endings, many
 from scavenger_admitter.core.lifecycle.books.endings import Endings
 from scavenger_admitter.core.lifecycle.books.tasks import Tasks
@@ -321,7 +321,7 @@ BUGS: Final = (
         "a job that is suspended had not ended",
         situations.UnseenEnd,
         "what a program has done is done again",
-        {f"{LIFECYCLE}.confirmed._JOB": confirmed._JOB._replace(final=always(False))},
+        {f"{LIFECYCLE}.books.one.OneBook.final": always(False)},
     ),
     Bug(
         "a job starts again without a look at its pods",

@@ -147,16 +147,31 @@ def existing_services(names: Sequence[str] = SERVICES) -> list[str]:
     ]
 
 
-def install(cluster: Cluster) -> None:
+def install(cluster: Cluster, root: Path = ROOT) -> None:
     """Apply the CRDs, and when they are served the namespace, the PriorityClasses, the guard, the default queue and
-    every service's roles."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "crds"))
-    wait_for("the definitions to be served", lambda: serves_definitions(cluster), timeout=READY_SECONDS)
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
-    for name in existing_services((*SERVICES, *OPTIONAL)):
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / "rbac.yaml"))
-        if name == "webhook":
-            admission.make_authority(cluster)
+    every service's roles. root: of the checkout whose manifests these are."""
+    for part in ("crds", "base", *existing_services((*SERVICES, *OPTIONAL))):
+        install_part(cluster, part, root)
+
+
+def install_part(cluster: Cluster, part: str, root: Path = ROOT) -> None:
+    """Apply what one chart has but for its workload: of a service, its roles and its ConfigMap of last words.
+
+    Args:
+        cluster: to change.
+        part: `crds`, `base` or the name of a service.
+        root: of the checkout whose manifests these are.
+    """
+    folder = root / "manifests" / part
+    files = [str(folder / f"{name}.yaml") for name in ("rbac", "last-words")]
+    chosen = (
+        ["-k", str(folder)] if part in ("crds", "base") else [f"-f{file}" for file in files if Path(file).is_file()]
+    )
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", *chosen)
+    if part == "crds":
+        wait_for("the definitions to be served", lambda: serves_definitions(cluster), timeout=READY_SECONDS)
+    elif part == "webhook":
+        admission.make_authority(cluster)
 
 
 def serves_definitions(cluster: Cluster) -> bool:
@@ -283,16 +298,34 @@ def rank_by_webhook(cluster: Cluster) -> None:
     admission.activate(cluster, MANIFESTS / "webhook")
 
 
-def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None) -> None:
-    """Start services (all that exist by default) and wait until each is ready. `settings`: environment of all."""
+def start(
+    cluster: Cluster,
+    names: Sequence[str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    root: Path = ROOT,
+) -> None:
+    """Start services and wait until each is ready. One that runs otherwise is stopped first.
+
+    Args:
+        cluster: where they run.
+        names: of the services; None: all that exist.
+        settings: environment of all.
+        root: of the checkout whose code runs, with the dependencies of this one.
+    """
     chosen = names if names is not None else existing_services()
-    environments = {name: {**_defaults(cluster, name), **(settings or {})} for name in chosen}
+    code = {} if root == ROOT else {"PYTHONPATH": os.pathsep.join(str(path) for path in _packages(root))}
+    environments = {name: {**_defaults(cluster, name), **code, **(settings or {})} for name in chosen}
     for name, environment in environments.items():  # all at once: what they load takes seconds, and nobody waits
         cluster.service_start(name, environment=environment, wait=None)
     for name, environment in environments.items():
         cluster.service_start(name, environment=environment, wait="readyz")
         if name == "webhook":
-            admission.activate(cluster, MANIFESTS / name)
+            admission.activate(cluster, root / "manifests" / name)
+
+
+def _packages(root: Path) -> list[Path]:
+    """The folders of a checkout in which Python finds the services."""
+    return sorted(path for folder in ("packages", "services") for path in (root / folder).glob("*/src"))
 
 
 def _defaults(cluster: Cluster, name: str) -> dict[str, str]:

@@ -293,6 +293,26 @@ def test_time_in_which_no_task_runs_is_not_counted() -> None:
     assert (over.status.active_seconds, sets(over).active_since) == (170, None)
 
 
+def test_time_of_a_task_that_was_told_to_stop_counts_until_then() -> None:
+    """As with a job: its grace period is no time of the array."""
+    job = array(spec={"activeDeadlineSeconds": 900})
+    outcome = decide(see(job, task(1, deleted=890), now=915))
+    assert (outcome.status.phase, sets(outcome).active_since) == (Phase.RUNNING, b.at(10))
+    ended = task(1, deleted=890, ended=919, code=143)
+    over = decide(see(b.written(job, outcome.status), ended, now=920))
+    assert (over.status.active_seconds, sets(over).active_since) == (880, None)
+
+
+def test_a_last_task_that_ended_after_the_deadline_is_judged_first() -> None:
+    """Nobody looked meanwhile: a job is Completed then."""
+    job = array(spec={"activeDeadlineSeconds": 900}, completed_indexes="0-6,8-9")
+    killed = task(7, ended=1000, code=137, exit_reason="Error")
+    outcome = decide(see(job, killed, now=1001))
+    assert outcome.status.phase is not Phase.FAILED, "nobody knows yet how it ended"
+    over = decide(see(b.written(job, outcome.status), task(7, ended=1000, code=0), now=1010))
+    assert over.status.phase is Phase.COMPLETED
+
+
 def test_a_task_that_started_and_ended_between_two_looks_has_run() -> None:
     outcome = decide(see(array(spec={"activeDeadlineSeconds": 900}), task(1, started=20, ended=50), now=60))
     assert (outcome.status.active_seconds, sets(outcome).active_since) == (30, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason as Cause
 from scavenger_kube.resources import JOBS, PODS
@@ -94,3 +95,44 @@ async def test_a_pod_that_goes_while_the_admitter_looks_ended_then() -> None:
         c.api.remove(PODS, NS, pod["metadata"]["name"])
         await c.until(lambda: c.status("a").get("interruptedCount") == 1)
         assert 95 <= c.status("a")["lostCPUSeconds"] <= 110
+
+
+@pytest.mark.parametrize("elects", [True, False])
+async def test_tasks_that_go_while_nobody_looks_are_interrupted_and_booked_until_somebody_looked(elects: bool) -> None:
+    """Their finalizers were taken off, and nobody wrote down how they ended."""
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        c.admitter(leader_elect=elects, identity="one")
+        two = {"cpu": "2", "memory": "1Gi"}
+        c.submit("a", resources={"requests": two}, interruptionAfter="1h", array={"tasks": 3, "maxRunning": 2})
+        await c.until(lambda: c.status("a").get("array", {}).get("running") == 2)
+        await c.pass_time(100)
+        await _uninstalled(c, "a")
+        await c.pass_time(WEEK, step=WEEK / 4)
+        c.admitter(leader_elect=elects, identity="two")
+        await c.until(lambda: c.status("a").get("interruptedCount") == 2)
+        assert c.status("a")["array"]["interruptions"] == "0-1:1"
+        booked = c.status("a")["usefulCPUSeconds"] + c.status("a")["lostCPUSeconds"]
+        assert booked <= 2 * 2 * 115
+        assert booked >= 2 * 2 * 80 or not elects
+        c.kubelet = True
+        await c.until(lambda: c.status("a")["array"].get("running") == 2)
+        while c.phase("a") != "Completed":
+            c.succeed("a")
+            await c.pass_time(15)
+        assert c.status("a")["interruptedCount"] == 2, "each counts once"
+
+
+async def test_a_task_that_goes_while_the_admitter_looks_ended_then() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        c.admitter()
+        c.submit("a", interruptionAfter="1h", array={"tasks": 2})
+        await c.until(lambda: c.status("a").get("array", {}).get("running") == 2)
+        await c.pass_time(100)
+        c.kubelet = False
+        pod = next(pod for pod in c.pods("a") if pod["metadata"]["labels"][names.LABEL_TASK] == "1")
+        c.api.remove(PODS, NS, pod["metadata"]["name"])
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        assert c.status("a")["array"]["interruptions"] == "1:1"
+        assert 85 <= c.status("a")["lostCPUSeconds"] <= 110

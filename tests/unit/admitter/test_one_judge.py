@@ -33,12 +33,9 @@ DIFFERENCES: Final[dict[str, str]] = {
     "and a task counts it",
     "booked to its end": "a job is booked until the request; a task until its end, where its kubelet's last DELETE "
     "has moved the request",
-    "a deadline runs to the end": "activeDeadlineSeconds of a job counts until a run is told to stop, and that of an "
-    "array until its pod has ended",
     "booked until it is seen": "an end that nobody saw is booked until the admitter looks, and it writes arrays later",
 }
-"""What does not count alike, and why. The first is not played, and with a deadline only what ends by itself; by the
-others sums may differ."""
+"""What does not count alike, and why. The first is not played; by the others sums may differ."""
 
 SEEN_WITHIN: Final = 45
 """Seconds until an admitter looks that takes over."""
@@ -57,7 +54,6 @@ ENDS: Final = (
     "lost",
 )
 LIMITED_ENDS: Final = (*ENDS, "saves")
-OWN_ENDS: Final = ("completes", "fails", "limit", "saves")
 """How a life ends: by itself with 0, with another code, by a signal, for memory; by the Eviction API, a scheduler, a
 user and a taint manager; by its kubelet for the node, or for a limit of its own; and unseen, as the machine was off."""
 DISRUPTIONS: Final = {
@@ -107,8 +103,7 @@ def limits(random: random.Random) -> Object:
 
 def rounds(random: random.Random, limited: Object) -> Iterator[Round]:
     """Endless; the units that are done are left out. limited: fields that limit a job."""
-    deadline = "activeDeadlineSeconds" in limited
-    kinds = OWN_ENDS if deadline else LIMITED_ENDS if limited else ENDS
+    kinds = LIMITED_ENDS if limited else ENDS
     while True:
         weights = [3 if kind == "completes" else 1 for kind in kinds]
         ends = tuple(
@@ -117,7 +112,7 @@ def rounds(random: random.Random, limited: Object) -> Iterator[Round]:
         )
         suspended = random.randrange(0, 20) if random.random() < 0.5 else None
         doubtful = not {one.kind for one in ends}.isdisjoint(DOUBTFUL)
-        if deadline or (doubtful and "doubt, then suspended" in DIFFERENCES):
+        if doubtful and "doubt, then suspended" in DIFFERENCES:
             suspended = None
         yield Round(ends, suspended, random.choice(("", "", "before", "after")))
 

@@ -207,6 +207,13 @@ def test_the_time_of_a_run_that_was_interrupted_counts_and_time_in_line_does_not
     assert later.status.active_seconds == 100
 
 
+def test_a_job_that_is_interrupted_when_its_time_is_used_up_starts_no_other_run() -> None:
+    job = b.job(RUNNING, running=(10,), spec={"activeDeadlineSeconds": 300})
+    outcome = b.decide(b.seen(job, 311, b.batch(), b.pod(deleted=310)))
+    assert (outcome.status.phase, outcome.status.interrupted_count) == (FAILED, 1)
+    assert "its runs took 300 s together" in (outcome.status.message or "")
+
+
 def retried(c: Harness, times: int) -> bool:
     return bool(c.status("a").get("retries") == times)
 

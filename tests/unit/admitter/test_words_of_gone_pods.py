@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -139,3 +140,48 @@ async def test_words_of_a_pod_that_is_still_there_change_nothing() -> None:
         await c.until(lambda: c.phase("a") == "Completed")
         await c.until(lambda: kept(c) == {})
         assert c.held() == []
+
+
+def asked(c: Harness, since: int) -> Counter[str]:
+    """The requests since then about pods and ConfigMaps but to list and watch them, such as `PATCH pods`."""
+    found = Counter(
+        f"{one.method} {kind}"
+        for one in c.api.requests[since:]
+        for kind in ("pods", "configmaps")
+        if f"/{kind}/" in one.path
+    )
+    return found
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("pods", [1, 20])
+async def test_last_words_cost_two_requests_a_look_and_one_for_each_pod(pods: int, written: bool) -> None:
+    """The table in docs/designs/0002 says so."""
+    async with empty_harness() as c:
+        c.node(cpu="100")
+        empty(c)
+        admitter = c.admitter()
+        c.submit("a", array={"tasks": pods})
+        await c.until(lambda: c.status("a").get("array", {}).get("running") == pods)
+        await admitter.kill()
+        c.succeed("a")
+        await c.pass_time(30)
+        for pod in c.pods("a"):
+            c.delete_pod(pod)
+        gone = [msgspec.convert(pod, Pod) for pod in c.api.list(PODS)]
+        before = len(c.api.requests)
+        words = LastWords(c.user(), names.SYSTEM_NAMESPACE, names.LAST_WORDS[BY] if written else "nowhere")
+        await c.run_to_end(release_deleted(c.user(), gone, words))
+        stand_in = {"PATCH pods": pods, "GET configmaps": 1, "PATCH configmaps": 1}
+        if not written:
+            del stand_in["PATCH configmaps"]
+        assert asked(c, before) == stand_in
+        before = len(c.api.requests)
+        c.admitter()
+        if written:
+            await c.until(lambda: c.phase("a") == "Completed")
+        else:
+            await c.until(lambda: c.status("a").get("interruptedCount") == pods)
+        await c.until(lambda: kept(c) == {})
+        await c.pass_time(30)
+        assert asked(c, before)["PATCH configmaps"] == (pods if written else 0)

@@ -14,6 +14,7 @@ from scavenger_api import names
 from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros
+from scavenger_domain.gang import task_index
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import Namespace
 from scavenger_runtime.cache import Change
@@ -386,7 +387,9 @@ class Admitter:
                 self._wakeups.reconcile(key, after=SHOWN_EVERY.total_seconds())
 
     def _note_gone(self, pod: Pod) -> None:
-        """A pod is gone: until now it was there."""
+        """A pod is gone: until now it was there. That of a task goes when it is counted, and says nothing of others."""
+        if task_index(pod) is not None and pod.ended:
+            return
         for key in job_key(pod):
             if self._informers.jobs.get(key) is not None:
                 self._records[key].pod_gone = self._clock.now()

@@ -102,6 +102,11 @@ def run_id(queued: datetime) -> str:
     return format_micro_time(queued)
 
 
+def run_of(status: ScavengerJobStatus) -> str:
+    """The identity of the run that the status is about; empty where the job has no place in line."""
+    return run_id(status.queued_timestamp) if status.queued_timestamp is not None else ""
+
+
 def run_start(status: ScavengerJobStatus) -> datetime | None:
     """When the current run started; None when it has not, or not yet been recorded, or is over.
 

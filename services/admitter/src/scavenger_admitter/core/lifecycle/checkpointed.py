@@ -33,7 +33,7 @@ def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> 
     """The run ended by itself, at `at`, and another one is to go on from its last checkpoint: the job is in line at its
     old place."""
     ran = accounting.run_start(draft.status) is not None
-    draft.spend(draft.settle(at, kept=False))
+    draft.settle(at, kept=False)
     short = draft.count_short(reason) if ran else ""
     # Of a gang that failed before it ran together the next start is delayed as after any that failed.
     draft.start_failed = not ran

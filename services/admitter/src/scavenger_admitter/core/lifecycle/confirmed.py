@@ -6,18 +6,17 @@ values of that type (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Final, Generic, NamedTuple, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
-from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJobStatus
-from scavenger_domain.pod_ends import deleting, goes_on
+from scavenger_api.job import ScavengerJobStatus
+from scavenger_domain.pod_ends import deleting
 from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.adopted.plan import plan_adopted
-from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation, DeletePod
+from scavenger_admitter.core.lifecycle.books.book import kind_of
 from scavenger_admitter.core.lifecycle.exits_seen import restored
 from scavenger_admitter.core.lifecycle.intents import committed
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
@@ -55,9 +54,9 @@ def confirm(observed: Observation) -> Confirmed[Outcome] | None:
     asked = observed.seen.asked is Asked.RUN
     if not asked and _doubtful(observed):
         return None
-    kind = _kind_of(observed.seen)
     outcome = _plan(observed)
-    return None if not asked and kind.final(observed.seen, outcome) else Confirmed(outcome, _PROOF, basis)
+    final = not asked and kind_of(observed.seen).final(observed.seen, outcome)
+    return None if final else Confirmed(outcome, _PROOF, basis)
 
 
 def confirm_creation(
@@ -71,8 +70,8 @@ def confirm_creation(
         decided: what was decided a moment ago. It is not planned a second time where that was on the same observation.
     """
     basis, observed = observed, _with_exits(observed)
-    seen, kind = observed.seen, _kind_of(observed.seen)
-    if seen.asked is Asked.NOTHING and observed.known.name_used and kind.anew(seen):
+    seen = observed.seen
+    if seen.asked is Asked.NOTHING and observed.known.name_used and kind_of(seen).anew(seen):
         return None
     same = decided is not None and decided.basis is basis
     actions = (decided.value if decided is not None and same else _plan(observed)).actions
@@ -114,85 +113,8 @@ def _doubtful(observed: Observation) -> bool:
     seen = observed.seen
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
         return True
-    return _kind_of(seen).lacks(observed)
-
-
-def _lacks_job(observed: Observation) -> bool:
-    """Whether tasks run whose Job is not shown. They say what became of them; that their Job is gone, it has to say."""
-    seen, run = observed.seen, _run(observed.seen)
-    uid = seen.batch.metadata.uid if seen.batch is not None else ""
-    return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
-
-
-def _lacks_members(observed: Observation) -> bool:
-    """Whether the Job of a run in progress, or a member of it, is not shown."""
-    seen, start = observed.seen, observed.known.start
-    status, run, refused = seen.job.status, _run(seen), start.refused
-    active = start.shown or (status.phase is not None and status.phase.active)
-    if seen.batch is None and refused is not None and refused.server_trouble:
-        return True  # the Job may have been created all the same, and its informer be behind
-    if seen.batch is None:
-        mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
-        return active or (mine and not (status.phase and status.phase.finished))
-    if not active or accounting.run_start(status) is None:
-        return False
-    uid = seen.batch.metadata.uid
-    members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
-    return members < seen.job.spec.parallelism
-
-
-def _of_another_job(pod: Pod, run: str, uid: str) -> bool:
-    """Whether a pod of this run belongs to another Job than the one that is shown, which may be older or newer."""
-    owner = pod.metadata.controller
-    return pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and owner is not None and owner.uid != uid
-
-
-def _final(seen: Seen, outcome: Outcome) -> bool:
-    """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
-    finished no longer; or a run ends as the job is suspended, or though no pod of it has ended or was told to stop:
-    its work may be done, or somebody else may have interrupted it before."""
-    before, after = seen.job.status.phase, outcome.status.phase
-    if after is None:
-        return False
-    if before is not None and before.finished:
-        return not after.finished
-    run = _run(seen)
-    mine = [pod for pod in seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN, "") == run]
-    if after is Phase.COMPLETED:
-        return sum(pod.status.phase == "Succeeded" for pod in mine) < seen.job.spec.parallelism
-    ends = before is not None and before.active and not after.active
-    return ends and (after is Phase.SUSPENDED or all(map(goes_on, mine)))
-
-
-def _run(seen: Seen) -> str:
-    queued = seen.job.status.queued_timestamp
-    return accounting.run_id(queued) if queued is not None else ""
-
-
-class _Kind(NamedTuple):
-    """What has to be proved of a plan.
-
-    Attributes:
-        lacks: whether something is not shown that was there.
-        final: whether it has a verdict that the pods shown do not prove. Each task ended as its own pod says.
-        anew: whether a start may meet pods of an earlier Job that no watch shows. Two pods of one task have the same
-            name, so none can be created twice. But beside those of a Job that is gone too many tasks would run, and
-            those of an array that was replaced have other names. So what the first start of a Job has found is asked
-            for again until watches show it (`Heard`).
-    """
-
-    lacks: Callable[[Observation], bool]
-    final: Callable[[Seen, Outcome], bool]
-    anew: Callable[[Seen], bool]
-
-
-_JOB: Final = _Kind(_lacks_members, _final, lambda _: True)
-_ARRAY: Final = _Kind(_lacks_job, lambda *_: False, lambda seen: seen.batch is None)
+    return kind_of(seen).lacks(observed)
 
 
 def _plan(observed: Observation) -> Outcome:
     return plan_adopted(observed) if observed.seen.job.spec.as_written else plan_job(observed)
-
-
-def _kind_of(seen: Seen) -> _Kind:
-    return _JOB if seen.job.spec.array is None else _ARRAY

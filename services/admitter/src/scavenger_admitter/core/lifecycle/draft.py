@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.plain_text import plain
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle import accounting, limits
 from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Granted, Known, LifecycleSettings, Observation, Seen
@@ -110,8 +111,7 @@ class Draft:
     @property
     def place(self) -> str:
         """Its place in line, as the identity of a run; empty before it has one."""
-        queued = self.status.queued_timestamp
-        return accounting.run_id(queued) if queued is not None else ""
+        return accounting.run_of(self.status)
 
     @property
     def phase(self) -> Phase:
@@ -168,23 +168,45 @@ class Draft:
         return accounting.cpu_time(self.seen.job.spec, pods, self.seen.usage)
 
     def settle(self, end: datetime, *, kept: bool) -> Spent:
-        """What is left to be judged of the run in progress, which ends at `end`; that and its last checkpoint are on
-        record from here on."""
-        status, run, seen = self.status, self.run, self.seen
-        start, end = accounting.run_start(status), second(end)
+        """Book the run in progress, which ends at `end`: that is on record from here on."""
+        status, end = self.status, second(end)
+        start = accounting.run_start(status)
         if start is None:
             return Spent()
-        checkpoint = None
-        if run is not None:
-            checkpoint = accounting.newer_checkpoint(status, run.pods, seen.job.spec, seen.now)
-        if checkpoint is not None:
-            self.set(last_checkpoint_timestamp=checkpoint)
-        if seen.job.spec.active_deadline_seconds is not None:
-            took = max(0, int((end - start).total_seconds()))
-            self.set(active_seconds=(status.active_seconds or 0) + took)
+        spent = self.book(status, self.run.pods if self.run is not None else (), end, kept=kept)
+        if self.seen.job.spec.active_deadline_seconds is not None:
+            self.set(active_seconds=limits.active_seconds(status, start, end))
         # Not before what was counted as useful already: clocks differ, and news of an end may be late.
         self.set(ended_timestamp=max(end, accounting.recorded_reference(status, start)))
-        return accounting.settle(status, seen.job.spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)
+        return spent
+
+    def book(self, record: ScavengerJobStatus, pods: Sequence[kinds.Pod], end: datetime, *, kept: bool) -> Spent:
+        """Book what a run computed that is not booked yet, and note its last checkpoint.
+
+        Args:
+            record: what is known of the run: the status of a job, or the start of a task.
+            pods: of the run.
+            end: of the run.
+            kept: whether all of it is useful.
+        """
+        seen, known = self.seen, self.status.last_checkpoint_timestamp
+        spec, end = seen.job.spec, second(min(end, seen.now))
+        checkpoint = accounting.newer_checkpoint(record, pods, spec, seen.now)
+        if checkpoint is not None:
+            older = known is not None and known <= seen.now  # else a clock was ahead
+            self.set(last_checkpoint_timestamp=max(checkpoint, known) if known is not None and older else checkpoint)
+        used = accounting.cpu_time(spec, pods, seen.usage)
+        spent = accounting.settle(record, spec, end, used, kept=kept, checkpoint=checkpoint)
+        self.spend(spent)
+        return spent
+
+    def count_interruption(self, at: datetime) -> None:
+        """Count an interruption, and note its moment."""
+        stamps = sorted((*self.status.interrupted_timestamps, second(min(at, self.seen.now))))
+        self.set(
+            interrupted_count=self.status.interrupted_count + 1,
+            interrupted_timestamps=tuple(stamps[-names.MAX_RECENT_TIMESTAMPS :]),
+        )
 
     def count_short(self, reason: str) -> str:
         """Count the run that has just been settled where it made no progress. Returns what to say of the pause that

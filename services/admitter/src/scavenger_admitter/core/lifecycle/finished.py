@@ -27,14 +27,10 @@ ELSEWHERE: Final = "on another node where one has capacity"
 def end(draft: Draft, found: Completed | Failed) -> None:
     """The run ended by itself: the job is over, unless it failed and may try again."""
     at = min(found.at, draft.seen.now)
-    if isinstance(found, Completed):
-        _completed(draft, at)
-    else:
+    if isinstance(found, Failed):
         _failed_by_exit(draft, found, at)
-
-
-def _completed(draft: Draft, at: datetime) -> None:
-    draft.spend(draft.settle(at, kept=True))
+        return
+    draft.settle(at, kept=True)
     draft.set(finished_timestamp=second(at))
     draft.enter(Phase.COMPLETED, StateReason.COMPLETED, "completed")
 
@@ -105,7 +101,7 @@ def words_of(ended: Exit) -> str:
 
 def fail(draft: Draft, at: datetime, reason: str, message: str) -> None:
     """The job has failed, at `at`; `reason`: one word for the conditions."""
-    draft.spend(draft.settle(at, kept=False))
+    draft.settle(at, kept=False)
     declare_failed(draft, at, reason, message)
 
 

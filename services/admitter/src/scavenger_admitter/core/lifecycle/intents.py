@@ -62,6 +62,11 @@ class Intents:
         """Why the admitter has committed the deletion of a pod."""
         return self._reasons.get(pod, self._by_phase)
 
+    def of_task(self, index: int) -> RemovalReason | None:
+        """The same of a task whose pod nobody knows any more."""
+        mine = (reason for pod, reason in self._reasons.items() if pod.partition("-")[0] == str(index))
+        return next(mine, self._by_phase)
+
     def named(self, pod: str) -> str:
         """The entry of a pod; empty where it has none, or one that says that others have deleted it. What another
         version has committed is deleted as well."""

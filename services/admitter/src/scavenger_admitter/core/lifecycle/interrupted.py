@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_domain import interruptions
@@ -14,7 +13,7 @@ from scavenger_domain.pod_ends import Removal
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second, short_run
+from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, short_run
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.verdict import Removed
 
@@ -29,12 +28,8 @@ def interrupt(draft: Draft, found: Removed) -> None:
     rules = draft.rules
     had_turn = rules.turns and not short_run(before, draft.seen.job.spec, at, rules.trusted_interval)
     spent = draft.settle(at, kept=False)
-    draft.spend(spent)
-    draft.set(
-        interrupted_count=before.interrupted_count + 1,
-        **_place(draft, found.removal, had_turn=had_turn),
-        interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
-    )
+    draft.set(**_place(draft, found.removal, had_turn=had_turn))
+    draft.count_interruption(at)
     short = draft.count_short(found.removal.cause)
     draft.leave_run(WaitReason.QUEUED)
     at_most = not last and spent.lost > 0  # its pods may save more before they have ended

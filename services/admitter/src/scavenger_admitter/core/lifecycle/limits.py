@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.job import ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.times import format_time
 
 
-def active_left(spec: ScavengerJobSpec, used: int | None, more: float) -> float | None:
+def active_seconds(status: ScavengerJobStatus, since: datetime, until: datetime) -> int:
+    """`activeSeconds` of the status with one more stretch in which the job ran, in whole seconds."""
+    return (status.active_seconds or 0) + max(0, int((until - since).total_seconds()))
+
+
+def active_left(spec: ScavengerJobSpec, status: ScavengerJobStatus, since: datetime, until: datetime) -> float | None:
     """Seconds that are left of activeDeadlineSeconds; None where there is no such limit.
 
     Args:
         spec: of the job.
-        used: seconds that the status has counted.
-        more: seconds since then.
+        status: of the job, with what was counted.
+        since: when the stretch began that is not counted yet.
+        until: up to when it lasts. A run that was told to stop counts until then.
     """
-    limit = spec.active_deadline_seconds
-    return limit - (used or 0) - more if limit is not None else None
+    limit, more = spec.active_deadline_seconds, max(0.0, (until - since).total_seconds())
+    return limit - (status.active_seconds or 0) - more if limit is not None else None
 
 
 def too_long(spec: ScavengerJobSpec, what: str) -> str:

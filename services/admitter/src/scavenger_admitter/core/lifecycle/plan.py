@@ -53,7 +53,7 @@ def plan_job(observed: Observation) -> Outcome:
         book.record(run, decide(run, observed, judge(run, observed, draft.lack)))
     book.enter_phase()
     book.clear()
-    book.line_up()
+    waiting.line_up(draft, book.stand(), book.start)
     if draft.phase.finished:
         book.finish()
         finished.expire(draft)

@@ -40,6 +40,8 @@ class Run:
     """From when its intervals are counted; None where it has not begun."""
     open: bool = False
     """Its pod may still run, and its end counts when that has surely ended: a task."""
+    task: int | None = None
+    """Its index; None for a run of a job."""
     last_seen: datetime | None = None
     """Until when pods that are gone were there, as far as anybody knows."""
 

@@ -65,7 +65,7 @@ def go_on(draft: Draft, run: Run, verdict: Runs) -> None:
         return
     draft.interrupted = None
     _note_stall(draft, run, start)
-    if _past_deadline(draft, start):
+    if past_deadline(draft, start):
         return
     interval = seen.job.spec.checkpoint_interval
     due = (accounting.next_due(start, interval, seen.now) - seen.now).total_seconds()
@@ -137,14 +137,15 @@ def _note_stall(draft: Draft, run: Run, start: datetime) -> None:
         draft.stalled = limits.no_progress(spec, since)
 
 
-def _past_deadline(draft: Draft, start: datetime) -> bool:
-    """Whether the runs of the job have taken as long as they may: then it has failed."""
+def past_deadline(draft: Draft, since: datetime | None = None) -> bool:
+    """Whether the runs of the job have taken as long as they may: then it has failed, also where the last one has just
+    ended. since: when the run in progress began; None where there is none."""
     spec, now = draft.seen.job.spec, draft.seen.now
-    left = limits.active_left(spec, draft.status.active_seconds, (now - start).total_seconds())
+    left = limits.active_left(spec, draft.status, since or now, now)
     if left is None:
         return False
     if left > 0:
-        draft.wakeups.append(left)
+        draft.wakeups += [left] if since is not None else []
         return False
     finished.fail(draft, now, FailureReason.DEADLINE_EXCEEDED, limits.too_long(spec, "its runs took"))
     return True

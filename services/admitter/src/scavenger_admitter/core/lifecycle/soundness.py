@@ -13,6 +13,7 @@ from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import moment
 
 from scavenger_admitter.core.lifecycle.actions import CreateJob, ReleasePod, StartTasks
+from scavenger_admitter.core.lifecycle.books.task_pods import vanished
 from scavenger_admitter.core.lifecycle.books.tasks import mark
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 
@@ -203,7 +204,8 @@ def _assert_ends(before: ArrayStatus, outcome: Outcome, seen: Seen, size: int) -
         beyond = [task for task, more in retried.items() if more and now[task] > limit]
         assert not beyond, f"retriesUsed: tasks {beyond} were tried more than {limit} times again"
         ends = interrupted + completed.bit_count() + failed.bit_count() + sum(retried.values())
-        assert ends <= outcome.counted or old.phase is None, f"counted: {ends} ends of {outcome.counted} pods"
+        pods = outcome.counted + vanished(seen).bit_count()
+        assert ends <= pods or old.phase is None, f"counted: {ends} ends of {pods} pods"
     if new.phase is Phase.COMPLETED and old.phase is not Phase.COMPLETED:
         missing = all_of(size) & ~parse_indexes(after.completed_indexes)
         assert not missing, f"phase: Completed, and tasks {list(indexes_of(missing))} are not"

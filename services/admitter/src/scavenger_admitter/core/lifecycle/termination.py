@@ -171,7 +171,8 @@ def _vanished(run: Run, now: datetime) -> list[Removal]:
     if _job_condition(run.batch, "Complete"):
         return []
     at = min(_failed(run.batch) or run.gone_since(now), now)
-    return [Removal(at, at, InterruptionReason.DELETED, "", False, "a pod of the gang is gone without a trace")]
+    whose = "a pod of the gang" if run.parallelism > 1 else "its pod"
+    return [Removal(at, at, InterruptionReason.DELETED, "", False, f"{whose} is gone without a trace")]
 
 
 def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobSpec
@@ -21,9 +21,9 @@ from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, after, finished, leftover_pods
-from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
+from scavenger_admitter.core.lifecycle.actions import Action, CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
+from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod
 from scavenger_admitter.core.lifecycle.observation import Seen
 from scavenger_admitter.core.waits import Wait
 
@@ -81,7 +81,7 @@ def suspend(draft: Draft) -> None:
         draft.leave_run(WaitReason.QUEUED)
         draft.enter(Phase.WAITING, WaitReason.QUEUED, "queued for admission")
         return
-    draft.spend(draft.settle(min(draft.seen.now, draft.stood_still or draft.seen.now), kept=False))
+    draft.settle(min(draft.seen.now, draft.stood_still or draft.seen.now), kept=False)
     draft.leave_run(WaitReason.SUSPENDED)
     draft.enter(Phase.SUSPENDED, WaitReason.SUSPENDED, "suspended")
 
@@ -124,36 +124,46 @@ def too_large(seen: Seen) -> str | None:
     return size_problem(seen.spec_bytes, seen.job.spec.parallelism) if seen.spec_bytes is not None else None
 
 
-def line_up(draft: Draft) -> None:
-    """A job in line is started where that was granted, may stand for admission, or says what holds it back."""
-    if not draft.phase.queued:
+class Stand(NamedTuple):
+    """How a job stands in its queue."""
+
+    units: int
+    """So many of its tasks may start; of another job 1, if it may."""
+    held_by: Wait | None
+    """What keeps it from starting, whatever admission decides."""
+    says: str
+    """What its status says where nothing does."""
+    written: bool = True
+    """Whether the status may be written now."""
+
+
+def line_up(draft: Draft, stand: Stand | None, start: Callable[[CreateJob, int], Action]) -> None:
+    """A job in line is started where that was granted, may stand for admission, or says what holds it back.
+
+    Args:
+        draft: its next status.
+        stand: how it stands; None where nothing of it waits.
+        start: what starts, for a Job to be created and so many tasks.
+    """
+    if stand is None:
         return
-    seen, batch = draft.seen, draft.seen.batch
-    if problems := why_never(draft):
-        finished.fail(draft, seen.now, FailureReason.INVALID, problems)
+    if stand.written and (problems := why_never(draft)):
+        finished.declare_failed(draft, draft.seen.now, FailureReason.INVALID, problems)
         return
-    left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
-    draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
-    held_by = stuck(draft, left) or _job_held(draft)
-    free = not left and batch is None and not draft.known.start.posted and held_by is None
-    queued, rest = draft.status.queued_timestamp, _rest(draft)
-    if rest > 0:
-        draft.wakeups.append(rest)
-    elif draft.reason == WaitReason.BACKING_OFF:
-        draft.reason = WaitReason.QUEUED
-    granted = draft.granted.units > 0 and queued == seen.job.status.queued_timestamp
-    draft.candidate = free and not granted and rest <= 0
-    if free and granted and queued is not None:
-        of = seen.namespace
-        draft.actions.append(
-            CreateJob(accounting.run_id(queued), draft.status.interrupted_count, of.level, token=of.token, user=of.user)
-        )
-    if held_by is not None:
-        hold(draft, held_by)
-    else:
-        release(draft, "queued for admission")
+    queued, granted, of = draft.status.queued_timestamp, draft.granted.units, draft.seen.namespace
+    granted = granted if queued == draft.seen.job.status.queued_timestamp else 0
+    draft.candidate = stand.units > 0 and not granted
+    if stand.units > 0 and granted and queued is not None:
+        job = CreateJob(accounting.run_id(queued), 0, of.level, token=of.token, user=of.user)
+        draft.actions.append(start(job, min(stand.units, granted)))
+    if not stand.written or not draft.phase.queued:
+        return
+    if stand.held_by is not None:
+        hold(draft, stand.held_by)
+        return
+    release(draft, stand.says)
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
-    if draft.granted.wait is not None and held_by is None and not fresh:
+    if draft.granted.wait is not None and not fresh:
         draft.explained = True
         hold(draft, draft.granted.wait)
 
@@ -180,13 +190,13 @@ def hold(draft: Draft, wait: Wait) -> None:
     draft.enter(draft.phase, wait.reason, message)
 
 
-def _shares_nothing(draft: Draft) -> bool:
+def shares_nothing(draft: Draft) -> bool:
     """Whether two runs of the job can harm each other by no volume and by no name of a peer."""
     spec = draft.seen.job.spec
     return not spec.keeps_state and spec.parallelism == 1
 
 
-def _rest(draft: Draft) -> float:
+def rest(draft: Draft) -> float:
     """Seconds until a job whose last runs made no progress may start again: no more than it rests at most, as the clock
     may have been set back since it ran."""
     until = accounting.rests_until(draft.status)
@@ -240,7 +250,7 @@ def _forbidden(draft: Draft) -> Wait | None:
     return None
 
 
-def _job_held(draft: Draft) -> Wait | None:
+def job_held(draft: Draft) -> Wait | None:
     """The Job of the last run stays because of finalizers: not ours, as the admitter sets none on Jobs."""
     batch, seen = draft.own_job, draft.seen
     asked = moment(batch.metadata.deletion_timestamp) if batch is not None else None

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Protocol
 
 from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.actions import Action, CreateJob
 from scavenger_admitter.core.lifecycle.books.many import ManyBook
 from scavenger_admitter.core.lifecycle.books.one import OneBook
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Granted, InterruptDecision, Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.verdict import Verdict
+from scavenger_admitter.core.lifecycle.waiting import Stand
 
 
 class Book(Protocol):
@@ -35,8 +37,12 @@ class Book(Protocol):
         """Release what is recorded, and delete what is in the way of another start."""
         ...
 
-    def line_up(self) -> None:
-        """Start what was granted, stand for admission, or say what holds it back."""
+    def stand(self) -> Stand | None:
+        """How the job stands in its queue; None where nothing of it waits."""
+        ...
+
+    def start(self, job: CreateJob, units: int, /) -> Action:
+        """What starts the job, or so many tasks. job: the Job to be created."""
         ...
 
     def finish(self) -> None:
@@ -48,10 +54,38 @@ class Book(Protocol):
         ...
 
 
+class BookKind(Protocol):
+    """What has to be proved before a plan is carried out."""
+
+    @classmethod
+    def of(cls, draft: Draft) -> Book:
+        """The book of a job. draft: its next status so far, with a place in line."""
+        ...
+
+    @staticmethod
+    def lacks(observed: Observation, /) -> bool:
+        """Whether something is not shown that was there."""
+        ...
+
+    @staticmethod
+    def final(seen: Seen, outcome: Outcome, /) -> bool:
+        """Whether there is a verdict that the pods shown do not prove."""
+        ...
+
+    @staticmethod
+    def anew(seen: Seen, /) -> bool:
+        """Whether a start may meet pods of an earlier Job that no watch shows."""
+        ...
+
+
+def kind_of(seen: Seen) -> type[BookKind]:
+    """The book that a job has."""
+    return OneBook if seen.job.spec.array is None else ManyBook
+
+
 def open_book(draft: Draft) -> Book:
     """The book of a job. draft: its next status so far, with a place in line."""
-    array = draft.seen.job.spec.array
-    return OneBook.of(draft) if array is None else ManyBook.of(draft, array)
+    return kind_of(draft.seen).of(draft)
 
 
 def taken_down(seen: Seen, why: InterruptDecision) -> Observation:

@@ -7,6 +7,7 @@ finalizer comes off after the write that counts it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
@@ -16,6 +17,7 @@ from scavenger_api.job import ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
+from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import Exit, Removal, deleting, deletion_requested, first_started_at, moment
 from scavenger_kube import kinds
 
@@ -59,6 +61,7 @@ class Endings:
         long: whether a run completed, or took longer.
         succeeded: whether a run completed.
         problem: why a start failed.
+        last: when the last of them ended.
     """
 
     draft: Draft
@@ -74,6 +77,7 @@ class Endings:
     long: bool = False
     succeeded: bool = False
     problem: Problem | None = None
+    last: datetime | None = None
 
     def count(self, index: int, run: Run, found: Verdict) -> bool:
         """Count a pod that has surely ended; False where it is not known yet how.
@@ -83,31 +87,30 @@ class Endings:
             run: its own.
             found: what has become of it.
         """
-        (pod,) = run.pods
         if isinstance(found, Undecided):
             self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
             self.draft.wait_for_proof(found.unproven)
             return False
-        self.counted.add(mark(index, pod))
+        self.counted.update(mark(index, pod) for pod in run.pods)
         if isinstance(found, StartFailed | Failed):
-            self._note_problem(pod, found.problem)
+            self._note_problem(run.pods, found.problem)
         match found:
             case Completed() | Failed() | Checkpointed() | Removed() if self.tasks.over >> index & 1:
-                self._book(pod, found.at, kept=False)  # another life, of a former leader: its task was done before
+                self._book(run, found.at, kept=False)  # another life, of a former leader: its task was done before
             case Completed():
-                self._book(pod, found.at, kept=True)
+                self._book(run, found.at, kept=True)
                 self.tasks.end(index, completed=True)
                 self.long = self.succeeded = True
             case Failed():
-                self._failed(index, pod, found.exit)
+                self._failed(index, run, found.exit)
             case Checkpointed():  # the task waits as before, with all its retries
-                self._book(pod, found.at, kept=False)
-                self._note_length(pod, found.at)
+                self._book(run, found.at, kept=False)
+                self._note_length(run, found.at)
                 self.saved.append(found.exit)
             case Removed() if run.began and found.removal.own is RemovalReason.NO_PROGRESS:
-                self._hung(index, pod, found)
+                self._hung(index, run, found)
             case Removed() if run.began:
-                self._interrupted(index, pod, found)
+                self._interrupted(index, run, found)
             case Removed() | StartFailed() | Starts() | Runs() | Hangs():  # it never ran: the task waits as before
                 pass
             case _:
@@ -123,20 +126,20 @@ class Endings:
         started, asked = first_started_at(pod), deletion_requested(pod)
         return None if started is not None and asked is not None and started <= asked else found
 
-    def _note_problem(self, pod: kinds.Pod, problem: Problem | None) -> None:
+    def _note_problem(self, pods: Sequence[kinds.Pod], problem: Problem | None) -> None:
         """Why a start failed. Of a pod that was deleted, whoever did that has said why. What a container of the job's
         own did is no trouble of the start."""
-        if problem is None or problem.exit is not None or deleting(pod):
+        if problem is None or problem.exit is not None or any(map(deleting, pods)):
             return
         self.problem = self.problem or problem
         if problem.refused_by is not None:
             self.draft.refused_by += (problem.refused_by,)
 
-    def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
-        used = self._retries(index)
-        self._book(pod, ended.at, kept=False)
-        self._note_length(pod, ended.at)
-        judged = finished.consequence(self.draft, (pod,), ended, used)
+    def _failed(self, index: int, run: Run, ended: Exit) -> None:
+        (pod,), used = run.pods, self._retries(index)
+        self._book(run, ended.at, kept=False)
+        self._note_length(run, ended.at)
+        judged = finished.consequence(self.draft, run.pods, ended, used)
         if judged.follows is Follows.FAIL_JOB:
             self.final = self.final or self._final_words(pod, ended, judged)
         elif judged.follows is Follows.RETRY:
@@ -165,56 +168,46 @@ class Endings:
         array = self.draft.seen.job.spec.array
         return array is not None and array.shares_retries
 
-    def _hung(self, index: int, pod: kinds.Pod, found: Removed) -> None:
+    def _hung(self, index: int, run: Run, found: Removed) -> None:
         """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""
-        started = first_started_at(pod) or found.at
+        (pod,), started = run.pods, run.since or found.at
         saved = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
         since = started if saved is None or saved > self.draft.seen.now else max(started, saved)
-        self._book(pod, found.at, kept=False)
+        self._book(run, found.at, kept=False)
         self.failures.append(f"pod {pod.metadata.name}: {limits.no_progress(self.draft.seen.job.spec, since)}")
         self.tasks.end(index, failed=True)
 
-    def _note_length(self, pod: kinds.Pod, end: datetime) -> None:
-        started = first_started_at(pod)
-        if started is None or end - started < accounting.LEAST_CYCLE:
+    def _note_length(self, run: Run, end: datetime) -> None:
+        if run.since is None or end - run.since < accounting.LEAST_CYCLE:
             self.short = True
         else:
             self.long = True
 
-    def _interrupted(self, index: int, pod: kinds.Pod, found: Removed) -> None:
+    def _interrupted(self, index: int, run: Run, found: Removed) -> None:
         draft, removal = self.draft, found.removal
-        decided = draft.granted.take.get(pod.metadata.uid)
+        decided = draft.granted.take.get(run.life)
         if decided is not None and removal.cause in (decided.cause, InterruptionReason.DELETED):
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
-        lost = self._book(pod, found.at, kept=False)
-        if removal.own in UNCOUNTED:
-            if self._shared and removal.own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
+        lost, own = self._book(run, found.at, kept=False), removal.own if run.pods else self.intents.of_task(index)
+        if own in UNCOUNTED:
+            if self._shared and own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
                 draft.set(retries=(draft.status.retries or 0) + 1)
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
-        before, at = draft.status, second(min(found.at, draft.seen.now))
-        stamps = sorted((*before.interrupted_timestamps, at))[-names.MAX_RECENT_TIMESTAMPS :]
-        draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
+        draft.count_interruption(found.at)
         self.removals.append((removal, lost))
         self.tasks.interrupted_now.append(index)
         self.tasks.end(index, interrupted=interrupted.by_others(draft, removal))
 
-    def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
+    def _book(self, run: Run, at: datetime, *, kept: bool) -> float:
         """What the run computed, kept and lost; returns what it lost in core-seconds."""
-        started, draft = first_started_at(pod), self.draft
-        if started is None:
+        draft = self.draft
+        if run.since is None:
             return 0.0
-        seen, start = draft.seen, second(min(started, draft.seen.now))
-        run = ScavengerJobStatus(queued_timestamp=start, running_timestamps=(start,))
-        used = accounting.cpu_time(seen.job.spec, (pod,), seen.usage)
-        checkpoint = accounting.newer_checkpoint(run, (pod,), seen.job.spec, seen.now)
-        end = second(min(at, seen.now))
-        spent = accounting.settle(run, seen.job.spec, end, used, kept=kept, checkpoint=checkpoint)
-        draft.spend(spent)
-        if checkpoint is not None:
-            known = draft.status.last_checkpoint_timestamp
-            draft.set(last_checkpoint_timestamp=max(checkpoint, known) if known is not None else checkpoint)
-        return spent.lost
+        self.last = at if self.last is None else max(self.last, at)
+        start = second(min(run.since, draft.seen.now))
+        record = ScavengerJobStatus(queued_timestamp=start, running_timestamps=(start,))
+        return draft.book(record, run.pods, at, kept=kept).lost
 
     def tell(self) -> None:
         """Say in Events what has been counted."""
@@ -233,6 +226,13 @@ class Endings:
         return tuple(removal.cause for removal, _ in self.removals)
 
 
+def vanished_run(draft: Draft, task: int) -> Run:
+    """The run of a task that the status shows running, and of which nothing is left. As far as anybody knows, it ran
+    when the last task had started, and until somebody saw its pod last, or an admitter looked."""
+    start, seen = max(draft.status.running_timestamps, default=None), draft.known.last_seen
+    return Run(draft.own_job, (), 1, True, "", since=start, task=task, last_seen=seen or start)
+
+
 def run_of_task(draft: Draft, pod: kinds.Pod, intent: RemovalReason | None = None) -> Run:
     """A task as a run of one pod. A pod whose Job is gone has none. intent: why the admitter deletes the pod."""
     batch, owner, uid, began = draft.own_job, pod.metadata.controller, pod.metadata.uid, first_started_at(pod)
@@ -246,6 +246,7 @@ def run_of_task(draft: Draft, pod: kinds.Pod, intent: RemovalReason | None = Non
         created=moment(pod.metadata.creation_timestamp),
         intents={uid: intent} if intent is not None else {},
         since=began,
+        task=task_index(pod),
     )
 
 

@@ -20,8 +20,18 @@ from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_api.removing import RemovalReason
 from scavenger_api.task_numbers import format_tasks
 from scavenger_api.times import micros
-from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import deleting, ended_at, held, moment, over, own_exit, restarted, started_at
+from scavenger_domain.pod_ends import (
+    Removal,
+    deleting,
+    ended_at,
+    held,
+    moment,
+    over,
+    own_exit,
+    removal,
+    restarted,
+    started_at,
+)
 from scavenger_domain.queues import place_in_queue
 from scavenger_kube import kinds
 
@@ -37,17 +47,25 @@ from scavenger_admitter.core.lifecycle import (
     waiting,
 )
 from scavenger_admitter.core.lifecycle.accounting import second
-from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, DeletePod, ReleasePod, StartTasks
-from scavenger_admitter.core.lifecycle.books.endings import Endings, run_of_task
-from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen
+from scavenger_admitter.core.lifecycle.actions import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    DeletePod,
+    ReleasePod,
+    StartTasks,
+)
+from scavenger_admitter.core.lifecycle.books.endings import Endings, run_of_task, vanished_run
+from scavenger_admitter.core.lifecycle.books.task_pods import TaskPods, chosen, vanished
 from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.intents import Intents, of_phase
-from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.run import Run, is_managed
 from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.success import Success
 from scavenger_admitter.core.lifecycle.verdict import Hangs, Removed, Runs, StartFailed, Starts, Verdict
+from scavenger_admitter.core.lifecycle.waiting import Stand
 from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.core.waits import Wait
 
@@ -99,8 +117,10 @@ class ManyBook:
     """The tasks of `runs` that may go on."""
 
     @classmethod
-    def of(cls, draft: Draft, spec: ArraySpec) -> Self:
+    def of(cls, draft: Draft) -> Self:
         """As the status and the pods have it. Failed tasks wait again where spec.array.retry has grown."""
+        spec = draft.seen.job.spec.array
+        assert spec is not None, "a job of one run"
         tasks = Tasks.of(spec.tasks, draft.status.array)
         pods, before = TaskPods.of(draft, tasks), (tasks.over, tasks.interrupted)
         lost, may_write, intents = _abandoned(draft, pods), _may_write(draft), Intents(draft.seen.job.status)
@@ -147,6 +167,8 @@ class ManyBook:
                 self.draft.wait_for_proof((same,))
                 continue
             yield run_of_task(self.draft, pod, intent)
+        for task in indexes_of(vanished(self.draft.seen) & ~(self.tasks.over | self.draft.known.start.posted)):
+            yield vanished_run(self.draft, task)
         self.tasks.counted |= self.endings.counted
         self.intents.drop(self.endings.counted)
         self._count_short()
@@ -173,13 +195,14 @@ class ManyBook:
 
     def record(self, run: Run, verdict: Verdict) -> None:
         """Count a pod that has ended, or stop one that cannot start or is not to run."""
-        (pod,) = run.pods
-        task = task_index(pod)
-        assert task is not None, "a pod of no task"
+        task = run.task
+        assert task is not None, "a run of no task"
         if not run.open:
-            if self.endings.count(task, run, verdict):
+            if self.endings.count(task, run, verdict) and run.pods:
                 self.pods.counted[task] = self.pods.ended.pop(task)
-        elif (reason := self._unwanted(task, run, verdict)) is not None:
+            return
+        (pod,) = run.pods
+        if (reason := self._unwanted(task, run, verdict)) is not None:
             self._delete(task, pod, reason)
         elif run.batch is None or pod.metadata.uid in self.draft.known.deleted or restarted(pod):
             # Its Job or its container says why, or it is under way.
@@ -408,14 +431,15 @@ class ManyBook:
         since = tasks.active_since or self._first_start()
         if spec.active_deadline_seconds is None or draft.phase.finished or since is None:
             return ""
-        used, took = draft.status.active_seconds or 0, max(0.0, (self._active_until(since) - since).total_seconds())
-        left = limits.active_left(spec, used, took)
-        late = left is not None and left <= 0
+        until = draft.seen.now if self.computing else self._computed_until(since)
+        left = limits.active_left(spec, draft.status, since, until)
         open_still = self.running_tasks != 0 or any(started_at(pod) for pod in self.pods.ended.values())
+        # Tasks that have ended and are not judged may be the last, and completed: as with a job, that comes first.
+        late = left is not None and left <= 0 and (self.computing or not open_still)
         tasks.active_since = since if open_still and not late else None
         if tasks.active_since is None:
-            draft.set(active_seconds=used + int(took))
-        elif left is not None and self.running_tasks:
+            draft.set(active_seconds=limits.active_seconds(draft.status, since, until))
+        elif left is not None and self.computing:
             draft.wakeups.append(left)
         return limits.too_long(spec, "its tasks ran for") if late else ""
 
@@ -427,13 +451,16 @@ class ManyBook:
         first = min((at for pod in pods if (at := started_at(pod)) is not None), default=None)
         return second(first) if first is not None else None
 
-    def _active_until(self, since: datetime) -> datetime:
-        """Up to when tasks ran: until now, or to the last end of a task that is known."""
-        now = self.draft.seen.now
-        if self.running_tasks:
-            return now
-        pods = (*self.pods.ended.values(), *self.pods.counted.values(), *self.pods.untouched.kept.values())
-        return min(now, max((at for pod in pods if (at := ended_at(pod)) is not None), default=since))
+    def _computed_until(self, since: datetime) -> datetime:
+        """Up to when tasks computed of which none does now: their last end, or when the last one was told to stop."""
+        alive, ended = self.pods.alive.items(), self.pods.ended.items()
+        found = (*alive, *ended, *self.pods.counted.items(), *self.pods.untouched.kept.items())
+        ends = (removed.at if (removed := self._removal(task, pod)) else ended_at(pod) for task, pod in found)
+        known = (at for at in (*ends, self.endings.last) if at is not None)
+        return min(self.draft.seen.now, max(known, default=since))
+
+    def _removal(self, task: int, pod: kinds.Pod) -> Removal | None:
+        return removal(pod, self.endings.intent(task, pod)) if started_at(pod) is not None else None
 
     def _go_on(self, problem: Problem | None) -> None:
         draft = self.draft
@@ -526,56 +553,51 @@ class ManyBook:
 
     # --- starts ---
 
-    def line_up(self) -> None:
-        """Tasks that were granted start, or the array stands for admission."""
+    def stand(self) -> Stand | None:
+        """How the array stands in its queue; None where no task of it may start."""
         draft, seen = self.draft, self.draft.seen
         if draft.phase.finished or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED:
-            return
-        if self.may_write and (problems := waiting.why_never(draft)):
-            self._fail(FailureReason.INVALID, problems)
-            return
-        batch, stuck, start = draft.own_job, waiting.stuck(draft, ()), draft.known.start
-        stands = batch is not None and batch.metadata.deletion_timestamp is None
-        done = batch is not None and (managed.has_ended(batch) or not is_managed(batch))
-        if batch is not None and stands and done:
-            draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
-        usable = seen.batch is None or (stands and not done)
-        taken = self.pods.present | start.posted | set_of(start.name_taken)
-        # A task keeps its name on a node that does not answer, but not its place in maxRunning.
-        # One whose success is to be proven has its name still, and no capacity.
-        unproven = {one.uid for one in self.draft.unproven}
-        ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
-        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
-        busy |= self.pods.untouched.runs | self.pods.untouched.starts | start.posted
-        room = min(self.wanted, self.bearable) - busy.bit_count()
-        waits = self.tasks.waiting(taken)
-        most = max(0, min(room, waits.bit_count()))
-        free = usable and stuck is None and most > 0 and not draft.start_failed and self._rest() <= 0
-        free = free and self._lacks() is None
-        queued = draft.status.queued_timestamp
+            return None
+        stuck, waits = waiting.stuck(draft, ()), self.tasks.waiting(self._names_taken)
+        most = max(0, min(self._room(), waits.bit_count()))
+        free = self._usable() and stuck is None and not draft.start_failed and self._rest() <= 0
+        units = most if free and self._lacks() is None else 0
         # Interrupted tasks stand before other jobs. While one of them waits, no other task starts by its place.
         first = (waits & self.tasks.interrupted).bit_count() or most
-        self.startable = min(most, first) if free and not draft.granted.units else 0
-        draft.candidate = self.startable > 0
-        if free and draft.granted.units and queued is not None:
-            of, plain = seen.namespace, self.pods.plain(seen.job.metadata.name)
-            run = accounting.run_id(queued)
-            job = CreateJob(run, 0, of.level, token=of.token, user=of.user, plain_names=plain)
-            tasks = self.tasks.next(min(most, draft.granted.units), taken)
-            draft.actions.append(StartTasks(job, tasks, draft.granted.number))
-            draft.set(job_name=seen.job.metadata.name)  # before there are pods, their queue cannot change any more
-        self._explain(stuck or self._taken(most) or draft.granted.wait)
+        self.startable = min(units, first) if not draft.granted.units else 0
+        return Stand(units, stuck or self._taken(most), self.summary, self.may_write)
 
-    def _explain(self, wait: Wait | None) -> None:
-        """Say why no task starts, or that nothing holds the array back."""
-        draft = self.draft
-        if not self.may_write or not draft.phase.queued or draft.start_failed:
-            return
-        if wait is None:
-            waiting.release(draft, self.summary)
-        else:
-            draft.explained = True
-            waiting.hold(draft, wait)
+    def start(self, job: CreateJob, units: int) -> Action:
+        """Pods of tasks are created, and before them their Job."""
+        draft, name = self.draft, self.draft.seen.job.metadata.name
+        draft.set(job_name=name)  # before there are pods, their queue cannot change any more
+        job = replace(job, plain_names=self.pods.plain(name))
+        return StartTasks(job, self.tasks.next(units, self._names_taken), draft.granted.number)
+
+    def _usable(self) -> bool:
+        """Whether tasks may start under the Job that is there, if any. One that says that it has ended goes."""
+        draft, batch, any_job = self.draft, self.draft.own_job, self.draft.seen.batch
+        if batch is None or batch.metadata.deletion_timestamp is not None:
+            return any_job is None
+        if is_managed(batch) and not managed.has_ended(batch):
+            return True
+        draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
+        return False
+
+    @property
+    def _names_taken(self) -> int:
+        """Tasks that cannot start, as there is a pod of their name: a set."""
+        start = self.draft.known.start
+        return self.pods.present | start.posted | set_of(start.name_taken)
+
+    def _room(self) -> int:
+        """So many more tasks may run. One keeps its name on a node that does not answer, but not its place in
+        maxRunning; one whose success is to be proven has its name still, and no capacity."""
+        unproven, untouched = {one.uid for one in self.draft.unproven}, self.pods.untouched
+        ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
+        busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
+        busy |= untouched.runs | untouched.starts | self.draft.known.start.posted
+        return min(self.wanted, self.bearable) - busy.bit_count()
 
     def _taken(self, startable: int) -> Wait | None:
         """Why nothing starts though tasks wait: pods of others have the names of theirs."""
@@ -660,6 +682,36 @@ class ManyBook:
         if left > 0 and draft.status != before:
             draft.status = before
             draft.wakeups.append(left)
+
+    # --- what is proved ---
+
+    @staticmethod
+    def lacks(observed: Observation) -> bool:
+        """Whether tasks run whose Job or whose pod is not shown. Pods say what became of them; that their Job is gone,
+        it has to say."""
+        seen, run = observed.seen, accounting.run_of(observed.seen.job.status)
+        if vanished(seen) & ~observed.known.start.posted:
+            return True
+        uid = seen.batch.metadata.uid if seen.batch is not None else ""
+        return any(not pod.ended and _of_another_job(pod, run, uid) for pod in seen.pods)
+
+    @staticmethod
+    def final(_seen: Seen, _outcome: Outcome) -> bool:
+        """Each task ended as its own pod says."""
+        return False
+
+    @staticmethod
+    def anew(seen: Seen) -> bool:
+        """Two pods of one task have the same name, so none can be created twice. But beside those of a Job that is gone
+        too many tasks would run, and those of an array that was replaced have other names. So what the first start of a
+        Job has found is asked for again until watches show it (`Heard`)."""
+        return seen.batch is None
+
+
+def _of_another_job(pod: kinds.Pod, run: str, uid: str) -> bool:
+    """Whether a pod of this run belongs to another Job than the one that is shown, which may be older or newer."""
+    owner = pod.metadata.controller
+    return pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and owner is not None and owner.uid != uid
 
 
 def _abandoned(draft: Draft, pods: TaskPods) -> dict[int, kinds.Pod]:

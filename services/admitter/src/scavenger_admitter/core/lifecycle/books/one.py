@@ -12,8 +12,9 @@ from typing import Self, assert_never
 
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.reasons import WaitReason
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, reasons_of
-from scavenger_domain.pod_ends import moment, started_at
+from scavenger_domain.pod_ends import goes_on, moment, started_at
 from scavenger_kube.kinds import Job, Pod
 
 from scavenger_admitter.core.lifecycle import (
@@ -21,6 +22,7 @@ from scavenger_admitter.core.lifecycle import (
     checkpointed,
     finished,
     interrupted,
+    leftover_pods,
     managed,
     outcome,
     running,
@@ -28,8 +30,9 @@ from scavenger_admitter.core.lifecycle import (
     starting,
     waiting,
 )
+from scavenger_admitter.core.lifecycle.actions import Action, CreateJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.verdict import (
     Checkpointed,
@@ -43,6 +46,7 @@ from scavenger_admitter.core.lifecycle.verdict import (
     Undecided,
     Verdict,
 )
+from scavenger_admitter.core.lifecycle.waiting import Stand
 
 
 @dataclass(slots=True)
@@ -97,17 +101,36 @@ class OneBook:
                 assert_never(verdict)
 
     def enter_phase(self) -> None:
-        """Honour `spec.suspend`, or lift it: the run gives all other phases."""
+        """Honour `spec.suspend`, or lift it: the run gives all other phases. A job whose time is used up starts no
+        other run."""
         waiting.suspend(self.draft)
+        if self.draft.phase.queued:
+            running.past_deadline(self.draft)
 
     def clear(self) -> None:
         """Hear what the pods of the last run said as they ended, and clear away what earlier runs left."""
         checkpointed.record_termination_messages(self.draft)
         waiting.clear_leftovers(self.draft)
 
-    def line_up(self) -> None:
-        """Start the job where that was granted, let it stand for admission, or say what holds it back."""
-        waiting.line_up(self.draft)
+    def stand(self) -> Stand | None:
+        """How the job stands in its queue; None where it runs, or is over."""
+        draft, seen = self.draft, self.draft.seen
+        if not draft.phase.queued:
+            return None
+        harmless, rest = waiting.shares_nothing(draft), waiting.rest(draft)
+        left = leftover_pods.find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=harmless)
+        draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
+        if rest > 0:
+            draft.wakeups.append(rest)
+        elif draft.reason == WaitReason.BACKING_OFF:
+            draft.reason = WaitReason.QUEUED
+        held_by = waiting.stuck(draft, left) or waiting.job_held(draft)
+        free = not left and seen.batch is None and not draft.known.start.posted and held_by is None and rest <= 0
+        return Stand(int(free), held_by, "queued for admission")
+
+    def start(self, job: CreateJob, _units: int) -> Action:
+        """Its Job is created, and tells its programs how often they were interrupted."""
+        return replace(job, restarts=self.draft.status.interrupted_count)
 
     def finish(self) -> None:
         """Let go of the pods of a finished job."""
@@ -121,6 +144,45 @@ class OneBook:
         outcome.summarise(draft)
         running.show_class(draft)
         return outcome.outcome_of(draft)
+
+    @staticmethod
+    def lacks(observed: Observation) -> bool:
+        """Whether the Job of a run in progress, or a member of it, is not shown."""
+        seen, start = observed.seen, observed.known.start
+        status, run, refused = seen.job.status, accounting.run_of(seen.job.status), start.refused
+        active = start.shown or (status.phase is not None and status.phase.active)
+        if seen.batch is None and refused is not None and refused.server_trouble:
+            return True  # the Job may have been created all the same, and its informer be behind
+        if seen.batch is None:
+            mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
+            return active or (mine and not (status.phase and status.phase.finished))
+        if not active or accounting.run_start(status) is None:
+            return False
+        uid = seen.batch.metadata.uid
+        members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
+        return members < seen.job.spec.parallelism
+
+    @staticmethod
+    def final(seen: Seen, outcome: Outcome) -> bool:
+        """Whether the job is Completed because its Job says so, or finished no longer; or a run ends as the job is
+        suspended, or though no pod of it has ended or was told to stop: its work may be done, or somebody else may have
+        interrupted it before."""
+        before, after = seen.job.status.phase, outcome.status.phase
+        if after is None:
+            return False
+        if before is not None and before.finished:
+            return not after.finished
+        run = accounting.run_of(seen.job.status)
+        mine = [pod for pod in seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN, "") == run]
+        if after is Phase.COMPLETED:
+            return sum(pod.status.phase == "Succeeded" for pod in mine) < seen.job.spec.parallelism
+        ends = before is not None and before.active and not after.active
+        return ends and (after is Phase.SUSPENDED or all(map(goes_on, mine)))
+
+    @staticmethod
+    def anew(_: Seen) -> bool:
+        """Any start may: each run has a Job of its own."""
+        return True
 
 
 def _find_run(draft: Draft) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Final, Self
 
 from scavenger_api import names, pod_names
-from scavenger_api.indexes import MAX_TASKS, all_of, indexes_of, set_of
+from scavenger_api.indexes import MAX_TASKS, all_of, indexes_of, parse_indexes, set_of
 from scavenger_api.job import Phase
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import deleting, held, moment, over
@@ -17,6 +18,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle.books.tasks import UID_DIGITS, Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
+from scavenger_admitter.core.lifecycle.observation import Seen
 from scavenger_admitter.core.lifecycle.pods_seen import Untouched
 
 _NONE_UNTOUCHED: Final = Untouched({}, 0, {}, 0)
@@ -101,6 +103,21 @@ def chosen(pods: Mapping[int, kinds.Pod], tasks: int) -> Iterator[tuple[int, kin
         yield from pods.items()
     else:
         yield from ((task, pods[task]) for task in indexes_of(tasks))
+
+
+def vanished(seen: Seen) -> int:
+    """The tasks that run by the status, and of which no pod is shown: a set. The write that counts a pod is the one
+    that says no longer that its task runs, so nothing of these is counted."""
+    array, quiet = seen.job.status.array, seen.untouched
+    running = _parsed(array.running_indexes) if array is not None else 0
+    if not running:
+        return 0
+    there = set_of(task for pod in seen.pods if (task := task_index(pod)) is not None and task < MAX_TASKS)
+    return running & ~(there if quiet is None else there | quiet.runs | quiet.ended | quiet.starts)
+
+
+_parsed: Final = lru_cache(maxsize=256)(parse_indexes)
+"""The same text comes with each look until the next write."""
 
 
 def _untouched(draft: Draft, tasks: Tasks) -> tuple[Untouched, list[kinds.Pod]]:
