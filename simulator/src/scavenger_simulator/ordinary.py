@@ -41,10 +41,22 @@ class _Stage(Enum):
 
 
 class _Pod:
-    """An ordinary pod; order: as the scheduler takes those that wait, by priority, then age. again: when it is tried
-    again, whatever happens until then."""
+    """An ordinary pod; order: as the scheduler takes those that wait, by priority, then age. failed: when it was first
+    tried and found no capacity. again: when it is tried again, whatever happens until then."""
 
-    __slots__ = ("again", "amounts", "arrived", "leaves", "node", "nominated", "number", "order", "spec", "stage")
+    __slots__ = (
+        "again",
+        "amounts",
+        "arrived",
+        "failed",
+        "leaves",
+        "node",
+        "nominated",
+        "number",
+        "order",
+        "spec",
+        "stage",
+    )
 
     def __init__(self, number: int, spec: OrdinaryPod, end: int) -> None:
         self.number, self.spec = number, spec
@@ -55,7 +67,7 @@ class _Pod:
         self.stage = _Stage.FUTURE
         self.node = -1
         self.nominated: int | None = None
-        self.again = _NO_MORE
+        self.failed = self.again = _NO_MORE
 
     def __lt__(self, other: _Pod) -> bool:
         return self.order < other.order
@@ -124,10 +136,10 @@ class OrdinaryPods:
         if node is not None:
             self._bind(pod, node)
             return
-        pod.stage = _Stage.PENDING
+        pod.stage, pod.failed = _Stage.PENDING, self._world.now
         insort(self._pending, pod)
         self._make_room(pod)
-        entitled = pod.arrived + ticks(self._world.settings.non_preemptible_wait) + SECOND
+        entitled = pod.failed + ticks(self._world.settings.non_preemptible_wait)
         if pod.nominated is None and entitled > self._world.now:
             self._world.events.add(entitled, self._try_again, pod)
 
@@ -273,8 +285,7 @@ class OrdinaryPods:
 
     def _entitled(self, pod: _Pod) -> bool:
         """Whether it may take the place of non-preemptible jobs (waiting.go of the plugin)."""
-        waited = self._world.now - pod.arrived - SECOND
-        long_enough = waited >= ticks(self._world.settings.non_preemptible_wait)
+        long_enough = self._world.now - pod.failed >= ticks(self._world.settings.non_preemptible_wait)
         return pod.spec.interactive or pod.spec.priority >= SYSTEM_CRITICAL or long_enough
 
     def _has_waited(self, pod: _Pod, found: Preemption) -> bool:
@@ -284,7 +295,7 @@ class OrdinaryPods:
         unsaved = sum(share.seconds for share in found.newly_broken)
         cores = settings.prioritizer.weights.cost({"cpu": pod.amounts[0], "memory": pod.amounts[1]}) / 1000
         wait = wait_for(unsaved, cores, settings.non_preemptible_wait, settings.full_wait_from)
-        due = pod.arrived + SECOND + ticks(wait)
+        due = pod.failed + ticks(wait)
         if now >= due:
             return True
         due = max(due, now + SECOND)

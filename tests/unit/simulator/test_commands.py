@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scavenger_prioritizer.core.snapshot import ShareOf
 from scavenger_simulator.commands.changes import parse_changes, settings_of
 from scavenger_simulator.commands.progress import Progress
 from scavenger_simulator.inputs.reading import InputError
@@ -113,10 +114,20 @@ def test_the_start_over_window_is_the_prioritizers() -> None:
     assert (settings.preemption, settings.regulator) == (before.preemption, before.regulator)
 
 
+def test_what_gangs_owe_and_what_the_percentage_is_of_can_be_set() -> None:
+    settings, before = settings_of(parse_changes(["reclaimGangs=true", "shareOf=capped-requests"])), settings_of({})
+    assert (before.preemption.gangs, before.prioritizer.share_of) == (False, ShareOf.JOBS)
+    assert (settings.preemption.gangs, settings.prioritizer.share_of) == (True, ShareOf.CAPPED_REQUESTS)
+    again = settings_of(parse_changes(["reclaimGangs=false", "shareOf=jobs"]))
+    assert (again.preemption, again.prioritizer) == (before.preemption, before.prioritizer)
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [
         ("startOverWindow=-1", "docs/levels.md"),
+        ("shareOf=cores", "docs/levels.md"),
+        ("reclaimGangs=perhaps", "docs/levels.md"),
         ("reserve", "NAME=VALUE"),
         ("reserv=5", "reserve"),
         ("reserve=lots", "docs/levels.md"),

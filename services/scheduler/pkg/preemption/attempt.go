@@ -76,6 +76,28 @@ func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sam
 	}
 }
 
+// listenTo notes what the filters said of the nodes that pods could make room on, and since when the preemptor has
+// waited for capacity.
+func (at *attempt) listenTo(statuses fwk.NodeToStatusReader) {
+	nodes, err := statuses.NodesForStatusCode(at.pl.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	if err != nil {
+		return // the dry run proper meets the same, and reports it
+	}
+	for _, node := range nodes {
+		at.listen(statuses.Get(node.Node().Name))
+	}
+	at.pl.noteFailure(at.preemptor, len(at.unmet) > 0, at.now)
+	at.entitled = at.pl.entitle.has(at.preemptor, at.now)
+}
+
+// noteFailure notes that a pod found no node. Of a pod that is deleted meanwhile nothing is kept: no event of it follows.
+func (pl *Plugin) noteFailure(pod *v1.Pod, lacksCapacity bool, now time.Time) {
+	pl.entitle.tried(pod, lacksCapacity, now)
+	if known, err := pl.waiting.lister.Pods(pod.Namespace).Get(pod.Name); err != nil || known.UID != pod.UID {
+		pl.entitle.forget(pod.UID)
+	}
+}
+
 // listen notes what NodeResourcesFit said of a node.
 func (at *attempt) listen(status *fwk.Status) {
 	if status == nil || status.Plugin() != noderesources.Name {

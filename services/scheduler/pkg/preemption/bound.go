@@ -34,9 +34,6 @@ func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) 
 	if err != nil || code != fwk.Unschedulable {
 		return nodes, err
 	}
-	for _, node := range nodes {
-		p.at.listen(p.Get(node.Node().Name))
-	}
 	budgets, err := p.at.pl.Evaluator.PdbLister.List(labels.Everything())
 	if err != nil {
 		return nil, err

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestArgs(t *testing.T) {
@@ -364,84 +363,6 @@ func reclaimed(p pod, millicores string) pod {
 	return p
 }
 
-func TestEntitlement(t *testing.T) {
-	s := world{nodes: nodes(1, "1")}.start(t)
-	e := s.plugin.entitle
-	wait := func(p pod) time.Duration { return e.remaining(p.Pod, 5*time.Minute) }
-	if got := wait(pending("a", "1").created(time.Minute)); got != 4*time.Minute+time.Second {
-		t.Errorf("a minute old: %v left", got)
-	}
-	if got := wait(pending("b", "1").created(time.Hour)); got != 0 {
-		t.Errorf("an hour old: %v left", got)
-	}
-	if p := pending("c", "1"); e.has(p.Pod, noon) || !e.has(p.interactive().Pod, noon) {
-		t.Error("interactive pods, and only they, are entitled at once")
-	}
-	// The hour behind a gate is no hour of waiting.
-	p := pending("d", "1").created(time.Hour)
-	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated}}
-	if got := wait(p); got != 5*time.Minute {
-		t.Errorf("just ungated: %v left", got)
-	}
-	s.clock.Step(2 * time.Minute)
-	p.Status.Conditions[0].Reason = v1.PodReasonUnschedulable
-	if got := wait(p); got != 3*time.Minute {
-		t.Errorf("ungated two minutes ago: %v left", got)
-	}
-	s.clock.Step(3 * time.Minute)
-	if !e.has(p.Pod, s.clock.Now()) {
-		t.Error("ungated five minutes ago, and not entitled")
-	}
-}
-
-// A pod counts as waiting from the moment its scheduling gates are lifted, whenever it is first tried.
-func TestEntitlementFromTheLiftingOfGates(t *testing.T) {
-	web := pending("web", "1").created(time.Hour)
-	web.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}}
-	s := world{nodes: nodes(1, "1"), pods: []pod{web}}.start(t)
-	web.Spec.SchedulingGates = nil
-	s.update(web)
-	s.eventually("the gates are seen to be lifted", func() bool { return s.plugin.entitle.knows(web.UID) })
-	s.clock.Step(2 * time.Minute)
-	if got := s.plugin.entitle.remaining(web.Pod, 5*time.Minute); got != 3*time.Minute {
-		t.Errorf("%v left, want 3 minutes", got)
-	}
-	if err := s.client.CoreV1().Pods("default").Delete(s.ctx, "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the pod is forgotten", func() bool { return !s.plugin.entitle.knows(web.UID) })
-}
-
-// A scheduler that has not seen the gates of a pod, as it was started later, does not take it for one without.
-func TestEntitlementAfterARestart(t *testing.T) {
-	tried := func(created, tried time.Duration, generation int64) pod {
-		p := pending("web", "1").created(created)
-		p.Generation = generation
-		p.Status.Conditions = []v1.PodCondition{{
-			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
-			LastTransitionTime: metav1.NewTime(noon.Add(-tried)),
-		}}
-		return p
-	}
-	for _, tt := range []struct {
-		name string
-		pod  pod
-		want time.Duration
-	}{
-		{"never gated, tried at once", tried(time.Hour, time.Hour, 1), 0},
-		{"changed later, by whomever", tried(time.Hour, 59*time.Minute, 2), 0},
-		{"gated once: the condition is as old as the pod, and the pod has changed since", tried(time.Hour, time.Hour, 2), 5 * time.Minute},
-		{"from an API server that counts no generations", tried(time.Hour, time.Hour, 0), 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			e := newEntitlement(5*time.Minute, 0, testingclock.NewFakeClock(noon))
-			if got := e.remaining(tt.pod.Pod, 5*time.Minute); got != tt.want {
-				t.Errorf("%v left, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 // A pod that waits is tried again at the moment it becomes entitled.
 func TestTriedAgainWhenEntitled(t *testing.T) {
 	web := pending("web", "1")
@@ -450,7 +371,7 @@ func TestTriedAgainWhenEntitled(t *testing.T) {
 		t.Fatal("entitled too early")
 	}
 	s.preempt(web) // for whatever reason; no second timer
-	s.clock.Step(5 * time.Minute)
+	s.clock.Step(5*time.Minute - time.Second)
 	time.Sleep(20 * time.Millisecond)
 	if got := s.activated(); len(got) != 0 {
 		t.Fatalf("%v tried again a second too early", got)
@@ -521,7 +442,7 @@ func TestWaitFollowsWhatIsUnsaved(t *testing.T) {
 			if _, status := s.preempt(tt.web); status.IsSuccess() {
 				t.Fatal("entitled at once")
 			}
-			s.clock.Step(tt.want)
+			s.clock.Step(tt.want - time.Second)
 			time.Sleep(20 * time.Millisecond)
 			if got := s.activated(); len(got) != 0 {
 				t.Fatalf("%v tried again a second too early", got)
@@ -538,7 +459,7 @@ func TestWaitFollowsWhatIsUnsaved(t *testing.T) {
 
 // Preemptible jobs go first all the same, whatever they lose, and nothing is taken for a pod that finds room beside them.
 func TestWaitForLittleTakesPreemptibleJobsFirst(t *testing.T) {
-	web := pending("web", "1").created(time.Minute)
+	web := pending("web", "1").waiting(time.Minute)
 	s := world{
 		args:  Args{FullWaitFrom: &metav1.Duration{Duration: 5 * time.Hour}},
 		nodes: nodes(2, "1"),

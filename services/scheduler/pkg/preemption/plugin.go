@@ -153,6 +153,7 @@ func (pl *Plugin) PostFilter(
 	}
 	began := pl.clock.Now()
 	at := pl.newAttempt(pl.latest(pod), began)
+	at.listenTo(statuses)
 	attemptCtx := withAttempt(ctx, at)
 	if !pl.jobs.empty() {
 		statuses = promising{statuses, at, attemptCtx, state}

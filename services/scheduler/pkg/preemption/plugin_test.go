@@ -271,7 +271,7 @@ func TestVictims(t *testing.T) {
 			name:    "nor by one that has waited long enough",
 			nodes:   nodes(1, "1"),
 			pods:    []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
-			for_:    pending("web", "1").created(5*time.Minute + time.Second),
+			for_:    pending("web", "1").waiting(5*time.Minute + time.Second),
 			victims: []string{"a"},
 		},
 		{
@@ -340,7 +340,7 @@ func TestVictims(t *testing.T) {
 			name:  "which is not a second less",
 			nodes: nodes(1, "1"),
 			pods:  []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
-			for_:  pending("web", "1").created(5 * time.Minute),
+			for_:  pending("web", "1").waiting(5 * time.Minute),
 		},
 		{
 			name:  "the entitled take preemptible jobs first all the same",

@@ -100,6 +100,10 @@ func (pl *Plugin) newPodGroup(
 	ctx context.Context, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc,
 ) *podGroup {
 	now, members := pl.clock.Now(), info.GetUnscheduledPods()
+	// What keeps a group out is not told: each attempt that fails counts as one for capacity.
+	for _, pod := range members {
+		pl.noteFailure(pl.latest(pod), true, now)
+	}
 	// Who of the group is entitled to non-preemptible jobs is so for all of it.
 	entitled := slices.ContainsFunc(members, func(pod *v1.Pod) bool { return pl.entitle.has(pl.latest(pod), now) })
 	at := newAttempt(pl, members[0], now, entitled, pl.sample())

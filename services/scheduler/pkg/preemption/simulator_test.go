@@ -88,7 +88,7 @@ func (c *simulatorCase) answer(t *testing.T) simulatorAnswer {
 		w.pods = append(w.pods, made)
 	}
 	web := pending("web", fmt.Sprint(c.CPU, "m")).memory(fmt.Sprint(c.Memory)).
-		created(time.Duration(c.Waited+1) * time.Second)
+		waiting(time.Duration(c.Waited+1) * time.Second)
 	if c.Interactive {
 		web = web.interactive()
 	}

@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,13 +24,13 @@ type entitlement struct {
 
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	// ungated holds when the scheduling gates of pending pods were lifted, or a pod that had some was first tried.
-	// Kubernetes does not record it, and the time behind a gate is no time spent waiting for room.
-	ungated map[types.UID]time.Time
+	// failed holds when pending pods first found no capacity; zero: they were tried, and something else kept them out.
+	// Time behind a gate, or without a volume or a node that takes the pod, is no time spent waiting for capacity.
+	failed map[types.UID]time.Time
 }
 
 func newEntitlement(wait, fullFrom time.Duration, clock clock.PassiveClock) *entitlement {
-	return &entitlement{wait: wait, fullFrom: fullFrom, clock: clock, ungated: map[types.UID]time.Time{}}
+	return &entitlement{wait: wait, fullFrom: fullFrom, clock: clock, failed: map[types.UID]time.Time{}}
 }
 
 // has tells whether a pod is interactive, critical for the system, or has waited long enough for any job.
@@ -57,25 +58,55 @@ func (e *entitlement) remaining(pod *v1.Pod, wait time.Duration) time.Duration {
 	return max(0, wait-e.waited(pod, e.clock.Now()))
 }
 
-// since returns when a pod began to wait. The API server cuts creation times to seconds; the end of that second is taken,
-// so that nobody is entitled early. A pod that runs and wants to grow waits since the kubelet deferred that.
+// since returns when a pod began to wait for capacity; now where it has not yet. A pod that runs and wants to grow waits
+// since the kubelet deferred that: the API server cuts this time to seconds, and the end of that second is taken, so that
+// nobody is entitled early.
 func (e *entitlement) since(pod *v1.Pod, now time.Time) time.Time {
 	if deferred := deferredResize(pod); deferred != nil {
 		return deferred.LastTransitionTime.Add(time.Second)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at, ok := e.ungated[pod.UID]; ok {
+	if at := e.failed[pod.UID]; !at.IsZero() {
 		return at
 	}
-	if gated(pod) || gatedOnce(pod) {
-		e.ungated[pod.UID] = now
+	return now
+}
+
+// tried notes that a pod was tried and found no node, for lack of capacity or for another reason. The first lack of
+// capacity counts, whatever later attempts fail for.
+func (e *entitlement) tried(pod *v1.Pod, lacksCapacity bool, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first, known := e.failed[pod.UID]
+	switch {
+	case !lacksCapacity:
+		e.failed[pod.UID] = first
+	case !known:
+		e.failed[pod.UID] = recordedFailure(pod, now)
+	case first.IsZero():
+		e.failed[pod.UID] = now
+	}
+}
+
+// recordedFailure returns since when a pod has waited for capacity that this scheduler tries for the first time: the API
+// server holds when an earlier scheduler first failed to place the pod, and what the last attempt lacked. So a change of
+// the leader costs nobody his wait. Of a pod that had scheduling gates the record says nothing.
+func recordedFailure(pod *v1.Pod, now time.Time) time.Time {
+	condition := scheduledCondition(pod)
+	if condition == nil || condition.Reason != v1.PodReasonUnschedulable || condition.LastTransitionTime.IsZero() ||
+		gatedOnce(pod) || !tellsOfCapacity(condition.Message) {
 		return now
 	}
-	if pod.CreationTimestamp.IsZero() {
-		return now
+	if at := condition.LastTransitionTime.Add(time.Second); at.Before(now) {
+		return at
 	}
-	return pod.CreationTimestamp.Add(time.Second)
+	return now
+}
+
+// tellsOfCapacity tells whether a scheduler's message names a lack of capacity, in the words of NodeResourcesFit.
+func tellsOfCapacity(message string) bool {
+	return strings.Contains(message, "Insufficient ") || strings.Contains(message, "Too many pods")
 }
 
 // critical tells whether a pod's priority is one that only Kubernetes' own classes have: system-cluster-critical and
@@ -88,19 +119,12 @@ func interactive(pod *v1.Pod) bool {
 	return pod.Annotations[annotationLatency] == latencyInteractive
 }
 
-// handler watches gates being lifted, and forgets pods that wait no longer.
+// handler forgets pods that wait no longer.
 func (e *entitlement) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: podUpdates(func(old, pod *v1.Pod) {
-			switch {
-			case pod.Spec.NodeName != "":
-				if old.Spec.NodeName == "" {
-					e.forget(pod.UID)
-				}
-			case len(old.Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0:
-				e.mu.Lock()
-				defer e.mu.Unlock()
-				e.ungated[pod.UID] = e.clock.Now()
+			if pod.Spec.NodeName != "" && old.Spec.NodeName == "" {
+				e.forget(pod.UID)
 			}
 		}),
 		DeleteFunc: func(object any) {
@@ -114,24 +138,10 @@ func (e *entitlement) handler() cache.ResourceEventHandler {
 func (e *entitlement) forget(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.ungated, uid)
+	delete(e.failed, uid)
 }
 
-// knows tells whether it was seen when a pod's gates were lifted.
-func (e *entitlement) knows(uid types.UID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, ok := e.ungated[uid]
-	return ok
-}
-
-// gated tells whether the last thing known of a pod is that it stood behind a scheduling gate.
-func gated(pod *v1.Pod) bool {
-	condition := scheduledCondition(pod)
-	return condition != nil && condition.Reason == v1.PodReasonSchedulingGated
-}
-
-// gatedOnce tells of a pod whose gates this scheduler has not seen, as it was not running then, that it had some: the
+// gatedOnce tells of a pod that it had scheduling gates: the
 // API server gives gated pods, and no others, their condition PodScheduled at creation, and lifting the gates changes
 // the specification. Somebody else's change to a pod that was tried in the second of its creation looks the same;
 // then a pod waits too long rather than too short.

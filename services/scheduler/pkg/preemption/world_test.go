@@ -124,6 +124,19 @@ func (p pod) created(ago time.Duration) pod {
 	return p
 }
 
+// waiting is a pod that found no capacity so long ago, as the API server has it from an earlier scheduler.
+func (p pod) waiting(ago time.Duration) pod {
+	return p.created(ago).failing("0/1 nodes are available: 1 Insufficient cpu.", ago)
+}
+
+func (p pod) failing(message string, ago time.Duration) pod {
+	p.Status.Conditions = []v1.PodCondition{{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: message,
+		LastTransitionTime: metav1.NewTime(noon.Add(-ago)),
+	}}
+	return p
+}
+
 func (p pod) annotate(key, value string) pod {
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value)
 	return p

@@ -12,6 +12,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from scavenger_api.shared_settings import FIELDS, flag_field
 from scavenger_api.weights import weights_of
+from scavenger_prioritizer.core.snapshot import ShareOf
 from scavenger_regulator.core.eviction.plan import SORTERS
 from scavenger_regulator.settings import RegulatorSettings
 
@@ -35,8 +36,17 @@ OF_THE_RUN: Final = (
 """Fields of Settings that are not the regulator's. All in seconds but interrupted_first."""
 START_OVER_WINDOW: Final = "start_over_window"
 """The prioritizer's setting of that name, in seconds."""
-_NOT_OF_THE_REGULATOR: Final = (*OF_THE_RUN, START_OVER_WINDOW)
-INTERRUPTED_FIRST: Final = ("always", "short-runs")
+SHARE_OF: Final = "share_of"
+"""The prioritizer's setting of that name."""
+RECLAIM_GANGS: Final = "reclaim_gangs"
+"""The admitter's setting of that name."""
+_NOT_OF_THE_REGULATOR: Final = (*OF_THE_RUN, START_OVER_WINDOW, SHARE_OF, RECLAIM_GANGS)
+_CHOICES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "interrupted_first": {word: word for word in ("always", "short-runs")},
+    SHARE_OF: {share.value: share for share in ShareOf},
+    RECLAIM_GANGS: {"false": False, "true": True},
+}
+"""Settings that are no seconds: the values that each takes, by their words."""
 _MICROSECONDS: Final = 1_000_000
 _OF_THE_REGULATOR: Final = {camel_case(name): name for name in RegulatorSettings.__annotations__}
 _SHARED: Final = {key: flag_field(field) for key, field in FIELDS.items()}
@@ -112,10 +122,11 @@ def _part(values: Mapping[str, Any], chart: str) -> Mapping[str, Any]:
 def _checked(name: str, value: Any, source: str) -> Any:
     field = _NAMES[name]
     try:
-        if field == "interrupted_first":
-            if value not in INTERRUPTED_FIRST:
-                raise ValueError(f"{value!r} is no value: choose from {', '.join(INTERRUPTED_FIRST)}")
-            return value
+        if field in _CHOICES:
+            word = str(value).lower()  # YAML has true and false of its own
+            if word not in _CHOICES[field]:
+                raise ValueError(f"{value!r} is no value: choose from {', '.join(_CHOICES[field])}")
+            return _CHOICES[field][word]
         if field in _NOT_OF_THE_REGULATOR:
             return parse_value(str(value))
         info = RegulatorSettings.model_fields[field]
@@ -138,7 +149,9 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
     fields = {_NAMES[name]: value for name, value in changes.items() if value is not None}
     ours = {name: fields.pop(name) for name in OF_THE_RUN if name in fields}
     window = fields.pop(START_OVER_WINDOW, None)
-    own = {} if window is None else {"window": round(window * _MICROSECONDS)}
+    own: dict[str, Any] = {} if window is None else {"window": round(window * _MICROSECONDS)}
+    own |= {SHARE_OF: fields.pop(SHARE_OF)} if SHARE_OF in fields else {}
+    gangs = fields.pop(RECLAIM_GANGS, False)
     try:
         settings = Settings.of(**fields).changed(**ours)
         settings.check()
@@ -151,5 +164,5 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
             shared[known_as] = round(fields[name] * _MICROSECONDS)
     if "resource_weights" in fields:
         shared["weights"] = weights_of(fields["resource_weights"])
-    preemption = replace(settings.preemption, minimum_run=fields.get("minimum_run", False), **shared)
+    preemption = replace(settings.preemption, minimum_run=fields.get("minimum_run", False), gangs=gangs, **shared)
     return settings.changed(prioritizer=replace(settings.prioritizer, **shared, **own), preemption=preemption)
