@@ -14,6 +14,7 @@ from scavenger_api.names import CONDITION_LEDGER
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
 from scavenger_admitter.core.adopted.done import idle_workers, with_done
 from scavenger_admitter.core.adopted.ledger import read_ledger
+from scavenger_admitter.core.adopted.release import LOOK_SECONDS, wound_down
 from scavenger_admitter.core.adopted.unlabel import unlabel
 from scavenger_admitter.core.adopted.work import AdoptedJob, status_of_job
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
@@ -36,7 +37,7 @@ def plan_adopted(observed: Observation) -> Outcome:
     """
     seen, job = observed.seen, observed.seen.job
     assert isinstance(job, AdoptedJob), "a Job"
-    known = with_done(job, seen.every_pod)
+    known = wound_down(with_done(job, seen.every_pod), seen.every_pod)
     outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
     phase = outcome.status.phase
     if phase is None:
@@ -54,7 +55,10 @@ def plan_adopted(observed: Observation) -> Outcome:
         outcome = replace(outcome, requeue_after=soonest)
     patch = patch_of(job, found)
     verdict_waits = outcome.unproven and not outcome.counted and not phase.finished  # it says more than this write
-    alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED
+    if job.released and not pods.none_left:
+        soonest = min(LOOK_SECONDS, outcome.requeue_after or LOOK_SECONDS)
+        outcome = replace(outcome, requeue_after=soonest)
+    alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED and not job.released
     leaves = alone and pods.terminating and job.spec.array.at_once <= 1  # so does its end
     if verdict_waits or leaves or not worth_a_write(job, patch):
         return replace(outcome, status=job.status, changed=False, quiet_until=None)

@@ -82,6 +82,8 @@ class AdoptedJob(ScavengerJob):
     Attributes:
         batch: the Job, as other parts of the lifecycle read one.
         written: its status, as the API server has it.
+        asked: when an admitter first saw that it is to be released; None where it is not, or nobody has seen it.
+        late: seconds after its creation in which nobody looked at it, as its ledger has them.
     """
 
     api_version: str = "batch/v1"
@@ -89,6 +91,8 @@ class AdoptedJob(ScavengerJob):
     spec: JobSpec
     batch: Any = None
     written: dict[str, Any] = Field(default_factory=dict)
+    asked: datetime | None = None
+    late: int = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -106,6 +110,11 @@ class AdoptedJob(ScavengerJob):
         """Whether it is the admitter's. Any Job may have the label of a queue."""
         return bool(self.batch.spec.managed_by == names.MANAGED_BY_ADOPTER)
 
+    @property
+    def released(self) -> bool:
+        """Whether it is to become a regular Job: nothing of it starts any more."""
+        return bool(self.batch.metadata.annotations.get(names.ANNOTATION_RELEASE) == names.RELEASE_REQUESTED)
+
 
 def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     """A Job as the fields of an `AdoptedJob`.
@@ -118,6 +127,7 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     """
     meta, spec = batch["metadata"], batch.get("spec") or {}
     written = batch.get("status") or {}
+    ledger = _ledger_of(written)
     return {
         "metadata": meta,
         "spec": {
@@ -133,7 +143,15 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
         "status": status_of_job(meta, written, _tasks_of(spec)),
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
         "written": written,
+        "asked": ledger.asked or None,
+        "late": ledger.late,
     }
+
+
+def _ledger_of(written: Mapping[str, Any]) -> Ledger:
+    """The ledger of a status. Raises LedgerError for one of another version."""
+    noted = next((one for one in written.get("conditions") or () if one["type"] == names.CONDITION_LEDGER), None)
+    return read_ledger(noted["message"]) if noted is not None else Ledger(VERSION)
 
 
 def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
@@ -186,7 +204,7 @@ def status_of_job(meta: Mapping[str, Any], written: Mapping[str, Any], array: Jo
     place = {"queuedTimestamp": format_micro_time(queued) if queued is not None else None, "jobName": meta["name"]}
     stated = {one["type"]: one for one in written.get("conditions") or ()}
     noted = stated.get(names.CONDITION_LEDGER)
-    ledger = read_ledger(noted["message"]) if noted is not None else Ledger(VERSION)
+    ledger = _ledger_of(written)
     phase, end = _phase(stated, noted)
     if phase is None:
         return place
@@ -228,6 +246,8 @@ def _phase(
             return Phase.FAILED, stated[kind]
     if noted is None:
         return None, None
+    if noted["reason"] == names.LEDGER_RELEASING and stated.get("Suspended", {}).get("status") == "True":
+        return Phase.SUSPENDED, None
     return next((one for one in Phase if one.value == noted["reason"] and not one.finished), Phase.WAITING), None
 
 
