@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from scavenger_admitter.release import _send, carry_out, pod_of
+from scavenger_admitter import uninstall
+from scavenger_admitter.release import WEBHOOK_KIND, _send, carry_out, pod_of, release_all
 from scavenger_api import names
 from scavenger_api.times import format_micro_time
 from scavenger_domain import release
@@ -16,7 +18,7 @@ from scavenger_domain.release import End, ReleaseError, Request, Target
 from scavenger_kube.resources import JOBS, LEASES, PODS
 
 from .harness import NS, Harness, Object, empty_harness
-from .test_adopted_jobs import adopting, living, only_pod, report, running_job, state, status, until
+from .test_adopted_jobs import adopting, held_true, living, only_pod, report, running_job, state, status, until
 
 pytestmark = pytest.mark.slow
 
@@ -236,3 +238,65 @@ async def test_it_ends_on_a_clock_of_its_own() -> None:
         await c.until(lambda: c.job_condition("a", "Suspended"))
         c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(labels={}))
         assert await c.run_to_end(carry_out(c.user(), c.clock, target(c, "missing"))) is End.MISSING
+
+
+# --- uninstallation ---
+
+
+async def world(c: Harness) -> None:
+    """The Job controller, the garbage collector and an admitter that leads, until cancelled."""
+    while True:
+        lead(c)
+        play_controller(c)
+        collect(c)
+        await c.clock.sleep(0.5)
+
+
+@asynccontextmanager
+async def played(c: Harness) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(world(c))
+    yield
+    task.cancel()
+
+
+WEBHOOKS = [{"name": name} for name in ("pods.scavenger.dev", "labelled.jobs.scavenger.dev", "all.jobs.scavenger.dev")]
+
+
+async def test_all_jobs_are_released_once_nothing_adopts_any_more() -> None:
+    async with adopting() as c:
+        for name in ("a", "b", "done"):
+            c.submit_job(name)
+            await until(c, "Running", name)
+        c.end(only_pod(c, "done"))
+        await c.until(lambda: c.job_condition("done", "Complete"))
+        owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "night", "uid": "u", "controller": True}
+        c.api.edit(JOBS, NS, "b", lambda job: job["metadata"].update(ownerReferences=[owner]))
+        c.api.put(WEBHOOK_KIND, {"metadata": {"name": names.WEBHOOK}, "webhooks": WEBHOOKS})
+        done = release_all(c.user(), c.clock, names.SYSTEM_NAMESPACE, timedelta(seconds=20))
+        async with played(c):
+            assert await c.run_to_end(done) == [f"{NS}/b"]
+        assert jobs(c) == ["a", "b", "done"]
+        assert is_regular(c.batch("a"))
+        assert not is_regular(c.batch("b"))
+        hook = c.api.get(WEBHOOK_KIND, None, names.WEBHOOK)
+        assert hook is not None
+        assert [one["name"] for one in hook["webhooks"]] == ["pods.scavenger.dev"]
+
+
+async def test_what_no_admitter_runs_any_more_keeps_what_ended_and_says_so() -> None:
+    async with empty_harness() as c:
+        c.node()
+        admitter = c.admitter(adopt=True)
+        c.submit_job("a", **INDEXED)
+        await until(c, "Running")
+        await one_done(c)
+        await admitter.kill()
+        first, _ = living(c)
+        c.end(first)
+        c.renew_leases()
+        await c.run_to_end(uninstall.clean(c.user(), c.clock, after=0))
+        assert c.held() == []
+        found = status(c)
+        assert (found["succeeded"], found["active"], held_true(c)) == (2, 0, [])
+        assert c.ledger_of("a")["say"] == uninstall.GONE
+        assert found.get("failed") is None
