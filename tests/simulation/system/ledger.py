@@ -206,7 +206,6 @@ class Ledger:
         announced: nodes of which somebody said that they go.
         away: when there was no admitter: from when, until when.
         old_kubelets: whether kubelets do not say which generation of a pod they knew.
-        ahead: how far clocks of admitters have been ahead. A boot seems to be so much later.
         uninstalled: when the hook of an uninstallation began and ended, one after the other.
     """
 
@@ -225,7 +224,6 @@ class Ledger:
         self.uninstalled: list[datetime] = []
         self.away: list[tuple[datetime, datetime]] = []
         self.old_kubelets = False
-        self.ahead = timedelta(0)
 
     # --- what the world writes down -----------------------------------------------------------------
 
@@ -402,10 +400,7 @@ class Ledger:
         if (
             life.itself
             and not life.code
-            and any(
-                name == life.node and ended - self.ahead <= at <= self._unproved_until(ended)
-                for name, at in self.booted
-            )
+            and any(name == life.node and ended <= at <= self._unproved_until(ended) for name, at in self.booted)
         ):
             found.add(Way.INTERRUPTED)
         if life.itself and not life.code and any(ended <= at <= ended + NODE_IN_DOUBT for at in self.uninstalled):

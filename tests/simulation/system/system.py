@@ -606,8 +606,16 @@ class System(History):
 
     def _boots(self, name: str) -> None:
         """Its kubelet says that it runs since another boot."""
-        boot = str(uuid.uuid4())
-        self.api.edit(NODES, None, name, lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=boot))
+        boot, now = str(uuid.uuid4()), self.stamp()
+
+        def report(node: Object) -> None:
+            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
+            kept = [one for one in node["status"].get("conditions", ()) if one["type"] != "Ready"]
+            was = next((one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"), {})
+            node["status"].setdefault("nodeInfo", {}).update(bootID=boot)
+            node["status"].update(conditions=[*kept, {**was, **ready}])
+
+        self.api.edit(NODES, None, name, report)
 
     def boot(self, name: str) -> None:
         """This machine does."""

@@ -1,6 +1,8 @@
 """A container that its kubelet starts again in the same pod, as on a machine that returns under its name.
 
-How it ended before decides: of one boot it is a failure of its own, of another one, or unseen, an interruption.
+No pod of a job restarts a container, so its machine has lost it, however it ended. Where somebody else has changed the
+restart policy, its end before decides: of one boot it is a failure of its own, of another one, or unseen, an
+interruption.
 """
 
 from __future__ import annotations
@@ -29,11 +31,22 @@ UNSEEN = kinds.Terminated(255, 0, "Unknown", "", "1970-01-01T00:00:00Z", "1970-0
 
 def again(before: kinds.Terminated | None, **fields: Any) -> kinds.Pod:
     """A pod whose container runs since 130 s for the second time."""
+    policy = fields.pop("policy", "Never")
     pod = b.pod(**{"started": 130, "taken": 5, **fields})
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, restart_policy=policy))
     (main,) = pod.status.container_statuses
     last = kinds.ContainerState(terminated=before)
     main = msgspec.structs.replace(main, restart_count=1, last_state=last)
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, container_statuses=(main,)))
+
+
+@pytest.mark.parametrize(("before", "lost"), [(CRASH, 180), (KILL, 180), (UNSEEN, 240), (None, 240)])
+def test_a_pod_that_restarts_nothing_has_lost_its_machine(before: Any, lost: float) -> None:
+    """Whether or not the admitter was there to see another boot."""
+    job = b.job(Phase.RUNNING, running=[10])
+    outcome = b.decide(b.seen(job, 140, b.batch(), again(before)))
+    assert (outcome.status.phase, outcome.figures.interruption) == (Phase.INTERRUPTED, Cause.NODE_LOST)
+    assert outcome.status.lost_cpu_seconds == lost
 
 
 @pytest.mark.parametrize(
@@ -48,9 +61,12 @@ def again(before: kinds.Terminated | None, **fields: Any) -> kinds.Pod:
     ],
     ids=["one boot, for now", "one boot", "another boot", "a signal, another boot", "unseen", "nothing is known"],
 )
-def test_how_it_ended_before_decides(before: Any, reboots: Any, now: float, phase: Phase, lost: float | None) -> None:
+@pytest.mark.parametrize("policy", ["OnFailure", "Always", ""])
+def test_under_another_policy_its_end_before_decides(
+    before: Any, reboots: Any, now: float, phase: Phase, lost: float | None, policy: str
+) -> None:
     job = b.job(Phase.RUNNING, running=[10])
-    outcome = b.decide(b.seen(job, now, b.batch(), again(before), reboots=reboots))
+    outcome = b.decide(b.seen(job, now, b.batch(), again(before, policy=policy), reboots=reboots))
     assert outcome.status.phase is phase
     assert outcome.status.interrupted_count == (phase is Phase.INTERRUPTED)
     if phase is Phase.INTERRUPTED:

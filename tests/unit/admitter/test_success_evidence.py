@@ -193,7 +193,9 @@ def silence(c: Harness) -> None:
 
 
 def boot(c: Harness, identity: str) -> None:
-    c.api.edit(NODES, None, "n1", lambda node: node["status"].setdefault("nodeInfo", {}).update(bootID=identity))
+    """The kubelet reports another boot, with the time of its report."""
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": c.stamp()}
+    c.api.edit(NODES, None, "n1", lambda node: node["status"].update(nodeInfo={"bootID": identity}, conditions=[ready]))
 
 
 def leases_read(c: Harness) -> int:
@@ -223,6 +225,25 @@ async def test_a_job_whose_node_falls_silent_after_an_exit_with_0_runs_again() -
         await c.until(lambda: c.status("a").get("interruptedCount") == 1)
         await runs(c, "a")
         assert "has rebooted" in str(c.events("Interrupted"))
+
+
+@pytest.mark.parametrize("skew", [-600, 600])
+async def test_a_reboot_is_as_late_as_the_kubelet_says_and_not_by_the_clock_of_the_admitter(skew: float) -> None:
+    async with harness(skew=skew) as c:
+        boot(c, "first")
+        for name in ("lost", "done"):
+            c.submit(name)
+            await runs(c, name)
+        await c.pass_time(3)
+        c.succeed("lost")
+        silence(c)
+        await c.pass_time(30)
+        boot(c, "second")
+        c.kubelet = True
+        await c.pass_time(5)
+        c.succeed("done")
+        await c.until(lambda: c.status("lost").get("interruptedCount") == 1)
+        await c.until(lambda: c.phase("done") == "Completed", limit=30)
 
 
 async def test_an_admitter_that_comes_when_the_machine_is_back_completes_nothing() -> None:

@@ -6,8 +6,24 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scavenger_api import names
-from scavenger_domain.pod_ends import first_started_at, restarted
+from scavenger_api.removing import RemovalReason
+from scavenger_domain.pod_ends import (
+    deletion_requested,
+    ended_at,
+    first_started_at,
+    last_report,
+    last_words,
+    over,
+    own_exit,
+    removal,
+    restarted,
+    start_error,
+    started_at,
+    succeeded,
+)
 from scavenger_kube.errors import Conflict
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import CONFIGMAPS
@@ -57,6 +73,94 @@ def test_a_container_that_was_started_again_keeps_its_end_before() -> None:
     read = read_words({said.metadata.uid: word_of(again)})[said.metadata.uid]
     assert restarted(read)
     assert first_started_at(read) == first_started_at(again)
+
+
+def _stamp(second: int) -> str:
+    return f"2026-01-05T08:{second // 60:02}:{second % 60:02}Z"
+
+
+STAMPS = st.integers(0, 600).map(_stamp)
+ENDS = st.fixed_dictionaries(
+    {
+        "exitCode": st.sampled_from([0, 3, 137, 143]),
+        "reason": st.sampled_from(["Completed", "Error", "OOMKilled", "ContainerStatusUnknown", "StartError"]),
+        "startedAt": STAMPS,
+        "finishedAt": st.one_of(STAMPS, st.just("1970-01-01T00:00:00Z")),
+        "message": st.sampled_from(["", "2026-01-05T08:01:00Z", "exec format error", "finished"]),
+    }
+)
+STATES = st.one_of(
+    ENDS.map(lambda end: {"terminated": end}), STAMPS.map(lambda at: {"running": {"startedAt": at}}), st.just({})
+)
+CONDITIONS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "type": st.sampled_from(["Ready", "ContainersReady", "DisruptionTarget", "PodScheduled"]),
+            "status": st.sampled_from(["True", "False"]),
+            "reason": st.sampled_from(["TerminationByKubelet", "EvictionByEvictionAPI", "DeletionByPodGC"]),
+            "message": st.just("said"),
+            "lastTransitionTime": STAMPS,
+        }
+    ),
+    max_size=3,
+    unique_by=lambda one: str(one["type"]),
+)
+
+
+@st.composite
+def ended_pods(draw: st.DrawFn) -> Pod:
+    """Pods of jobs that have ended, of which each reader of an end may make something else."""
+    made = pod_dict("p", namespace="lab", phase=draw(st.sampled_from(["Succeeded", "Failed"])), node="n")
+    names_of = draw(st.sampled_from([("main",), ("main", "proxy")]))
+    made["metadata"]["labels"] = {names.LABEL_JOB: "a", **draw(st.sampled_from([{}, {names.LABEL_KIND: "Job"}]))}
+    made["metadata"]["generation"] = draw(st.sampled_from([1, 2]))
+    if draw(st.booleans()):
+        made["metadata"] |= {
+            "deletionTimestamp": draw(STAMPS),
+            "deletionGracePeriodSeconds": draw(st.sampled_from([0, 30])),
+        }
+    made["spec"]["restartPolicy"] = draw(st.sampled_from(["Never", "OnFailure"]))
+    made["spec"]["containers"] = [{"name": name} for name in names_of]
+    made["status"] |= {
+        "reason": draw(st.sampled_from(["", "Evicted", "Terminated", "NodeLost"])),
+        "message": draw(st.sampled_from(["", 'Usage of EmptyDir volume "v" exceeds the limit "1". '])),
+        "startTime": draw(STAMPS),
+        "observedGeneration": draw(st.sampled_from([0, 1, 2])),
+        "conditions": draw(CONDITIONS),
+        "containerStatuses": [
+            {
+                "name": name,
+                "state": draw(STATES),
+                "restartCount": draw(st.sampled_from([0, 0, 1])),
+                "lastState": draw(STATES),
+            }
+            for name in names_of
+        ],
+    }
+    return msgspec.convert(made, Pod)
+
+
+READERS = (
+    lambda pod: [removal(pod, intent) for intent in (None, RemovalReason.STARVED, RemovalReason.DELETED)],
+    lambda pod: [last_words(pod, code) for code in (None, 143)],
+    own_exit,
+    succeeded,
+    ended_at,
+    last_report,
+    first_started_at,
+    started_at,
+    restarted,
+    start_error,
+    over,
+    deletion_requested,
+)
+
+
+@given(ended_pods())
+def test_last_words_are_read_as_the_pod_itself(ended: Pod) -> None:
+    """Whatever a verdict reads of a pod is kept: no reader needs another rule for words."""
+    read = read_words({ended.metadata.uid: word_of(ended)})[ended.metadata.uid]
+    assert [reader(read) for reader in READERS] == [reader(ended) for reader in READERS]
 
 
 def test_what_cannot_be_read_is_left_out() -> None:

@@ -49,6 +49,8 @@ class _Metadata(MetadataLike, Protocol):
 
 class _Spec(SpecLike, Protocol):
     @property
+    def restart_policy(self) -> str: ...
+    @property
     def termination_grace_period_seconds(self) -> int | None: ...
 
 
@@ -160,9 +162,10 @@ FINAL_DELETE_SLACK: Final = timedelta(seconds=5)
 PROVEN_WITHIN: Final = timedelta(minutes=2)
 """A success is waited for no longer. A kubelet renews the Lease of its node every 10 s, and a node counts as not ready
 after 50 s."""
-_BY_KUBELETS: Final = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
+BY_KUBELETS: Final = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
 """Conditions of a pod that its kubelet writes."""
-_NOBODY_KNOWS: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NEVER_SEEN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before everything that was ever reported."""
 _KILLED: Final = 137
 """128 + SIGKILL."""
 
@@ -234,7 +237,7 @@ def failed_unreported(pod: PodLike) -> bool:
 def restarted(pod: PodLike) -> bool:
     """Whether its kubelet has started main again in the same pod, as where the machine has lost its containers.
 
-    No pod of a job restarts any container. How main ended before is how the run ended, whatever becomes of it now.
+    How main ended before is how the run ended, whatever becomes of it now.
     """
     return _life_before(pod) is not None
 
@@ -256,13 +259,17 @@ def first_started_at(pod: PodLike) -> datetime | None:
 
 
 def _lost_before(pod: PodLike) -> Removal | None:
-    """Where main was started again, and what is known of its first end says that its machine was lost."""
+    """Where main was started again, and what is known of its first end says that its machine was lost.
+
+    A kubelet starts no container again in a pod that says `Never`, so that alone proves it. Under the policy of
+    somebody who has changed the pod, an exit code that was seen is the program's own.
+    """
     before = _life_before(pod)
     if before is None:
         return None
     ended = before.terminated
     seen = ended is not None and ended.reason not in LOST_CONTAINER and moment(ended.finished_at) is not None
-    if seen and ended is not None and ended.exit_code:
+    if pod.spec.restart_policy != "Never" and seen and ended is not None and ended.exit_code:
         return None
     at = (moment(ended.finished_at) if ended is not None else None) or started_at(pod) or last_report(pod)
     earliest = min(at, first_started_at(pod) or at)
@@ -314,9 +321,9 @@ def last_report(pod: PodLike) -> datetime:
             state.terminated.finished_at if state.terminated is not None else None,
         )
     ]
-    stamps += [one.last_transition_time for one in status.conditions if one.type in _BY_KUBELETS]
+    stamps += [one.last_transition_time for one in status.conditions if one.type in BY_KUBELETS]
     said = max((at for one in (*stamps, status.start_time) if (at := moment(one)) is not None), default=None)
-    return said or moment(pod.metadata.creation_timestamp) or _NOBODY_KNOWS
+    return said or moment(pod.metadata.creation_timestamp) or NEVER_SEEN
 
 
 def _first_report(pod: PodLike) -> datetime:

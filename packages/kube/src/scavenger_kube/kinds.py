@@ -11,7 +11,7 @@ RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 
 from __future__ import annotations
 
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from scavenger_api.evictions import PREEMPTED_BY_SCHEDULER
@@ -110,7 +110,7 @@ class Toleration(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
-    """What placement, class and accounting read of a pod spec."""
+    """What placement, class, accounting and the verdict on a run read of a pod spec."""
 
     node_name: str = ""
     priority: int | None = None
@@ -123,6 +123,7 @@ class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     tolerations: tuple[Toleration, ...] = ()
     scheduler_name: str = ""
     termination_grace_period_seconds: int | None = None
+    restart_policy: str = ""
 
 
 class Running(Struct, frozen=True, gc=False, rename="camel"):
@@ -256,6 +257,12 @@ class NodeSpec(Struct, frozen=True, gc=False, rename="camel"):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeCondition(Condition, frozen=True, gc=False, rename="camel"):
+    """status.conditions[] of a node: with the time of the report, by the clock of the node."""
+
+    last_heartbeat_time: str | None = None
+
+
 class NodeSystemInfo(Struct, frozen=True, gc=False, rename="camel"):
     """status.nodeInfo of a node."""
 
@@ -267,7 +274,7 @@ class NodeStatus(Struct, frozen=True, gc=False, rename="camel"):
 
     allocatable: dict[str, str | int | float] = {}
     capacity: dict[str, str | int | float] = {}
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
     node_info: NodeSystemInfo = NodeSystemInfo()
 
 
@@ -350,7 +357,10 @@ class Event(Struct, frozen=True, gc=False, rename="camel"):
     event_time: str | None = None
 
 
-def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
+_Condition = TypeVar("_Condition", bound=Condition)
+
+
+def condition(conditions: tuple[_Condition, ...], kind: str) -> _Condition | None:
     """The condition of that type, or None."""
     return next((c for c in conditions if c.type == kind), None)
 

@@ -13,9 +13,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 from scavenger_api import names
+from scavenger_domain.pod_ends import BY_KUBELETS, NEVER_SEEN, moment
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import Conflict, Forbidden, NotFound
 from scavenger_kube.kinds import (
+    Condition,
     ConfigMap,
     ContainerState,
     ContainerStatus,
@@ -65,12 +67,13 @@ def word_of(pod: Pod) -> str:
         spec=PodSpec(
             node_name=pod.spec.node_name,
             termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+            restart_policy=pod.spec.restart_policy,
         ),
         status=PodStatus(
             phase=status.phase,
             reason=status.reason,
             message=status.message[:MAX_MESSAGE],
-            conditions=tuple(one for one in status.conditions if one.type == "DisruptionTarget"),
+            conditions=_conditions(status.conditions),
             container_statuses=tuple(map(_container, status.container_statuses)),
             observed_generation=status.observed_generation,
             start_time=status.start_time,
@@ -82,6 +85,16 @@ def word_of(pod: Pod) -> str:
 def _ours(texts: Mapping[str, str]) -> dict[str, str]:
     ours = f"{names.GROUP}/"
     return {name: text for name, text in texts.items() if name.startswith(ours) or name in KEPT}
+
+
+def _conditions(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """What disrupts it, and the last thing that its kubelet has reported: that may be all that is known of its end."""
+    disrupted = tuple(one for one in conditions if one.type == "DisruptionTarget")
+    reported = [one for one in conditions if one.type in BY_KUBELETS and one.last_transition_time]
+    newest = max(reported, key=lambda one: moment(one.last_transition_time) or NEVER_SEEN, default=None)
+    if newest is None:
+        return disrupted
+    return (*disrupted, Condition(newest.type, newest.status, last_transition_time=newest.last_transition_time))
 
 
 def _container(status: ContainerStatus) -> ContainerStatus:

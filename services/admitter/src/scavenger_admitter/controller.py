@@ -43,6 +43,7 @@ from scavenger_admitter.facts import (
     pod_progress,
     queue_view,
     rebooted,
+    reported_at,
     shape_of,
     signals_pressure,
     version,
@@ -396,8 +397,8 @@ class Admitter:
 
     def _on_node(self, change: Change[Node]) -> None:
         again = rebooted(change.old, change.new)
-        if again:
-            self._informers.reboots[change.key] = self._clock.now()
+        if again and change.new is not None:
+            self._informers.reboots[change.key] = reported_at(change.new) or self._clock.now()
         if (failure := failed_by_itself(change.old, change.new)) and self._informers.pods.by_index("node", change.key):
             self._state.trust.failed_by_itself(change.key, failure, micros(self._clock.now()))
         if change.new is None:

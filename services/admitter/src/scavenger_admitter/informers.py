@@ -60,7 +60,8 @@ class Informers:
         self.pods = add(pod_informer(client, clock))
         self.nodes = add(Informer(client, NODES, clock=clock))
         self.reboots: dict[str, datetime] = {}
-        """When a node was seen to have rebooted last, since this process began."""
+        """When nodes have rebooted last, of those seen to since this process began: no later than that, by the clock of
+        the node."""
         self.arrays = PodsSeen(self._says_something)
         self.pods.add_handler(self._on_pod)
         self.nodes.add_handler(self._on_node)
