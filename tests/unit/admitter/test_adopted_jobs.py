@@ -504,6 +504,69 @@ async def test_a_pod_of_two_containers_ends_with_both(code: int, kind: str) -> N
         assert (status(c).get("succeeded"), status(c).get("failed")) == ((None, 1) if code else (1, None))
 
 
+# --- restartPolicy OnFailure ---
+
+ON_FAILURE: dict[str, Any] = {"restartPolicy": "OnFailure"}
+
+
+def start_again(c: Harness, pod: Object, count: int, code: int = 3, *, waits: bool = False) -> None:
+    """What a kubelet reports of a program that has failed so often in the same pod. waits: it does not run just now."""
+    now = c.stamp()
+    before = terminated(code, reason="" if code else "ContainerStatusUnknown", finished=now)
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if waits else running(started=now)["state"]
+    again = {**running(started=now), "state": state, "restartCount": count, "lastState": before["state"]}
+    c.api.edit(PODS, NS, pod["metadata"]["name"], lambda obj: obj["status"].update(containerStatuses=[again]))
+
+
+async def test_a_program_is_started_again_in_its_pod_and_nothing_is_counted() -> None:
+    async with running_job(backoffLimit=3, pod=ON_FAILURE) as c:
+        first = only_pod(c)
+        assert first["spec"]["restartPolicy"] == "OnFailure"
+        for count in (1, 2):
+            start_again(c, first, count, waits=True)
+            await c.pass_time(60, step=5)
+            start_again(c, first, count)
+            await c.pass_time(60, step=5)
+        assert only_pod(c)["metadata"]["uid"] == first["metadata"]["uid"]
+        found = status(c)
+        assert (found["active"], found.get("failed"), held_true(c), state(c)) == (1, None, [], "Running")
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(0, 0), (1, 0), (2, 1)])
+async def test_a_job_fails_when_its_programs_were_started_again_too_often(limit: int, allowed: int) -> None:
+    async with running_job(backoffLimit=limit, pod=ON_FAILURE) as c:
+        for count in range(1, allowed + 1):
+            start_again(c, only_pod(c), count)
+            await c.pass_time(30)
+            assert held_true(c) == []
+        start_again(c, only_pod(c), allowed + 1)
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        assert c.job_condition("a", "Failed")["reason"] == "BackoffLimitExceeded"
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        await c.until(lambda: not c.held())
+
+
+async def test_a_machine_that_loses_a_program_is_no_failure_of_it() -> None:
+    async with running_job(backoffLimit=0, pod=ON_FAILURE) as c:
+        start_again(c, only_pod(c), 1, 0)
+        await c.pass_time(60)
+        assert (held_true(c), len(living(c)), state(c)) == ([], 1, "Running")
+
+
+async def test_an_interrupted_pod_takes_its_restarts_along() -> None:
+    async with running_job(backoffLimit=2, pod=ON_FAILURE) as c:
+        start_again(c, only_pod(c), 1)
+        await c.pass_time(10)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        start_again(c, only_pod(c), 1)
+        await c.pass_time(30)
+        assert (held_true(c), state(c)) == ([], "Running")
+
+
 # --- suspend ---
 
 

@@ -16,7 +16,7 @@ MAX_NAME: Final = 63
 ORDINALS: Final = 36**4
 """Pods of one Job have so many different names where these do not name an index."""
 
-_TAKEN_BY_US: Final = frozenset({"priority", "preemptionPolicy", "priorityClassName", "restartPolicy"})
+_TAKEN_BY_US: Final = frozenset({"priority", "preemptionPolicy", "priorityClassName"})
 
 
 def name_of(job: str, uid: str, index: int, tasks: int, *, indexed: bool) -> str:
@@ -98,7 +98,6 @@ def adopted_pod(
         },
         "spec": {
             **{name: value for name, value in template["spec"].items() if name not in _TAKEN_BY_US},
-            "restartPolicy": "Never",
             "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
             "terminationGracePeriodSeconds": grace_seconds,
             **({"affinity": dict(affinity)} if affinity else {}),

@@ -47,6 +47,7 @@ class JobTasks(ArraySpec):
     Attributes:
         indexed: users know the indexes of its tasks.
         work_queue: nobody says how many completions there are: its pods know when all work is done.
+        in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
     """
 
     shares_retries: ClassVar[bool] = True
@@ -56,6 +57,12 @@ class JobTasks(ArraySpec):
     max_running: Annotated[int | None, Field(ge=0)] = None
     indexed: bool = False
     work_queue: bool = False
+    in_place: int | None = None
+
+    @property
+    def restart_limit(self) -> int | None:
+        """After so many starts in the same pods it has failed."""
+        return self.in_place
 
     @property
     def numbers(self) -> TaskNumbers:
@@ -158,12 +165,14 @@ def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
     """The completions of a Job. One that says how many pods it wants and not how many completions is a work queue, with
     as many workers as pods."""
     completions, workers = spec.get("completions"), spec.get("parallelism", 1)
+    policy = spec["template"]["spec"].get("restartPolicy")
     return JobTasks(
         written_tasks=min(MAX_TASKS, workers if completions is None else completions),
         max_running=workers,
         fail_fast=True,
         indexed=spec.get("completionMode") == INDEXED,
         work_queue=completions is None,
+        in_place=max(1, spec.get("backoffLimit", BACKOFF_LIMIT)) if policy == "OnFailure" else None,
     )
 
 
