@@ -617,6 +617,23 @@ def test_where_jobs_are_adopted_everywhere_a_namespace_can_opt_out(helm: Path) -
     assert "'elsewhere'" in expression, "the namespace of the release is never served"
 
 
+def test_adopted_jobs_are_released_before_the_admitter_is_stopped(helm: Path) -> None:
+    """By an account that is not the admitter's, and is there only meanwhile."""
+    objects = Chart(helm, "admitter").objects(ADOPTING).values()
+    made = {o["kind"]: o for o in objects if o["metadata"]["name"] == "scavenger-admitter-release"}
+    assert made.keys() == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
+    notes = {kind: o["metadata"]["annotations"] for kind, o in made.items()}
+    assert {one["helm.sh/hook"] for one in notes.values()} == {"pre-delete"}
+    weights = {kind: int(one["helm.sh/hook-weight"]) for kind, one in notes.items()}
+    assert weights["ServiceAccount"] < weights["ClusterRoleBinding"] < weights["Job"]
+    (stops,) = [o for o in objects if o["metadata"]["name"] == "scavenger-admitter-uninstall" and o["kind"] == "Job"]
+    assert weights["Job"] < int(stops["metadata"]["annotations"]["helm.sh/hook-weight"])
+    pod = made["Job"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "scavenger-admitter-release"
+    assert pod["containers"][0]["args"] == ["release", "120", "--namespace=elsewhere"]
+    assert not [o for o in Chart(helm, "admitter").objects().values() if o["metadata"]["name"].endswith("-release")]
+
+
 def test_the_scope_of_quotas_is_taken_back_where_it_is_added(helm: Path) -> None:
     for quotas in (False, True):
         objects = Chart(helm, "webhook").objects({"admission": {"quotas": quotas}})

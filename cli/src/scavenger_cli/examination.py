@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
@@ -13,15 +13,19 @@ from scavenger_api.times import parse_time
 from scavenger_domain.ailments import (
     Ailment,
     foreign_budgets,
+    half_released,
     no_measurement,
     nodes_refuse_pods,
     some,
     stale_budgets,
     stale_finalizers,
+    untouched_jobs,
     versions_differ,
 )
+from scavenger_domain.last_word import SILENT_AFTER
 from scavenger_domain.last_word import silent as has_gone
 from scavenger_domain.nodes import autoscaled, karpenter_made
+from scavenger_domain.release import LABEL_OF, adopted, finished
 from scavenger_domain.selectors import selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
@@ -48,6 +52,7 @@ class Cluster:
         leases: of the services.
         budgets: namespaces with a PodDisruptionBudget of the prioritizer.
         foreign_budgets: namespaces with one of its name that is somebody else's.
+        batch_jobs: batch/v1 Jobs that are adopted, or that a release has made, as the API server has them.
         job_pods: pods of scavenger jobs, ended ones as well.
         pods: all pods that have not ended.
         nodes: all nodes.
@@ -70,6 +75,7 @@ class Cluster:
     leases: Sequence[Lease] | None = None
     budgets: Sequence[str] | None = None
     foreign_budgets: Sequence[str] = ()
+    batch_jobs: Sequence[Mapping[str, Any]] = ()
     job_pods: Sequence[Pod] | None = None
     pods: Sequence[Pod] | None = None
     nodes: Sequence[Node] | None = None
@@ -95,6 +101,7 @@ def examine(cluster: Cluster) -> list[Ailment]:
         *_stale_budgets(cluster),
         *foreign_budgets(cluster.foreign_budgets),
         *_stale_finalizers(cluster),
+        *_adopted(cluster),
         *_shunned(cluster),
         *_autoscaler(cluster),
         *_keep_scale_down_off(cluster),
@@ -143,6 +150,23 @@ def _stale_finalizers(cluster: Cluster) -> Iterator[Ailment]:
         if names.FINALIZER in pod.metadata.finalizers and pod.metadata.deletion_timestamp is not None and pod.ended
     ]
     return stale_finalizers(held, led=_led(cluster, names.ADMITTER))
+
+
+def _adopted(cluster: Cluster) -> Iterator[Ailment]:
+    """A status is written when something happens. Without an admitter its age says that nobody looks."""
+    led, still, copies = _led(cluster, names.ADMITTER), [], []
+    for job in cluster.batch_jobs:
+        meta = job["metadata"]
+        if (of := (meta.get("labels") or {}).get(LABEL_OF)) is not None:
+            copies.append(f"{meta['namespace']}/{of}")
+        elif adopted(job) and not finished(job):
+            stated = (job.get("status") or {}).get("conditions") or ()
+            ledger: Mapping[str, Any] = next((one for one in stated if one["type"] == names.CONDITION_LEDGER), {})
+            said = parse_time(ledger.get("lastProbeTime") or meta.get("creationTimestamp"))
+            if (not ledger or not led) and said is not None and cluster.now - said > SILENT_AFTER:
+                still.append(f"{meta['namespace']}/{meta['name']}")
+    yield from untouched_jobs(still, led=led)
+    yield from half_released(copies)
 
 
 def _shunned(cluster: Cluster) -> Iterator[Ailment]:

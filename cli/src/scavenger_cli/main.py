@@ -102,6 +102,7 @@ COMMANDS: Final = {
     "resubmit": "resubmitting.resubmit",
     "cancel": "changing.cancel",
     "delete": "changing.delete",
+    "release": "releasing.release",
     "top": "showing.top",
     "levels": "showing.levels",
     "board": "boarding.board",

@@ -504,6 +504,69 @@ async def test_a_pod_of_two_containers_ends_with_both(code: int, kind: str) -> N
         assert (status(c).get("succeeded"), status(c).get("failed")) == ((None, 1) if code else (1, None))
 
 
+# --- restartPolicy OnFailure ---
+
+ON_FAILURE: dict[str, Any] = {"restartPolicy": "OnFailure"}
+
+
+def start_again(c: Harness, pod: Object, count: int, code: int = 3, *, waits: bool = False) -> None:
+    """What a kubelet reports of a program that has failed so often in the same pod. waits: it does not run just now."""
+    now = c.stamp()
+    before = terminated(code, reason="" if code else "ContainerStatusUnknown", finished=now)
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if waits else running(started=now)["state"]
+    again = {**running(started=now), "state": state, "restartCount": count, "lastState": before["state"]}
+    c.api.edit(PODS, NS, pod["metadata"]["name"], lambda obj: obj["status"].update(containerStatuses=[again]))
+
+
+async def test_a_program_is_started_again_in_its_pod_and_nothing_is_counted() -> None:
+    async with running_job(backoffLimit=3, pod=ON_FAILURE) as c:
+        first = only_pod(c)
+        assert first["spec"]["restartPolicy"] == "OnFailure"
+        for count in (1, 2):
+            start_again(c, first, count, waits=True)
+            await c.pass_time(60, step=5)
+            start_again(c, first, count)
+            await c.pass_time(60, step=5)
+        assert only_pod(c)["metadata"]["uid"] == first["metadata"]["uid"]
+        found = status(c)
+        assert (found["active"], found.get("failed"), held_true(c), state(c)) == (1, None, [], "Running")
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(0, 0), (1, 0), (2, 1)])
+async def test_a_job_fails_when_its_programs_were_started_again_too_often(limit: int, allowed: int) -> None:
+    async with running_job(backoffLimit=limit, pod=ON_FAILURE) as c:
+        for count in range(1, allowed + 1):
+            start_again(c, only_pod(c), count)
+            await c.pass_time(30)
+            assert held_true(c) == []
+        start_again(c, only_pod(c), allowed + 1)
+        await c.until(lambda: c.job_condition("a", "Failed"))
+        assert c.job_condition("a", "Failed")["reason"] == "BackoffLimitExceeded"
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        await c.until(lambda: not c.held())
+
+
+async def test_a_machine_that_loses_a_program_is_no_failure_of_it() -> None:
+    async with running_job(backoffLimit=0, pod=ON_FAILURE) as c:
+        start_again(c, only_pod(c), 1, 0)
+        await c.pass_time(60)
+        assert (held_true(c), len(living(c)), state(c)) == ([], 1, "Running")
+
+
+async def test_an_interrupted_pod_takes_its_restarts_along() -> None:
+    async with running_job(backoffLimit=2, pod=ON_FAILURE) as c:
+        start_again(c, only_pod(c), 1)
+        await c.pass_time(10)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        await until(c, "Running")
+        start_again(c, only_pod(c), 1)
+        await c.pass_time(30)
+        assert (held_true(c), state(c)) == ([], "Running")
+
+
 # --- suspend ---
 
 
@@ -571,3 +634,107 @@ async def test_a_job_that_is_suspended_as_soon_as_it_runs_lets_its_pod_go() -> N
         ended = {"phase": "Failed", "containerStatuses": [at_once]}
         c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(ended))
         await c.until(lambda: c.held() == [])
+
+
+# --- release ---
+
+
+def ask_release(c: Harness, name: str = "a") -> None:
+    c.api.edit(
+        JOBS,
+        NS,
+        name,
+        lambda job: (
+            job["metadata"].setdefault("annotations", {}).update({names.ANNOTATION_RELEASE: names.RELEASE_REQUESTED})
+        ),
+    )
+
+
+async def test_a_released_job_runs_to_its_end() -> None:
+    async with running_job() as c:
+        ask_release(c)
+        await c.until(lambda: c.ledger_of("a").get("asked"))
+        await c.pass_time(30)
+        c.end(only_pod(c))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+
+
+async def test_a_released_job_is_interrupted_at_its_next_checkpoint_and_starts_no_more() -> None:
+    async with running_job(backoffLimit=0) as c:
+        await c.pass_time(10)
+        first = only_pod(c)["metadata"]["name"]
+        report(c, first)
+        await c.pass_time(10)
+        ask_release(c)
+        await c.pass_time(20)
+        assert "deletionTimestamp" not in only_pod(c)["metadata"], "that checkpoint was before"
+        report(c, first)
+        await until(c, names.LEDGER_RELEASING)
+        found = status(c)
+        assert (found["active"], found["terminating"], found.get("failed"), held_true(c)) == (0, 0, None, [])
+        assert c.held() == []
+        await c.pass_time(120, step=5)
+        assert (state(c), c.pods("a")) == (names.LEDGER_RELEASING, [])
+
+
+async def test_a_released_job_that_waits_says_so_at_once() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1")
+        c.admitter(adopt=True)
+        c.submit_job("a", cpu="8")
+        await until(c, "Waiting")
+        ask_release(c)
+        await until(c, names.LEDGER_RELEASING)
+        before = len(c.writes())
+        c.node("n2", cpu="100")
+        await c.pass_time(120, step=5)
+        assert (written(c, before), c.pods("a")) == ([], [])
+
+
+async def test_a_released_job_that_its_user_has_suspended_stays_suspended() -> None:
+    async with adopting() as c:
+        c.submit_job("a", suspend=True)
+        await c.until(lambda: c.job_condition("a", "Suspended"))
+        ask_release(c)
+        await until(c, names.LEDGER_RELEASING)
+        before = len(c.writes())
+        await c.pass_time(60, step=5)
+        assert (written(c, before), held_true(c)) == ([], ["Suspended"])
+
+
+async def test_a_released_job_counts_the_tasks_that_end_meanwhile() -> None:
+    async with running_job(completions=4, parallelism=2, completionMode="Indexed", backoffLimit=0) as c:
+        await c.until(lambda: len(living(c)) == 2)
+        one, other = living(c)
+        ask_release(c)
+        await c.until(lambda: c.ledger_of("a").get("asked"))
+        c.end(one)
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await c.pass_time(20)
+        assert len(living(c)) == 1, "nothing else starts"
+        report(c, other["metadata"]["name"])
+        await until(c, names.LEDGER_RELEASING)
+        assert (status(c)["completedIndexes"], status(c).get("failed")) == ("0", None)
+
+
+async def test_an_admitter_that_comes_late_says_so() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.submit_job("a")
+        await c.pass_time(300, step=30)
+        c.admitter(adopt=True)
+        await until(c, "Running")
+        assert 300 <= c.ledger_of("a")["late"] <= 310
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        assert 300 <= c.ledger_of("a")["late"] <= 310
+
+
+def report(c: Harness, pod: str) -> None:
+    """A program reports a checkpoint."""
+    c.api.edit(
+        PODS,
+        NS,
+        pod,
+        lambda obj: obj["metadata"].setdefault("annotations", {}).update({names.ANNOTATION_LAST_CHECKPOINT: c.stamp()}),
+    )

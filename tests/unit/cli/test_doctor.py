@@ -9,6 +9,7 @@ import pytest
 from scavenger_api import names
 from scavenger_cli.examination import Cluster, examine
 from scavenger_cli.kueue import KueueConfiguration, parse
+from scavenger_domain.release import LABEL_OF
 from scavenger_kube.kinds import ObjectMeta
 from scavenger_kube.resources import Lease, LeaseSpec
 from scavenger_testing import builders
@@ -41,6 +42,20 @@ MESH = ObjectMeta(name="lab", labels={"istio-injection": "enabled"})
 LINKERD = ObjectMeta(name="lab", annotations={"linkerd.io/inject": "enabled"})
 CLASSES = dict(names.PRIORITY_VALUES)
 
+
+def adopted(age: float, *conditions: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    meta = {"namespace": "lab", "name": "a", "uid": "u", "creationTimestamp": ago(age)}
+    wanted = {"managedBy": names.MANAGED_BY_ADOPTER, **spec}
+    return {"metadata": meta, "spec": wanted, "status": {"conditions": list(conditions)}}
+
+
+def ledger(age: float) -> dict[str, Any]:
+    return {"type": names.CONDITION_LEDGER, "status": "False", "reason": "Running", "lastProbeTime": ago(age)}
+
+
+DONE: dict[str, Any] = {"type": "Complete", "status": "True"}
+COPY = {"metadata": {"namespace": "lab", "name": "a-r0000", "labels": {LABEL_OF: "a"}}, "spec": {}}
+
 CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("nothing is known", {}, []),
     ("all is well", {"leases": leases(), "budgets": ["lab"], "classes": CLASSES, "levels": levels()}, []),
@@ -53,6 +68,13 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("stale finalizers", {"leases": leases(admitter=90), "job_pods": [held()]}, ["ServiceAway", "StaleFinalizers"]),
     ("a pod that still runs", {"leases": leases(admitter=90), "job_pods": [held(phase="Running")]}, ["ServiceAway"]),
     ("the admitter is about to record it", {"leases": leases(), "job_pods": [held()]}, []),
+    ("a Job that nobody runs", {"leases": leases(), "batch_jobs": [adopted(70)]}, ["UntouchedJobs"]),
+    ("a new Job", {"leases": leases(), "batch_jobs": [adopted(50)]}, []),
+    ("an adopted Job runs", {"leases": leases(), "batch_jobs": [adopted(9999, ledger(5000))]}, []),
+    ("an adopted Job ran", {"leases": [], "batch_jobs": [adopted(9999, ledger(70))]}, ["UntouchedJobs"]),
+    ("an adopted Job is done", {"leases": [], "batch_jobs": [adopted(9999, ledger(70), DONE)]}, []),
+    ("a Job of somebody else", {"leases": [], "batch_jobs": [adopted(9999, managedBy="example.org/x")]}, []),
+    ("a copy is left", {"leases": leases(), "batch_jobs": [COPY]}, ["HalfReleased"]),
     ("Karpenter and budgets", {"leases": leases(), "nodes": [KARPENTER], "budgets": ["a"]}, ["BudgetsKeepNodes"]),
     ("Karpenter without budgets", {"leases": leases(), "nodes": [KARPENTER], "budgets": []}, []),
     ("Karpenter, and it may not remove", {"nodes": [KARPENTER], "keep_scale_down": NEVER}, ["KeepScaleDownOff"]),

@@ -13,6 +13,7 @@ from scavenger_api import names
 from scavenger_api.reasons import WaitReason
 from scavenger_api.shunned_nodes import shunned_nodes
 from scavenger_api.states import ConditionType
+from scavenger_domain.release import LABEL_OF
 from scavenger_kube import resources
 from scavenger_kube.errors import NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
@@ -24,7 +25,7 @@ from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import DATA, Format, output_of, print_data
 from scavenger_cli.gather import NodeUse, Reader
 from scavenger_cli.manifests import KINDS
-from scavenger_cli.objects import Job, decode, decode_items
+from scavenger_cli.objects import Job, decode, decode_items, raw_items
 from scavenger_cli.options import OutputOption
 from scavenger_cli.output import note, say, say_styled
 from scavenger_cli.words import plural
@@ -211,6 +212,12 @@ def _read(access: Access, reader: Reader) -> Cluster:
         default = {"fieldSelector": "metadata.name=default"}
         return _unless_missing(lambda: decode_items(get(LOCAL_QUEUES, default), resources.Namespace))
 
+    def batch_jobs(labels: str) -> list[dict[str, Any]]:
+        """Jobs of users with a label; none where they may not be listed."""
+        path = resources.JOBS.path()
+        read = lambda: _unless_missing(lambda: list(raw_items(get(path, {"labelSelector": labels}))))  # noqa: E731
+        return reader.optional("adopted Jobs" if labels == names.LABEL_QUEUE else "copies of released Jobs", read) or []
+
     configured = data_of("the configuration of Kueue", KUEUE)
     queues = reader.optional("the LocalQueues of Kueue", local_queues) if configured is not None else None
     deployments = reader.services()
@@ -225,6 +232,7 @@ def _read(access: Access, reader: Reader) -> Cluster:
         leases=items("leases", leases, resources.Lease),
         budgets=None if budgets is None else [one.metadata.namespace for one in budgets if one.ours],
         foreign_budgets=[one.metadata.namespace for one in budgets or () if not one.ours],
+        batch_jobs=[job for labels in (names.LABEL_QUEUE, LABEL_OF) for job in batch_jobs(labels)],
         job_pods=items("pods of jobs", paths.PODS, Pod, {"labelSelector": names.LABEL_JOB}),
         pods=reader.pods(),
         nodes=items("nodes", paths.NODES, Node),

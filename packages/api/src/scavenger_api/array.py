@@ -82,6 +82,11 @@ class ArraySpec(Model):
         return len(self.numbers)
 
     @property
+    def restart_limit(self) -> int | None:
+        """After so many starts of programs in the same pods it has failed; None where no pod starts any again."""
+        return None
+
+    @property
     def at_once(self) -> int:
         """So many tasks may run at a time, as far as the user says."""
         return self.max_running or self.tasks

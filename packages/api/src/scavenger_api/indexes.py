@@ -79,6 +79,11 @@ def format_indexes(indexes: int) -> str:
     return BITS + _encoded(indexes)
 
 
+def plain_ranges(indexes: int) -> str:
+    """A set as batch/v1 has it, such as `0-3,7`, however long that is."""
+    return ",".join(spelled(first, last) for first, last in _ranges(indexes))
+
+
 def parse_indexes(text: str) -> int:
     """The set that a text stands for. Raises IndexesError."""
     if text.startswith(BITS):

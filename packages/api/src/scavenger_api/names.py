@@ -46,6 +46,7 @@ LABEL_ADOPT: Final = f"{GROUP}/adopt"
 """On a namespace, by the administrator: which of its Jobs are adopted. On a Job: `never`."""
 ADOPT_LABELLED: Final = "labelled"
 """Only Jobs that have `LABEL_QUEUE` themselves."""
+ADOPT_NEVER: Final = "never"
 LABEL_ADOPT_QUEUE: Final = f"{GROUP}/adopt-queue"
 """On a namespace, by the administrator: the queue of its adopted Jobs that name none."""
 LABEL_KIND: Final = f"{GROUP}/kind"
@@ -63,6 +64,11 @@ JOB_LABELS: Final = (
 # On a Job, or in the jobTemplate of a CronJob, by the user. What ScavengerJobs have in their spec.
 ANNOTATION_INTERRUPTION_AFTER: Final = f"{GROUP}/interruption-after"
 ANNOTATION_CHECKPOINT_EXIT_CODE: Final = f"{GROUP}/checkpoint-exit-code"
+# On an adopted Job, by an administrator: it is to become a regular Job (`scavenger_domain.release`).
+ANNOTATION_RELEASE: Final = f"{GROUP}/release"
+RELEASE_REQUESTED: Final = "requested"
+LEDGER_RELEASING: Final = "Releasing"
+"""The phase in the ledger of a Job that is to be released, and of which nothing runs any more."""
 
 # --- annotations ---
 # On a namespace, by the administrator: the service accounts whose tokens its scavenger jobs get, between commas.

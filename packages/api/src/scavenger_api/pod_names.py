@@ -96,6 +96,15 @@ def number_of(uid: str) -> int:
     return found
 
 
+def short_name(number: int) -> str:
+    """Four digits of base 36: a number below 36⁴, or what is left of a larger one."""
+    text = ""
+    for _ in range(4):
+        number, digit = divmod(number, len(_DIGITS))
+        text = _DIGITS[digit] + text
+    return text
+
+
 def run_suffix(queued: int) -> str:
     """The suffix of the pods of one run of a job.
 

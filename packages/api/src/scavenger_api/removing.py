@@ -43,6 +43,15 @@ class RemovalReason(Reason):
 _BY_WORD: Final = {reason.value: reason for reason in RemovalReason}
 
 
+UID_DIGITS: Final = 8
+"""Of a UID in the name of a pod. The index stands before them, so two pods look the same only where a task had both."""
+
+
+def pod_mark(index: int, uid: str) -> str:
+    """How a status names a pod. index: of its task. uid: of the pod."""
+    return f"{index}-{uid[:UID_DIGITS]}"
+
+
 def entry(pod: str, reason: RemovalReason) -> str:
     """How `status.removing` names a deletion. pod: `INDEX-UID`, or `WHOLE_RUN`."""
     return f"{pod}:{reason.value}"

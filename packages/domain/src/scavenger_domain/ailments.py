@@ -76,6 +76,33 @@ def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
         yield Ailment("StaleFinalizers", text, RUNBOOK)
 
 
+def untouched_jobs(jobs: Collection[str], *, led: bool) -> Iterator[Ailment]:
+    """Adopted Jobs that nobody runs.
+
+    Args:
+        jobs: keys of those that have not ended, and whose status nobody has written for a minute.
+        led: whether an admitter leads.
+    """
+    if jobs:
+        why = "the admitter does not run them" if led else "no admitter leads"
+        helps = "set global.adopt.enabled=true in the values of scavenger-admitter" if led else RUNBOOK
+        yield Ailment(
+            "UntouchedJobs",
+            f"adopted Jobs stand still, as {why}: {some(jobs)}",
+            f"{helps}; or make regular Jobs of them: kubectl sj release NAME",
+        )
+
+
+def half_released(jobs: Collection[str]) -> Iterator[Ailment]:
+    """Jobs whose release was broken off. jobs: keys."""
+    if jobs:
+        yield Ailment(
+            "HalfReleased",
+            f"the release of Jobs was broken off, and suspended copies keep their counts: {some(jobs)}",
+            "repeat kubectl sj release NAME",
+        )
+
+
 def no_measurement(reasons: Mapping[str, str]) -> Iterator[Ailment]:
     """Levels that let nothing start, because nobody measures or the measurement is too old.
 

@@ -231,7 +231,26 @@ def failed_unreported(pod: PodLike) -> bool:
     """Whether all containers were seen to end, the main one with a failure, and the phase is not written yet."""
     main = main_status(pod)
     ended = main.state.terminated if main is not None and ended_at(pod) is not None else None
-    return ended is not None and ended.exit_code != 0 and not pod.ended and not over(pod)
+    failed = ended is not None and ended.exit_code != 0 and not pod.ended and not over(pod)
+    return failed and not starts_again(pod)
+
+
+def starts_again(pod: PodLike) -> bool:
+    """Whether its kubelet starts programs that fail again in the same pod: that of an adopted Job which says so. In pods
+    of ScavengerJobs nobody may."""
+    return pod.spec.restart_policy == "OnFailure" and names.LABEL_KIND in pod.metadata.labels
+
+
+def restarts(pod: PodLike) -> int:
+    """How often programs of a pod that has not ended have failed and were started again. A machine that has just lost
+    them is no failure of theirs."""
+    if pod.ended or not starts_again(pod):
+        return 0
+    return sum(one.restart_count - _was_lost(one.last_state.terminated) for one in pod.status.container_statuses)
+
+
+def _was_lost(ended: TerminatedLike | None) -> bool:
+    return ended is not None and ended.reason in LOST_CONTAINER
 
 
 def restarted(pod: PodLike) -> bool:
@@ -246,7 +265,8 @@ def _life_before(pod: PodLike) -> _LastState | None:
     """How main ended before it was started again; None for one that was started once."""
     statuses = pod.status.container_statuses
     mine = (one for one in statuses if len(statuses) == 1 or one.name == pod.program)
-    return next((one.last_state for one in mine if one.restart_count), None)
+    found = next((one.last_state for one in mine if one.restart_count), None)
+    return None if found is None or starts_again(pod) else found
 
 
 def first_started_at(pod: PodLike) -> datetime | None:

@@ -231,6 +231,8 @@ def started_at(pod: PodLike) -> datetime | None:
     if running is not None:
         said = seen_time(running.started_at) or seen_time(pod.status.start_time)
         return said or seen_time(pod.metadata.creation_timestamp)
+    if terminated is None and pod.status.phase == "Running":  # it has run, and waits to be started again
+        return seen_time(pod.status.start_time)
     if terminated is None or terminated.reason in START_ERRORS:
         return None
     seen_end = None if terminated.reason in LOST_CONTAINER else seen_time(terminated.finished_at)

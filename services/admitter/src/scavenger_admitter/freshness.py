@@ -26,6 +26,7 @@ from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.paging import PagedList
 
+from scavenger_admitter.core.lifecycle import managed
 from scavenger_admitter.core.lifecycle.actions import Creation
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, confirm_creation, placed
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
@@ -63,6 +64,10 @@ class _Jobs(Struct, frozen=True, gc=False):
     items: tuple[_Job, ...] = ()
 
 
+class _BatchJobs(msgspec.Struct):
+    items: tuple[Job, ...] = ()
+
+
 class _Nodes(msgspec.Struct):
     items: tuple[Node, ...] = ()
 
@@ -85,6 +90,16 @@ async def active_jobs(client: ApiClient) -> list[ObjectMeta]:
     async for body in _pages(client, SCAVENGERJOBS, None):
         jobs = msgspec.json.decode(body, type=_Jobs).items
         found += [job.metadata for job in jobs if job.status.phase in (Phase.STARTING, Phase.RUNNING)]
+    return found
+
+
+async def adopted_jobs(client: ApiClient) -> list[ObjectMeta]:
+    """Metadata of the adopted Jobs that have not ended. Raises ApiError."""
+    found: list[ObjectMeta] = []
+    async for body in _pages(client, JOBS, names.LABEL_QUEUE):
+        jobs = msgspec.json.decode(body, type=_BatchJobs).items
+        ours = (job for job in jobs if job.spec.managed_by == names.MANAGED_BY_ADOPTER)
+        found += [job.metadata for job in ours if not managed.has_ended(job)]
     return found
 
 

@@ -25,21 +25,24 @@ from scavenger_domain.pod_ends import moment
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound
 from scavenger_kube.kinds import Node, ObjectMeta
-from scavenger_kube.resources import JOBS, LEASES, PODS, Lease
+from scavenger_kube.resources import JOBS, LEASES, PODS, Lease, Resource
 from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.stale_marks import release
 
+from scavenger_admitter.core.adopted.ledger import LedgerError
+from scavenger_admitter.core.adopted.plan import left_behind
+from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.books.book import taken_down
 from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Known, Seen
 from scavenger_admitter.core.lifecycle.success import SHOWS_LIFE_AFTER, Evidence, Success
-from scavenger_admitter.freshness import active_jobs, metadata_of, nodes_by_name, with_run
+from scavenger_admitter.freshness import active_jobs, adopted_jobs, metadata_of, nodes_by_name, with_run
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.queue_controller import set_finalizers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.success_evidence import LOOKS_EVERY, NAMESPACE, shows_life
-from scavenger_admitter.writer import SCAVENGERJOBS, merged
+from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS, merged
 
 log = get_logger(__name__)
 
@@ -91,18 +94,18 @@ async def clean(client: ApiClient, clock: Clock | None = None, *, after: float =
 
 async def _write_statuses(client: ApiClient, clock: Clock, after: timedelta) -> None:
     """Commit that no job runs. Raises ApiError where jobs or nodes cannot be listed."""
-    try:
-        jobs = await active_jobs(client)
-    except NotFound:  # the CRD has gone first, and all jobs with it
-        return
+    jobs: list[tuple[Resource[Any], ObjectMeta]] = []
+    with contextlib.suppress(NotFound):  # the CRD has gone first, and all jobs with it
+        jobs += [(SCAVENGERJOBS, meta) for meta in await active_jobs(client)]
+    jobs += [(ADOPTED_JOBS, meta) for meta in await adopted_jobs(client)]
     nodes = await nodes_by_name(client) if jobs else {}
     turns, proofs = asyncio.Semaphore(AT_ONCE), _Proofs(client, clock, after)
 
-    async def stop(meta: ObjectMeta) -> None:
+    async def stop(kind: Resource[Any], meta: ObjectMeta) -> None:
         async with turns:
-            await _stop(client, meta, nodes, clock, proofs)
+            await _stop(client, kind, meta, nodes, clock, proofs)
 
-    await asyncio.gather(*map(stop, jobs))
+    await asyncio.gather(*(stop(*one) for one in jobs))
 
 
 class _Proofs:
@@ -148,24 +151,29 @@ class _Proofs:
 
 
 async def _stop(
-    client: ApiClient, meta: ObjectMeta, nodes: Mapping[str, Node | None], clock: Clock, proofs: _Proofs
+    client: ApiClient,
+    kind: Resource[Any],
+    meta: ObjectMeta,
+    nodes: Mapping[str, Node | None],
+    clock: Clock,
+    proofs: _Proofs,
 ) -> None:
     """Commit the end of the present run of a job, or that no task of an array runs any more. A job that has changed
     meanwhile is judged again, as it is then. One whose status cannot be written does not keep the others back."""
     why = "its status changes all the time"
     for _ in range(TRIES):
         try:
-            job = ScavengerJob.model_validate_json(await client.get(SCAVENGERJOBS, meta.namespace, meta.name))
+            job: ScavengerJob = kind.type.model_validate_json(await client.get(kind, meta.namespace, meta.name))
             status = await _status_after(client, job, nodes, clock, proofs)
             if status is not None:
                 patch = {"metadata": {"resourceVersion": job.metadata.resource_version}, "status": status}
-                await client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
+                await client.merge_patch(kind, meta.namespace, meta.name, patch, subresource="status")
             return
         except Conflict:
             continue
         except NotFound:
             return
-        except (ApiError, ValidationError) as error:  # the latter of a job of a newer version
+        except (ApiError, ValidationError, LedgerError) as error:  # the latter of a job of a newer version
             why = str(error)
             break
     log.warning("left a status as it is", job=meta.key, why=why)
@@ -184,6 +192,8 @@ async def _status_after(
         seen = replace(observed.seen, now=clock.now())
         decided = confirm(replace(observed, seen=seen, known=Known(evidence=evidence)))
     assert decided is not None, "the API server was asked"
+    if isinstance(job, AdoptedJob):
+        return left_behind(job, decided.value, GONE, clock.now())
     status = decided.value.status
     if status.phase is None or status.phase.active:  # it had not begun: there is nothing to book
         status = status.model_copy(update={"phase": Phase.WAITING, "message": GONE})

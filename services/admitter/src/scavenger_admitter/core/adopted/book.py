@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import format_indexes, parse_indexes, spelled
+from scavenger_api.indexes import parse_indexes, plain_ranges
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
-from scavenger_api.names import CONDITION_LEDGER
+from scavenger_api.names import CONDITION_LEDGER, LEADER_SILENT_SECONDS, LEDGER_RELEASING
 from scavenger_api.reasons import FailureReason
 from scavenger_api.times import format_time, parse_time
 from scavenger_domain.gang import task_index
@@ -122,9 +122,21 @@ def job_status(
     elif phase is Phase.FAILED:
         _fail(found, stated, status, pods, now)
     reason = ENDED if phase.finished else phase.value
-    stated.note(CONDITION_LEDGER, "False", reason, write_ledger(status, _workers_done(job, array, idle)))
+    if job.released and not phase.finished and pods.none_left:
+        reason = LEDGER_RELEASING
+    asked = (job.asked or now) if job.released else None
+    late = job.late if written.get("conditions") else _late(job, now)
+    ledger = write_ledger(status, _workers_done(job, array, idle), asked=asked, late=late)
+    stated.note(CONDITION_LEDGER, "False", reason, ledger)
     found["conditions"] = stated.listed
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _late(job: AdoptedJob, now: datetime) -> int:
+    """Seconds since the creation of a Job that an admitter sees for the first time; 0 where that is as usual."""
+    created = job.metadata.creation_timestamp
+    waited = int((now - created).total_seconds()) if created is not None else 0
+    return waited if waited >= LEADER_SILENT_SECONDS else 0
 
 
 def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, over: bool) -> dict[str, Any]:
@@ -142,7 +154,7 @@ def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, 
         succeeded = max(done.bit_count(), before)
     counts: dict[str, Any] = {"failed": max(failed, written.get("failed") or 0), "succeeded": succeeded}
     if tasks.indexed:
-        counts["completedIndexes"] = _ranges(done) or None
+        counts["completedIndexes"] = plain_ranges(done) or None
     return {name: value or None for name, value in counts.items()}
 
 
@@ -153,21 +165,6 @@ def _workers_done(job: AdoptedJob, array: ArrayStatus, idle: int) -> int:
         return 0
     done, first = parse_indexes(array.completed_indexes), not job.written.get("succeeded")
     return done | idle if done and first else done
-
-
-def _ranges(done: int) -> str:
-    """Indexes as batch/v1 has them: ranges, however long that is."""
-    text = format_indexes(done)
-    if not text.startswith("bits:"):
-        return text
-    runs: list[str] = []
-    while done:
-        first = (done & -done).bit_length() - 1
-        rest = ~(done >> first)
-        length = (rest & -rest).bit_length() - 1
-        runs.append(spelled(first, first + length - 1))
-        done &= ~(((1 << length) - 1) << first)
-    return ",".join(runs)
 
 
 def _note_suspension(job: AdoptedJob, phase: Phase, stated: _Conditions) -> None:

@@ -66,6 +66,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         indexes: interrupted indexes. They start before others.
         counted: pods that are counted and may still have their finalizer.
         removing: pods that the admitter deletes, and why.
+        asked: when the admitter first saw that the Job is to be released.
+        late: seconds after its creation in which nobody looked at the Job.
         say: the state in a sentence.
     """
 
@@ -90,6 +92,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     indexes: str = ""
     counted: str = ""
     removing: str = ""
+    asked: str = ""
+    late: int = 0
     say: str = ""
 
 
@@ -111,12 +115,14 @@ def read_ledger(message: str) -> Ledger:
         raise LedgerError(f"the ledger of this Job cannot be read: {error}") from error
 
 
-def write_ledger(status: ScavengerJobStatus, done: int = 0) -> str:
+def write_ledger(status: ScavengerJobStatus, done: int = 0, *, asked: datetime | None = None, late: int = 0) -> str:
     """The message that a status is written as.
 
     Args:
         status: of the job.
         done: the set of workers that do not start again, of a work queue.
+        asked: when its release was seen first.
+        late: seconds in which nobody looked at the Job.
     """
     array = status.array or ArrayStatus()
     ledger = Ledger(
@@ -141,6 +147,8 @@ def write_ledger(status: ScavengerJobStatus, done: int = 0) -> str:
         indexes=_indexes(array.interrupted_indexes),
         counted=",".join(array.counted),
         removing=_joined(status.removing or (), MAX_REMOVING),
+        asked=_time(asked),
+        late=late,
         say=_cut(status.message or "", MAX_SAID),
     )
     return msgspec.json.encode(ledger).decode()

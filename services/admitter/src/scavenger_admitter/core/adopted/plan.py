@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.names import CONDITION_LEDGER
+from scavenger_api.times import format_time
 
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
 from scavenger_admitter.core.adopted.done import idle_workers, with_done
-from scavenger_admitter.core.adopted.ledger import read_ledger
+from scavenger_admitter.core.adopted.ledger import VERSION, Ledger, read_ledger
+from scavenger_admitter.core.adopted.release import LOOK_SECONDS, wound_down
 from scavenger_admitter.core.adopted.unlabel import unlabel
 from scavenger_admitter.core.adopted.work import AdoptedJob, status_of_job
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
@@ -36,7 +38,7 @@ def plan_adopted(observed: Observation) -> Outcome:
     """
     seen, job = observed.seen, observed.seen.job
     assert isinstance(job, AdoptedJob), "a Job"
-    known = with_done(job, seen.every_pod)
+    known = wound_down(with_done(job, seen.every_pod), seen.every_pod)
     outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
     phase = outcome.status.phase
     if phase is None:
@@ -54,7 +56,10 @@ def plan_adopted(observed: Observation) -> Outcome:
         outcome = replace(outcome, requeue_after=soonest)
     patch = patch_of(job, found)
     verdict_waits = outcome.unproven and not outcome.counted and not phase.finished  # it says more than this write
-    alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED
+    if job.released and not pods.none_left:
+        soonest = min(LOOK_SECONDS, outcome.requeue_after or LOOK_SECONDS)
+        outcome = replace(outcome, requeue_after=soonest)
+    alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED and not job.released
     leaves = alone and pods.terminating and job.spec.array.at_once <= 1  # so does its end
     if verdict_waits or leaves or not worth_a_write(job, patch):
         return replace(outcome, status=job.status, changed=False, quiet_until=None)
@@ -106,3 +111,25 @@ def _wait(observed: Observation) -> float:
     """Seconds until counts alone are worth a write."""
     last, now = observed.known.last_write, observed.seen.now
     return (last + COUNT_EVERY - now).total_seconds() if last is not None and last <= now else 0.0
+
+
+def left_behind(job: AdoptedJob, outcome: Outcome, say: str, now: datetime) -> dict[str, Any]:
+    """The merge patch of the status of a Job that no admitter runs any more, and whose pods go now.
+
+    Args:
+        job: the Job.
+        outcome: of the last look at it: what has ended is counted.
+        say: what its ledger says.
+        now: the moment.
+    """
+    patch = dict(outcome.job_status or {})
+    stated = [dict(one) for one in patch.get("conditions") or job.written.get("conditions") or ()]
+    noted = next((one for one in stated if one["type"] == CONDITION_LEDGER), None)
+    if noted is None:
+        noted = {"type": CONDITION_LEDGER, "status": "False", "reason": Phase.WAITING.value}
+        noted["lastTransitionTime"] = format_time(now)
+        stated.append(noted)
+    ledger = read_ledger(noted["message"]) if "message" in noted else Ledger(VERSION)
+    message = msgspec.json.encode(msgspec.structs.replace(ledger, say=say)).decode()
+    noted |= {"message": message, "lastProbeTime": format_time(now)}
+    return {**patch, "active": 0, "ready": 0, "terminating": 0, "conditions": stated}

@@ -16,8 +16,7 @@ MAX_NAME: Final = 63
 ORDINALS: Final = 36**4
 """Pods of one Job have so many different names where these do not name an index."""
 
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_TAKEN_BY_US: Final = frozenset({"priority", "preemptionPolicy", "priorityClassName", "restartPolicy"})
+_TAKEN_BY_US: Final = frozenset({"priority", "preemptionPolicy", "priorityClassName"})
 
 
 def name_of(job: str, uid: str, index: int, tasks: int, *, indexed: bool) -> str:
@@ -41,11 +40,7 @@ def name_of(job: str, uid: str, index: int, tasks: int, *, indexed: bool) -> str
 
 def _ordinal(uid: str, index: int) -> str:
     """Four digits of base 36. No two tasks of a Job have the same."""
-    rest, text = (pod_names.number_of(uid) + index) % ORDINALS, ""
-    for _ in range(4):
-        rest, digit = divmod(rest, len(_DIGITS))
-        text = _DIGITS[digit] + text
-    return text
+    return pod_names.short_name((pod_names.number_of(uid) + index) % ORDINALS)
 
 
 def adopted_pod(
@@ -103,7 +98,6 @@ def adopted_pod(
         },
         "spec": {
             **{name: value for name, value in template["spec"].items() if name not in _TAKEN_BY_US},
-            "restartPolicy": "Never",
             "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
             "terminationGracePeriodSeconds": grace_seconds,
             **({"affinity": dict(affinity)} if affinity else {}),

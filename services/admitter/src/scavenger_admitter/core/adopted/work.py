@@ -47,6 +47,7 @@ class JobTasks(ArraySpec):
     Attributes:
         indexed: users know the indexes of its tasks.
         work_queue: nobody says how many completions there are: its pods know when all work is done.
+        in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
     """
 
     shares_retries: ClassVar[bool] = True
@@ -56,6 +57,12 @@ class JobTasks(ArraySpec):
     max_running: Annotated[int | None, Field(ge=0)] = None
     indexed: bool = False
     work_queue: bool = False
+    in_place: int | None = None
+
+    @property
+    def restart_limit(self) -> int | None:
+        """After so many starts in the same pods it has failed."""
+        return self.in_place
 
     @property
     def numbers(self) -> TaskNumbers:
@@ -82,6 +89,8 @@ class AdoptedJob(ScavengerJob):
     Attributes:
         batch: the Job, as other parts of the lifecycle read one.
         written: its status, as the API server has it.
+        asked: when an admitter first saw that it is to be released; None where it is not, or nobody has seen it.
+        late: seconds after its creation in which nobody looked at it, as its ledger has them.
     """
 
     api_version: str = "batch/v1"
@@ -89,6 +98,8 @@ class AdoptedJob(ScavengerJob):
     spec: JobSpec
     batch: Any = None
     written: dict[str, Any] = Field(default_factory=dict)
+    asked: datetime | None = None
+    late: int = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -106,6 +117,11 @@ class AdoptedJob(ScavengerJob):
         """Whether it is the admitter's. Any Job may have the label of a queue."""
         return bool(self.batch.spec.managed_by == names.MANAGED_BY_ADOPTER)
 
+    @property
+    def released(self) -> bool:
+        """Whether it is to become a regular Job: nothing of it starts any more."""
+        return bool(self.batch.metadata.annotations.get(names.ANNOTATION_RELEASE) == names.RELEASE_REQUESTED)
+
 
 def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     """A Job as the fields of an `AdoptedJob`.
@@ -118,6 +134,7 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     """
     meta, spec = batch["metadata"], batch.get("spec") or {}
     written = batch.get("status") or {}
+    ledger = _ledger_of(written)
     return {
         "metadata": meta,
         "spec": {
@@ -133,19 +150,29 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
         "status": status_of_job(meta, written, _tasks_of(spec)),
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
         "written": written,
+        "asked": ledger.asked or None,
+        "late": ledger.late,
     }
+
+
+def _ledger_of(written: Mapping[str, Any]) -> Ledger:
+    """The ledger of a status. Raises LedgerError for one of another version."""
+    noted = next((one for one in written.get("conditions") or () if one["type"] == names.CONDITION_LEDGER), None)
+    return read_ledger(noted["message"]) if noted is not None else Ledger(VERSION)
 
 
 def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
     """The completions of a Job. One that says how many pods it wants and not how many completions is a work queue, with
     as many workers as pods."""
     completions, workers = spec.get("completions"), spec.get("parallelism", 1)
+    policy = spec["template"]["spec"].get("restartPolicy")
     return JobTasks(
         written_tasks=min(MAX_TASKS, workers if completions is None else completions),
         max_running=workers,
         fail_fast=True,
         indexed=spec.get("completionMode") == INDEXED,
         work_queue=completions is None,
+        in_place=max(1, spec.get("backoffLimit", BACKOFF_LIMIT)) if policy == "OnFailure" else None,
     )
 
 
@@ -186,7 +213,7 @@ def status_of_job(meta: Mapping[str, Any], written: Mapping[str, Any], array: Jo
     place = {"queuedTimestamp": format_micro_time(queued) if queued is not None else None, "jobName": meta["name"]}
     stated = {one["type"]: one for one in written.get("conditions") or ()}
     noted = stated.get(names.CONDITION_LEDGER)
-    ledger = read_ledger(noted["message"]) if noted is not None else Ledger(VERSION)
+    ledger = _ledger_of(written)
     phase, end = _phase(stated, noted)
     if phase is None:
         return place
@@ -228,6 +255,8 @@ def _phase(
             return Phase.FAILED, stated[kind]
     if noted is None:
         return None, None
+    if noted["reason"] == names.LEDGER_RELEASING and stated.get("Suspended", {}).get("status") == "True":
+        return Phase.SUSPENDED, None
     return next((one for one in Phase if one.value == noted["reason"] and not one.finished), Phase.WAITING), None
 
 

@@ -20,7 +20,7 @@ from scavenger_api import names, pod_names
 from scavenger_api.indexes import MAX_TASKS, set_of
 from scavenger_domain.gang import job_key_of, task_index
 from scavenger_domain.nodes import leaving
-from scavenger_domain.pod_ends import deleting, goes_on, held, moment, started_at
+from scavenger_domain.pod_ends import deleting, goes_on, held, moment, restarts, started_at
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.lifecycle.start_failures import waits_only
@@ -148,7 +148,7 @@ def bucket_of(pod: Pod, leaving_nodes: Collection[str], said: Said = _nothing_sa
     started, created = started_at(pod), meta.creation_timestamp or ""
     if pod.ended:
         return None if held(pod) else _Bucket(run, owner.uid, named.suffix, task, True, started, created)
-    if not held(pod) or not goes_on(pod) or pod.spec.node_name in leaving_nodes:
+    if not held(pod) or not goes_on(pod) or pod.spec.node_name in leaving_nodes or restarts(pod):
         return None
     if started is None and (not created or not waits_only(pod) or said(pod)):
         return None

@@ -93,6 +93,8 @@ def taken_down(seen: Seen, why: InterruptDecision) -> Observation:
     counts as an interruption. Tasks are counted one by one, when their pods have ended: they stop as where an array is
     suspended, and none is counted. seen: the job. why: what is said of a run."""
     job = seen.job
+    if job.spec.as_written:  # its user reads what the status says of a suspension
+        return Observation(seen)
     if job.spec.array is None:
         queued = job.status.queued_timestamp
         return Observation(seen, granted=Granted(take={accounting.run_id(queued): why} if queued is not None else {}))

@@ -30,6 +30,7 @@ from scavenger_domain.pod_ends import (
     own_exit,
     removal,
     restarted,
+    restarts,
     started_at,
 )
 from scavenger_domain.queues import place_in_queue
@@ -384,6 +385,8 @@ class ManyBook:
             self._fail(FailureReason.POD_FAILURE_POLICY, self.endings.final)
         elif failures and self.spec.fail_fast:
             self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
+        elif self._restarted_too_often:
+            self._fail(FailureReason.FAILED, "its programs were started again in their pods as often as they may")
         elif problem is not None and problem.final and problem.exit is None and not self._goes_on:
             self._fail(problem.reason, problem.message)
         elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
@@ -393,6 +396,13 @@ class ManyBook:
         else:
             self._go_on(problem if problem is not None and problem.exit is None else None)
         self._note_stopping(of_phase(seen.job.status.phase), of_phase(draft.phase))
+
+    @property
+    def _restarted_too_often(self) -> bool:
+        """Whether kubelets have started programs again as often as they may, in the pods that there are (as
+        pastBackoffLimitOnFailure of the Job controller)."""
+        limit, pods = self.spec.restart_limit, (*self.pods.alive.values(), *self.pods.untouched.pods)
+        return limit is not None and sum(map(restarts, pods)) >= limit
 
     def _note_stopping(self, before: RemovalReason | None, after: RemovalReason | None) -> None:
         """Name the pods of which the phase will say, or said, what is not so: those that others had deleted before, and

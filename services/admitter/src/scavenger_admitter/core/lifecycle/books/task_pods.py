@@ -11,11 +11,12 @@ from typing import Final, Self
 from scavenger_api import names, pod_names
 from scavenger_api.indexes import MAX_TASKS, all_of, indexes_of, parse_indexes, set_of
 from scavenger_api.job import Phase
+from scavenger_api.removing import UID_DIGITS
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import deleting, held, moment, over
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.books.tasks import UID_DIGITS, Tasks, mark
+from scavenger_admitter.core.lifecycle.books.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Seen

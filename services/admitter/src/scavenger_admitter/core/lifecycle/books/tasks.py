@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Self
+from typing import Self
 
 from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import (
@@ -17,10 +17,8 @@ from scavenger_api.indexes import (
     parse_counts,
     parse_indexes,
 )
+from scavenger_api.removing import pod_mark
 from scavenger_kube import kinds
-
-UID_DIGITS: Final = 8
-"""Of a UID in `counted`. The index stands before them, so that two pods look the same only where a task had both."""
 
 
 @dataclass(slots=True)
@@ -135,4 +133,4 @@ class Tasks:
 
 def mark(index: int, pod: kinds.Pod) -> str:
     """How `counted` names a pod."""
-    return f"{index}-{pod.metadata.uid[:UID_DIGITS]}"
+    return pod_mark(index, pod.metadata.uid)
