@@ -31,9 +31,10 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.controller import Prioritizer
 from scavenger_prioritizer.core.plan import plan_classes
 from scavenger_prioritizer.core.snapshot import Share, Snapshot, Source
-from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS, gangs, job_facts, pod_facts
+from scavenger_prioritizer.facts import BUDGET_SPEC, gangs, job_facts, pod_facts
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.jobs_seen import SCAVENGERJOBS
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock
 from scavenger_testing.fake_api import FakeApi

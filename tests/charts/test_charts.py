@@ -592,9 +592,19 @@ def test_jobs_are_adopted_by_a_policy_or_by_the_webhook_and_by_nobody_by_default
     assert policies == {"labelled.jobs.scavenger.dev": "Fail", "all.jobs.scavenger.dev": "Ignore"}
 
 
+@pytest.mark.parametrize("chart", ["prioritizer", "regulator"])
+def test_who_ranks_running_jobs_reads_adopted_ones_only_where_jobs_are_adopted(helm: Path, chart: str) -> None:
+    def may(objects: dict[str, dict[str, Any]]) -> list[Any]:
+        return [rule["verbs"] for rule in objects["ClusterRole"]["rules"] if rule["resources"] == ["jobs"]]
+
+    off, on = Chart(helm, chart).objects(), Chart(helm, chart).objects(ADOPTING)
+    assert (may(off), environment(off["Deployment"]).get("SCAVENGER_ADOPT")) == ([], None)
+    assert (may(on), environment(on["Deployment"])["SCAVENGER_ADOPT"]) == ([["list", "watch"]], "true")
+
+
 def test_a_release_from_before_there_were_adopted_jobs_has_none(helm: Path) -> None:
     """`--reuse-values` hands over values without the new ones."""
-    for chart in ("base", "admitter", "webhook"):
+    for chart in ("base", "admitter", "webhook", "prioritizer", "regulator"):
         assert Chart(helm, chart).objects({"global": {"adopt": None}})
 
 

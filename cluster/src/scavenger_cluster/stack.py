@@ -102,6 +102,9 @@ ADOPT: Final = "--set=global.adopt.enabled=true"
 GUARD_OF_JOBS: Final = ("guard-adopted", "guard-workloads", "guard-pods")
 """Templates of scavenger-base that know which namespaces are served."""
 
+RANKING_JOBS: Final = ("prioritizer", "regulator")
+"""Services that may read Jobs where these are adopted."""
+
 ADOPTING: Final = (
     ("mutatingadmissionpolicybinding", "scavenger-adopt-labelled"),
     ("mutatingadmissionpolicybinding", "scavenger-adopt-all"),
@@ -208,13 +211,17 @@ def allow_snapshots(cluster: Cluster) -> None:
 
 
 def adopt_jobs(cluster: Cluster, *options: str) -> None:
-    """Have batch/v1 Jobs of served namespaces adopted, as the charts have it with `global.adopt.enabled`.
+    """Have batch/v1 Jobs of served namespaces adopted, and let those who rank running jobs read them: as the charts
+    have it with `global.adopt.enabled`.
 
     manifests/ have it off. `options`: of helm. Undone by `adopt_no_jobs`.
     """
     words = (NO_IMAGE, ADOPT, "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy", *options)
     policy = rendered("scavenger-admitter", cluster.report, *words, templates=("adopt",))
-    text = f"{_guard_of_served(cluster, *options)}\n---\n{policy}"
+    roles = (
+        rendered(f"scavenger-{name}", cluster.report, NO_IMAGE, ADOPT, templates=("rbac",)) for name in RANKING_JOBS
+    )
+    text = "\n---\n".join([_guard_of_served(cluster, *options), policy, *roles])
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
 
 
@@ -247,6 +254,8 @@ def adopt_no_jobs(cluster: Cluster) -> None:
     for name in GUARD_OF_JOBS:
         file = str(MANIFESTS / "base" / f"{name}.yaml")
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
+    for name in RANKING_JOBS:
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / "rbac.yaml"))
 
 
 def rank_by_policy(cluster: Cluster, *options: str) -> None:

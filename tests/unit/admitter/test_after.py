@@ -13,6 +13,7 @@ from scavenger_admitter.core.lifecycle.other_jobs import MAX_LOOKED, OtherJob, f
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.after import FollowedJob
 from scavenger_api.job import Phase
+from scavenger_kube.resources import JOBS
 from scavenger_testing.builders import scavengerjob_dict
 
 from . import builders as b
@@ -67,6 +68,20 @@ async def test_a_job_starts_when_the_other_one_has_completed(array: dict[str, An
         await completes(c, "first")
         await runs(c, "second")
         assert c.status("second")["after"] == [{"job": "first", "uid": uid(c, "first"), "ended": "Completed"}]
+
+
+async def test_the_end_of_an_adopted_job_of_that_name_says_nothing() -> None:
+    """A Job of batch/v1 is another object, which nobody can name there."""
+    async with harness(adopt=True) as c:
+        c.submit_job("first")
+        c.submit("second", after=COMPLETED)
+        await c.until(lambda: c.pods("first") and c.pods("first")[0]["status"].get("phase") == "Running")
+        c.end(c.pods("first")[0])
+        await c.until(lambda: c.job_condition("first", "Complete"))
+        c.api.delete(JOBS, NS, "first")
+        await c.pass_time(30)
+        assert c.status("second").get("after", [{}])[0].get("ended") is None
+        assert c.pods("second") == []
 
 
 @pytest.mark.parametrize("array", [None, {"tasks": 2}], ids=["job", "array"])

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
+from scavenger_admitter.core.adopted.work import AdoptedJob as BatchJob
 from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.facts import running_task
 from scavenger_api import names
@@ -30,7 +31,7 @@ from scavenger_domain.pod_ends import started_at as lifecycle_start
 from scavenger_domain.pod_reading import read
 from scavenger_domain.unit import of_life, unit_of, units
 from scavenger_kube.kinds import Pod
-from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_kube.scavenger_kinds import AdoptedJob, ScavengerJob, in_own_words
 from scavenger_prioritizer.core.plan import plan_classes, rank, returns, takes_part
 from scavenger_prioritizer.core.snapshot import Gang as PrioritizerGang
 from scavenger_prioritizer.core.snapshot import Rules, Share, Snapshot, Source
@@ -127,6 +128,67 @@ def test_a_task_that_left_its_room_to_nobody_is_expected_back() -> None:
     left, runs_on = as_prioritizer_sees(array(), gone, lingers)
     assert (returns(left, micros(NOW), 15 * MICROSECONDS), takes_part(left)) == (True, False)
     assert (returns(runs_on, micros(NOW), 15 * MICROSECONDS), takes_part(runs_on)) == (False, False)
+
+
+def adopted(after: str = "10m", **spec: Any) -> AdoptedJob:
+    """A Job that has the name of the array."""
+    notes = {names.ANNOTATION_INTERRUPTION_AFTER: after}
+    made = builders.adopted_job_dict("sweep", uid="u-j", annotations=notes, completions=10, parallelism=5, **spec)
+    return in_own_words(msgspec.convert(made, AdoptedJob))
+
+
+def of_job(pod: Pod, **notes: str) -> Pod:
+    """The pod of a task of that Job."""
+    meta = pod.metadata
+    labels, own = {**meta.labels, names.LABEL_KIND: names.KIND_JOB}, {**meta.annotations, **notes}
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(meta, uid=f"j-{meta.uid}", labels=labels, annotations=own)
+    )
+
+
+def test_a_job_and_an_array_of_one_name_are_two_for_all_who_ask() -> None:
+    """Each with its own promise: the Job was due after 10 and 20 minutes, the array after 30."""
+    jobs = [msgspec.convert(array(), ScavengerJob), adopted()]
+    pods = [busy(0, 1300), of_job(busy(0, 1300))]
+    keys = ["default/sweep[0]", "default/job.batch/sweep[0]"]
+    seen = prioritizer_gangs(map(job_facts, jobs), map(pod_facts, pods))
+    assert [(gang.job.key, takes_part(gang), len(gang.pods)) for gang in seen] == [(key, True, 1) for key in keys]
+    assert [pod_facts(pod).unit for pod in pods] == keys
+    ranked = rank(Snapshot(micros(NOW), Share(None, Source.KEPT), seen, rules=Rules(startup_cost=0)))
+    assert [(one.gang.job.key, cpu_seconds(one.risk)) for one in ranked] == [(keys[1], 100), (keys[0], 1300)]
+    regulated = regulator_gangs(jobs, pods)
+    found = [(gang.key, gang.uid, at_risk(gang, NOW, RiskRules(startup_cost=0)).cpu_seconds) for gang in regulated]
+    assert found == [(keys[0], f"{jobs[0].metadata.uid}[0]", 1300), (keys[1], "u-j[0]", 100)]
+
+
+def test_a_task_of_a_job_is_ranked_by_its_checkpoint() -> None:
+    pods = [of_job(busy(0, 300), **{names.ANNOTATION_LAST_CHECKPOINT: ago(30)}), of_job(busy(1, 200))]
+    seen = prioritizer_gangs([job_facts(adopted())], map(pod_facts, pods))
+    ranked = rank(Snapshot(micros(NOW), Share(None, Source.KEPT), seen, rules=Rules(startup_cost=0)))
+    assert [(one.gang.job.task, cpu_seconds(one.risk)) for one in ranked] == [("0", 30), ("1", 200)]
+
+
+@pytest.mark.parametrize("changes", [{"suspend": True}, {"deleted": ago(0)}])
+def test_a_job_that_is_suspended_or_deleted_is_on_its_way_out(changes: dict[str, Any]) -> None:
+    job = adopted(suspend=bool(changes.get("suspend")))
+    if "deleted" in changes:
+        meta = msgspec.structs.replace(job.metadata, deletion_timestamp=changes["deleted"])
+        job = msgspec.structs.replace(job, metadata=meta)
+    (seen,) = prioritizer_gangs([job_facts(job)], [pod_facts(of_job(busy(0, 300)))])
+    (regulated,) = regulator_gangs([job], [of_job(busy(0, 300))])
+    assert (takes_part(seen), regulated.stopping) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [("10m", 600), ("", 1800), ("soon", 1800), ("0s", 1800), ("8d", 1800), ("9" * 400 + "h", 1800)],
+)
+def test_a_promise_is_read_alike_by_all(after: str, seconds: int) -> None:
+    """What admission would have refused counts as nothing."""
+    notes = {names.ANNOTATION_INTERRUPTION_AFTER: after}
+    own = BatchJob.model_validate(builders.adopted_job_dict("sweep", annotations=notes))
+    assert unit_of(adopted(after)).interval == seconds * MICROSECONDS
+    assert own.spec.checkpoint_interval == timedelta(seconds=seconds)
 
 
 def test_a_task_that_others_interrupted_has_returned_for_all_who_ask() -> None:

@@ -15,12 +15,14 @@ from scavenger_api import names
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
 from scavenger_kube.errors import Unavailable
-from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_prioritizer.controller import Prioritizer
-from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS
+from scavenger_prioritizer.facts import BUDGET_SPEC
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.jobs_seen import SCAVENGERJOBS
 from scavenger_testing.builders import (
+    adopted_job_dict,
     configmap_dict,
     job_dict,
     node_dict,
@@ -92,6 +94,27 @@ class Cluster:
                 created=self.ago(started),
             )
             self.api.put(PODS, pod)
+
+    def add_adopted(self, name: str, started: float, **spec: Any) -> None:
+        """A Job of a user, with the pod of its task."""
+        job = adopted_job_dict(name, namespace="lab", **spec)
+        self.api.put(JOBS, job)
+        pod = pod_dict(
+            f"{name}-run-0",
+            namespace="lab",
+            node="n1",
+            phase="Running",
+            started=self.ago(started),
+            owner=job,
+            labels={
+                names.LABEL_JOB: name,
+                names.LABEL_KIND: names.KIND_JOB,
+                names.LABEL_TASK: "0",
+                LABEL: PREEMPTIBLE,
+            },
+            created=self.ago(started),
+        )
+        self.api.put(PODS, pod)
 
     def measure(self, job: str, cores: str, namespace: str = "lab") -> None:
         """The metrics API says that each container of the job's first pod uses that much."""
@@ -296,6 +319,32 @@ async def test_no_status_is_written() -> None:
         assert await c.one_pass() == 1
         assert [c.status(name) for name in "jk"] == [before[0], {**before[1], "phase": "Interrupted"}]
         assert not [path for _, path in c.writes() if "scavengerjobs" in path]
+
+
+async def test_pods_of_adopted_jobs_have_classes_figures_and_budgets_as_tasks_have() -> None:
+    """Nothing of the Job itself is written: its status is the admitter's."""
+    async with cluster(adopt=True, priority_step=0, priority_ratio=0) as c:
+        c.publish(50)
+        c.add_adopted("a", 300)
+        c.add_adopted("b", 450, annotations={names.ANNOTATION_INTERRUPTION_AFTER: "200s"})
+        c.add_adopted("other", 1000, managedBy="kubernetes.io/job-controller")
+        assert await c.one_pass() == 3, "a budget, a class and a figure"
+        assert [c.label(name) for name in ("a", "b", "other")] == [NON_PREEMPTIBLE, PREEMPTIBLE, PREEMPTIBLE]
+        assert [c.figure(name) for name in ("a", "b", "other")] == [None, "50", None]
+        assert c.budgets() == {"lab"}
+        assert not [path for _, path in c.writes() if "/jobs" in path]
+        c.api.edit(JOBS, "lab", "a", lambda o: o["spec"].update(suspend=True))
+        await c.one_pass()
+        assert c.label("b") == PREEMPTIBLE, "half of one job"
+
+
+async def test_jobs_of_users_are_not_followed_unless_they_are_adopted() -> None:
+    """The prioritizer has no right to read them there."""
+    async with cluster() as c:
+        c.publish(0)
+        c.add_adopted("a", 300)
+        assert await c.one_pass() == 0
+        assert not [r for r in c.api.requests if "/jobs" in r.path]
 
 
 async def test_a_second_pass_writes_nothing() -> None:

@@ -17,27 +17,29 @@ import pytest
 from pydantic import ValidationError
 from scavenger_admitter.admission_loop import load_rule
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_api import names
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_api.times import format_time, micros
-from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement
 from scavenger_regulator.core.state import ScopeState
-from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources.metrics_api import MetricsApiSource
 from scavenger_regulator.store import STATE_CONFIGMAP
 from scavenger_regulator.uninstall import restore
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.jobs_seen import SCAVENGERJOBS
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing.builders import (
+    adopted_job_dict,
     condition,
     configmap_dict,
     job_dict,
@@ -96,6 +98,24 @@ class Cluster:
                 created=self.ago(started),
             )
             self.api.put(PODS, made)
+
+    def add_adopted(self, name: str, started: float = 600) -> None:
+        """A Job of a user, with the pod of its task."""
+        job = adopted_job_dict(name, namespace="lab")
+        self.api.put(JOBS, job)
+        labels = {names.LABEL_JOB: name, names.LABEL_KIND: names.KIND_JOB, names.LABEL_TASK: "0"}
+        made = pod_dict(
+            f"{name}-run-0",
+            namespace="lab",
+            node="n1",
+            phase="Running",
+            started=self.ago(started),
+            owner=job,
+            labels=labels,
+            finalizers=["scavenger.dev/interruption-record"],
+            created=self.ago(started),
+        )
+        self.api.put(PODS, made)
 
     def measure(self, cpu: float, memory: float = 10, *, each: float = 1, age: float = 0) -> None:
         """Cores and GiB in use on the node; `each` core for every scavenger pod that is there."""
@@ -267,6 +287,34 @@ async def test_evicts_in_order_with_the_reason_on_the_pod_and_no_more_than_neede
         assert c.levels().state == "Filling"
         assert not c.levels().admit
         assert len(c.pods()) == 4
+
+
+async def test_adopted_jobs_are_victims_as_tasks_are_and_their_clients_read_no_event_of_it() -> None:
+    async with cluster(adopt=True) as c:
+        c.add_adopted("cheap", started=100)
+        for i in range(3):
+            c.add_job(f"job-{i}", started=200 * (i + 1))
+        c.add_adopted("dear", started=1000)
+        c.measure(9)
+        await c.period()
+        assert c.pods() == ["dear-run-0", "job-1-run-0", "job-2-run-0"]
+        gone = c.api.get(PODS, "lab", "cheap-run-0")
+        assert gone is not None
+        note = read_eviction_note(gone["metadata"]["annotations"])
+        assert note is not None
+        assert note.reason is EvictionReason.ABOVE_UPPER
+        told = [name for name, reason in c.reasons() if reason == "AboveUpperLevel"]
+        assert told == ["job-0"]
+        assert not c.writes("/jobs")
+
+
+async def test_a_regulator_that_follows_no_adopted_jobs_evicts_none() -> None:
+    async with cluster() as c:
+        c.add_adopted("cheap", started=100)
+        c.add_job("job", started=900)
+        c.measure(8.5)
+        await c.period()
+        assert c.pods() == ["cheap-run-0"]
 
 
 async def test_who_has_just_written_a_checkpoint_yields_until_there_is_room_again() -> None:

@@ -80,6 +80,24 @@ async def test_a_foreign_budget_sends_nobody_else_in_his_place(budgets: list[tup
         assert c.pods() == ["job-1-run-0", "job-2-run-0"], "it counts as evicted: what it frees is waited for"
 
 
+async def test_the_user_of_a_job_is_warned_of_a_budget_that_does_not_hold() -> None:
+    async with cluster(adopt=True) as c:
+        c.add_adopted("cheap", started=100)
+        mark(c, "cheap-run-0")
+        c.add_job("job", started=900)
+        add_budgets(c, ({"scavenger.dev/job": "cheap"}, 1))
+        await periods(c)
+        assert c.pods() == ["job-run-0"]
+        (told,) = [event for event in c.api.list(EVENTS) if event["reason"] == "BudgetOverridden"]
+        about = told["involvedObject"]
+        assert (about["apiVersion"], about["kind"], about["name"], told["type"]) == (
+            "batch/v1",
+            "Job",
+            "cheap",
+            "Warning",
+        )
+
+
 async def test_where_no_budget_refuses_nothing_is_deleted() -> None:
     async with cluster() as c:
         add_jobs(c)

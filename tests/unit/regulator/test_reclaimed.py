@@ -11,9 +11,9 @@ from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS
-from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.store import PROFILES_CONFIGMAP
+from scavenger_runtime.jobs_seen import SCAVENGERJOBS
 from scavenger_testing.builders import condition, job_dict, node_dict, pod_dict, scavengerjob_dict
 
 from tests.unit.regulator.test_controller import POD_METRICS, SYSTEM, Cluster, cluster

@@ -167,7 +167,7 @@ def task_unit(job: str, task: str) -> str:
     """The unit of a task.
 
     Args:
-        job: `NAMESPACE/NAME`.
+        job: its key (`scavenger_api.job_keys`).
         task: its index; empty for a job without tasks, which is a unit itself.
     """
     return f"{job}[{task}]" if task else job
@@ -180,7 +180,7 @@ def task_index(pod: Labelled) -> int | None:
 
 
 def job_of(unit: str) -> str:
-    """`NAMESPACE/NAME` of the ScavengerJob of a unit. No name has a bracket in it."""
+    """The key of the job of a unit. No name has a bracket in it."""
     return unit.partition("[")[0]
 
 

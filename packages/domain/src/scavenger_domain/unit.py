@@ -31,8 +31,6 @@ WHOLE_SECOND: Final = 1.0
 
 class _Metadata(Protocol):
     @property
-    def key(self) -> str: ...
-    @property
     def name(self) -> str: ...
     @property
     def uid(self) -> str: ...
@@ -71,7 +69,12 @@ class _Status(Protocol):
 
 
 class JobLike(Protocol):
-    """A ScavengerJob: any projection of it with times as they are written."""
+    """A ScavengerJob or an adopted Job: any projection of it with times as they are written."""
+
+    @property
+    def key(self) -> str:
+        """As its pods name it (`scavenger_api.job_keys`)."""
+        ...
 
     @property
     def metadata(self) -> _Metadata:
@@ -101,8 +104,8 @@ class Unit(NamedTuple):
     """A job or a task. It is a `scavenger_domain.gang.Job`.
 
     Attributes:
-        key: `NAMESPACE/NAME`, or `NAMESPACE/NAME[INDEX]`.
-        uid: of the ScavengerJob; of a task with its index.
+        key: of the job (`scavenger_api.job_keys`), or `KEY[INDEX]`.
+        uid: of the job; of a task with its index.
         task: index of the task; empty for a job.
         run: name of the batch/v1 Job of the present run.
         interval: in which a checkpoint is due, more than nothing.
@@ -174,7 +177,7 @@ def unit_of(job: JobLike) -> Unit:
     running, runs = status.phase == Phase.RUNNING, status.running_timestamps
     recorded = (moment_of(status.last_checkpoint_timestamp), checkpoint_of(meta.annotations))
     return Unit(
-        key=meta.key,
+        key=job.key,
         uid=meta.uid,
         task="",
         run=gang.run_name(status.job_name, meta.name),

@@ -8,8 +8,11 @@ of its own. tests/unit/cli/test_objects.py holds the fields to those of the mode
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 from scavenger_api import names
+from scavenger_api.job_keys import job_key
 from scavenger_api.pod_sums import template_requests
+from scavenger_api.promises import promised_interval
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
 from scavenger_api.states import Capacity, Phase, earned_count
@@ -180,6 +183,11 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
     status: ScavengerJobStatus = ScavengerJobStatus()
 
     @property
+    def key(self) -> str:
+        """As its pods name it (`scavenger_api.job_keys`)."""
+        return self.metadata.key
+
+    @property
     def earned_count(self) -> int:
         """The interruptions that count where jobs are put in order; an array counts as one while an interrupted task
         of it waits."""
@@ -189,3 +197,46 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
         return earned_count(
             status.interrupted_count, status.own_interrupted_count, status.earned_queue, self.spec.queue
         )
+
+
+class AdoptedSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
+    """spec of a batch/v1 Job."""
+
+    managed_by: str = ""
+
+
+class AdoptedJob(ScavengerJob, frozen=True, gc=False, rename="camel"):
+    """A batch/v1 Job of a user, as the job whose tasks are its completions. All that is known of a run stands on the
+    pods of its tasks.
+    """
+
+    spec: AdoptedSpec = AdoptedSpec()
+
+    @property
+    def key(self) -> str:
+        """As its pods name it."""
+        return job_key(self.metadata.namespace, self.metadata.name, names.KIND_JOB)
+
+    @property
+    def adopted(self) -> bool:
+        """Whether it is the admitter's. Any Job may have the label of a queue."""
+        return self.spec.managed_by == names.MANAGED_BY_ADOPTER
+
+
+def in_own_words(job: AdoptedJob) -> AdoptedJob:
+    """A Job as it was decoded, with what its labels and annotations say in the fields of a ScavengerJob.
+
+    Args:
+        job: as the API server has it.
+    """
+    meta, spec = job.metadata, job.spec
+    after = promised_interval(meta.annotations)
+    told = AdoptedSpec(
+        queue=meta.labels.get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
+        interruption_after=names.DEFAULT_INTERRUPTION_AFTER if after is None else after,
+        suspend=spec.suspend,
+        array=ArraySpec(),
+        template=spec.template,
+        managed_by=spec.managed_by,
+    )
+    return replace(job, spec=told)

@@ -1,4 +1,4 @@
-"""What is kept of a ScavengerJob where a service reads no more of its pods than their CPU and memory. Users choose how
+"""What is kept of a job where a service reads no more of its pods than their CPU and memory. Users choose how
 large templates, labels and annotations are, and every service follows all jobs. Pure.
 """
 
@@ -10,7 +10,15 @@ from typing import TypeVar
 from msgspec.structs import replace
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_kube.kinds import ObjectMeta
-from scavenger_kube.scavenger_kinds import PodTemplate, ScavengerJob, TemplateContainer, TemplateResources, TemplateSpec
+from scavenger_kube.scavenger_kinds import (
+    AdoptedJob,
+    PodTemplate,
+    ScavengerJob,
+    TemplateContainer,
+    TemplateResources,
+    TemplateSpec,
+    in_own_words,
+)
 
 J = TypeVar("J", bound=ScavengerJob)
 
@@ -36,6 +44,11 @@ def requests_alone(job: J, _known: J | None = None) -> J:
     requests = job.spec.requests
     requesting = _requesting(requests.get("cpu", 0), requests.get("memory", 0))
     return replace(job, metadata=kept, spec=replace(job.spec, template=requesting))
+
+
+def adopted_requests_alone(job: AdoptedJob, _known: AdoptedJob | None = None) -> AdoptedJob:
+    """`requests_alone` of a Job, after its labels and annotations are read."""
+    return requests_alone(in_own_words(job))
 
 
 @lru_cache(maxsize=1024)

@@ -122,6 +122,11 @@ POOL_IGNORES: Any = option(
     "keys of taints and names of devices that tell no pools of nodes apart; regulator, admitter and prioritizer each "
     "have this setting",
 )
+ADOPT: Any = option(
+    False,
+    "follow adopted Jobs as well, which have spec.managedBy: scavenger.dev/adopter and the label of a queue; "
+    "global.adopt.enabled of the charts sets it for admitter, prioritizer and regulator",
+)
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(
     500.0,

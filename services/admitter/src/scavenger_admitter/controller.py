@@ -18,6 +18,7 @@ from scavenger_domain.gang import task_index
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import Namespace
 from scavenger_runtime.cache import Change
+from scavenger_runtime.jobs_seen import OF_USERS
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import LOW_PRIORITY, PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
@@ -53,7 +54,6 @@ from scavenger_admitter.facts import (
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
-from scavenger_admitter.jobs_seen import OF_USERS
 from scavenger_admitter.lookups import Lookups
 from scavenger_admitter.node_keeper import NodeKeeper
 from scavenger_admitter.observer import Observer
@@ -320,7 +320,7 @@ class Admitter:
         old, new = (other_job(one) if one is not None else None for one in (change.old, change.new))
         if change.initial or old == new:
             return
-        for job in self._informers.jobs.by_index("after", change.key):
+        for job in self._informers.jobs.by_index("after", change.obj.key):
             if old is not None and old.ended and (new is None or new.uid != old.uid):
                 self._records[job.key].ended_others.setdefault(old.name, old)
             self._wakeups.reconcile(job.key)

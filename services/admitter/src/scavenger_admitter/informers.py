@@ -31,7 +31,7 @@ from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
 from scavenger_admitter.job_record import JobRecords
-from scavenger_admitter.jobs_seen import JobsSeen
+from scavenger_admitter.jobs_followed import batch_job, followed_jobs
 from scavenger_admitter.last_words import LastWordsSeen
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_admitter.settings import AdmitterSettings
@@ -53,7 +53,9 @@ class Informers:
         self._records = records
         self._namespace = context.settings.namespace
         self._patience = timedelta(seconds=context.settings.start_timeout)
-        self.jobs = JobsSeen(client, clock, add, records.written, adopt=context.settings.adopt)
+        self.jobs = followed_jobs(client, clock, records.written, adopt=context.settings.adopt)
+        for followed in self.jobs.informers:
+            add(followed)
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.namespaces = add(Informer(client, NAMESPACES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))
@@ -119,7 +121,7 @@ class Informers:
 
     def batch_of(self, job: ScavengerJob) -> Job | None:
         """The batch/v1 Job of the name of a job, which is the job itself where it is adopted."""
-        return self.jobs.batch(job) or self.batch.get(job.metadata.key)
+        return batch_job(job) or self.batch.get(job.metadata.key)
 
     def level(self, namespace: str) -> Level:
         """What pods of scavenger jobs in the namespace keep to."""

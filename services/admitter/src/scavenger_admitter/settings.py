@@ -8,6 +8,7 @@ from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
 from scavenger_domain.nodes import HINTS
 from scavenger_runtime.settings import (
+    ADOPT,
     ALLOWED_TOLERATIONS,
     MAX_INTERRUPTION_AFTER,
     MINIMUM_RUN,
@@ -38,9 +39,7 @@ class AdmitterSettings(ServiceSettings):
     """Reconciles ScavengerJobs: who starts, and what an ending means."""
 
     workers: int = option(48, "reconciles under way at once", ge=1, le=1000)
-    adopt: bool = option(
-        False, "run the Jobs of users that have spec.managedBy: scavenger.dev/adopter and the label of a queue"
-    )
+    adopt: bool = ADOPT
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
 

@@ -25,7 +25,7 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Change, Informer
-from scavenger_runtime.kept_jobs import requests_alone
+from scavenger_runtime.jobs_seen import jobs_to_rank
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
@@ -39,7 +39,6 @@ from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot, Source
 from scavenger_prioritizer.facts import (
-    SCAVENGERJOBS,
     FactsCache,
     budget_is_right,
     gangs,
@@ -112,7 +111,7 @@ class Prioritizer:
             period=settings.usage_period,
             timeout=min(METRICS_TIMEOUT, settings.usage_period),
         )
-        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock, transform=requests_alone)
+        self.jobs = jobs_to_rank(client, clock, adopt=settings.adopt)
         self.pods = Informer(client, PODS, label_selector=names.LABEL_JOB, clock=clock)
         self.nodes = Informer(client, NODES, clock=clock)
         self.levels = configmap_informer(client, settings.namespace, names.LEVELS_CONFIGMAP, clock)
@@ -140,7 +139,7 @@ class Prioritizer:
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """The caches that snapshots are made of."""
-        return (self.jobs, self.pods, self.nodes, self.levels, self.shared.informer, self.budgets)
+        return (*self.jobs.informers, self.pods, self.nodes, self.levels, self.shared.informer, self.budgets)
 
     async def run(self) -> None:
         """Pass after pass until cancelled; one under way is finished first."""

@@ -20,7 +20,7 @@ from scavenger_domain.pod_reading import moment_of, over, read, started_at
 from scavenger_domain.requests import on_reclaimed_capacity
 from scavenger_domain.unit import split, task_of, unit_of
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
-from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
+from scavenger_kube.resources import PodDisruptionBudget
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
@@ -44,18 +44,15 @@ BUDGET_SPEC: Final[Mapping[str, Any]] = {
 }
 
 
-SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
-
-
 # --- facts ---
 
 
 def job_facts(job: ScavengerJob) -> JobFacts:
-    """What a plan needs of a ScavengerJob. Never raises: what is unreadable counts as absent."""
+    """What a plan needs of a job. Never raises: what is unreadable counts as absent."""
     status, unit = job.status, unit_of(job)
     return JobFacts(
         namespace=job.metadata.namespace,
-        name=job.metadata.name,
+        name=unit.key.partition("/")[2],
         uid=unit.uid,
         phase=status.phase,
         interval=unit.interval,
@@ -217,7 +214,7 @@ def pod_signature(pod: Pod) -> Hashable:
 
 
 def job_signature(job: ScavengerJob) -> Hashable:
-    """What of a ScavengerJob a class depends on. Not `status.preemption` and the start-overs: both are computed."""
+    """What of a job a class depends on. Not `status.preemption` and the start-overs: both are computed."""
     status, meta = job.status, job.metadata
     return (
         status.phase,

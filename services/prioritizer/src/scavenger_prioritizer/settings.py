@@ -9,6 +9,7 @@ from scavenger_api.shared_settings import SharedSettings
 from scavenger_domain.gang import MICROSECONDS
 from scavenger_domain.nodes import LEAVING
 from scavenger_runtime.settings import (
+    ADOPT,
     POOL_IGNORES,
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
@@ -34,6 +35,7 @@ class PrioritizerSettings(ServiceSettings):
     debounce: Seconds = option(
         1.0, "from a change of pods, nodes or levels to the pass that answers it", unit="seconds", ge=0
     )
+    adopt: bool = ADOPT
     startup_cost: OptionalSeconds = STARTUP_COST
     trusted_interval: OptionalSeconds = TRUSTED_INTERVAL
     resource_weights: OptionalWeights = RESOURCE_WEIGHTS

@@ -22,7 +22,7 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
-from scavenger_runtime.kept_jobs import requests_alone
+from scavenger_runtime.jobs_seen import jobs_to_rank
 from scavenger_runtime.kept_pods import without_details
 from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.shared_settings import FollowedSettings
@@ -33,7 +33,7 @@ from scavenger_regulator import metrics
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, Victim, after_evictions
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.facts import SCAVENGERJOBS, SeenPods, gangs, node_facts
+from scavenger_regulator.facts import SeenPods, gangs, node_facts
 from scavenger_regulator.measurements import Measurements
 from scavenger_regulator.report import log_decision, log_node_memory
 from scavenger_regulator.set_aside import SetAside
@@ -85,7 +85,7 @@ class Regulator:
         self.shared = FollowedSettings(client, settings, clock)
         self._rules = settings.rules(self.shared.current)
         selector = None if settings.source == "requests" else names.LABEL_JOB
-        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock, transform=requests_alone)
+        self.jobs = jobs_to_rank(client, clock, adopt=settings.adopt)
         self.pods = Informer(client, PODS, label_selector=selector, clock=clock, transform=without_details)
         self.nodes = Informer(client, NODES, clock=clock)
         self.source = self._make_source()
@@ -102,7 +102,7 @@ class Regulator:
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """The caches a decision looks at."""
-        return (self.jobs, self.pods, self.nodes, self.shared.informer)
+        return (*self.jobs.informers, self.pods, self.nodes, self.shared.informer)
 
     def _make_source(self) -> Source:
         settings, source = self._settings, self._make_main_source()

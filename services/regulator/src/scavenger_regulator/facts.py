@@ -18,7 +18,6 @@ from scavenger_domain.pod_reading import PodReading, read
 from scavenger_domain.requests import counted_requests, on_reclaimed_capacity
 from scavenger_domain.unit import Unit, unit_of, units
 from scavenger_kube.kinds import Container, Node, Pod, true_because
-from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_regulator.core.level_policies import NodeLevels, levels_of, lines_of
@@ -30,9 +29,6 @@ DEFAULT_GRACE: Final = 30.0
 NEARLY_EQUAL: Final = 0.0015
 """Cores by which a CPU limit may be above its request and a throttled pod still use what it requests: the admitter
 makes it a millicore."""
-
-
-SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 
 # --- amounts ------------------------------------------------------------------------------------------------
@@ -181,7 +177,7 @@ def gang_facts(job: ScavengerJob, unit: Unit, pods: tuple[PodFacts, ...], finish
 
 
 class _Seen(NamedTuple):
-    """A pod of a ScavengerJob, and what was read of it."""
+    """A scavenger pod, and what was read of it."""
 
     pod: Pod
     reading: PodReading
@@ -195,7 +191,7 @@ class SeenPods:
         self._known: dict[str, _Seen] = {}
 
     def refresh(self, pods: Iterable[Pod]) -> dict[str, _Seen]:
-        """By UID, those of these pods that are of ScavengerJobs and take room, or have succeeded."""
+        """By UID, those of these pods that are of jobs and take room, or have succeeded."""
         before, known = self._known, dict[str, _Seen]()
         for pod in pods:
             if names.LABEL_JOB in pod.metadata.labels and (occupies(pod) or pod.succeeded):
@@ -227,7 +223,7 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod], seen: SeenPods | No
         members.setdefault(job_of(one.reading.unit), []).append(one.reading)
     found: list[Gang] = []
     for job in jobs:
-        own = members.pop(job.metadata.key, None)
+        own = members.pop(job.key, None)
         if own is None:
             continue
         whole = unit_of(job)

@@ -8,6 +8,7 @@ from pydantic import field_validator, model_validator
 from scavenger_api.names import STALE_AFTER_PERIODS
 from scavenger_api.shared_settings import SharedSettings
 from scavenger_runtime.settings import (
+    ADOPT,
     MINIMUM_RUN,
     POOL_IGNORES,
     RESOURCE_WEIGHTS,
@@ -54,6 +55,7 @@ class RegulatorSettings(ServiceSettings):
     per_node: bool = option(
         _RULES.per_node, "levels and evictions for each node as well, so that big and small nodes balance"
     )
+    adopt: bool = ADOPT
     tolerated_taints: Names = TOLERATED_TAINTS
     pool_ignores: Names = POOL_IGNORES
 

@@ -12,10 +12,11 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import PODS
 from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.informer import Informer
+from scavenger_runtime.jobs_seen import SCAVENGERJOBS
 from scavenger_runtime.logging import configure_logging, get_logger
 
 from scavenger_regulator.core.throttle import Resize, restored
-from scavenger_regulator.facts import SCAVENGERJOBS, gangs
+from scavenger_regulator.facts import gangs
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.writer import ResizeOutcome, in_order, resize
 

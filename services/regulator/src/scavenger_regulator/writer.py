@@ -20,10 +20,11 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from scavenger_kube.kinds import ConfigMap, Node
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
-from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_kube.scavenger_kinds import AdoptedJob, ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.configmaps import apply_configmap, read_configmap
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.jobs_seen import resource_of
 from scavenger_runtime.logging import get_logger
 
 from scavenger_regulator import metrics
@@ -34,7 +35,6 @@ from scavenger_regulator.core.scope import Victim
 from scavenger_regulator.core.snapshot import PodFacts
 from scavenger_regulator.core.throttle import Resize
 from scavenger_regulator.evictions import EvictionOutcome, evict_gang, shorten
-from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 
 LABELS: Final = {"app.kubernetes.io/managed-by": names.REGULATOR, "app.kubernetes.io/part-of": "scavenger-jobs"}
@@ -223,10 +223,11 @@ class Writer:
             frees={r: round(points, 2) for r, points in candidate.frees.items()},
         )
         job = job_of(candidate.gang.key)
-        if job is not None and (outcome.interrupted or outcome is EvictionOutcome.DRY_RUN):
-            self._events.normal(SCAVENGERJOBS, job, reason.value, _why(victim, outcome))
+        told = job is not None and not isinstance(job, AdoptedJob)  # clients of Jobs read no Event but warnings
+        if job is not None and told and (outcome.interrupted or outcome is EvictionOutcome.DRY_RUN):
+            self._events.normal(resource_of(job), job, reason.value, _why(victim, outcome))
         if job is not None and outcome is EvictionOutcome.DELETED:
-            self._events.warning(SCAVENGERJOBS, job, BUDGET_OVERRIDDEN, OVERRIDDEN)
+            self._events.warning(resource_of(job), job, BUDGET_OVERRIDDEN, OVERRIDDEN)
         return outcome
 
     async def shorten(self, pods: Sequence[PodFacts]) -> None:

@@ -23,6 +23,9 @@ type jobKey struct {
 
 func keyOf(pod *v1.Pod) jobKey {
 	if job := pod.Labels[labelJob]; job != "" {
+		if pod.Labels[labelKind] == kindJob {
+			job = "job.batch/" + job // an adopted Job may have the name of a ScavengerJob (scavenger_api.job_keys)
+		}
 		if task := pod.Labels[labelTask]; task != "" {
 			job += "[" + task + "]"
 		}

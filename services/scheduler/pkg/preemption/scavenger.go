@@ -18,6 +18,7 @@ import (
 const (
 	labelJob                    = "scavenger.dev/job"
 	labelTask                   = "scavenger.dev/task"
+	labelKind                   = "scavenger.dev/kind"
 	labelClass                  = "scavenger.dev/preemption-class"
 	annotationRisk              = "scavenger.dev/running-priority"
 	annotationCheckpoint        = "scavenger.dev/last-checkpoint"
@@ -32,6 +33,8 @@ const (
 	priorityClassPreemptible    = "scavenger-preemptible"
 
 	mainContainer = "main"
+
+	kindJob = "Job"
 
 	// maxRisk keeps a figure somebody made up (1e300) from drowning the sums it enters: 30,000 CPU-years.
 	maxRisk = 1e12

@@ -59,7 +59,7 @@ class Share:
 
 
 class PodFacts(Record, frozen=True, gc=False):
-    """A pod that carries the label of a ScavengerJob."""
+    """A pod that carries the label of a job."""
 
     namespace: str
     name: str
@@ -114,10 +114,11 @@ class PodFacts(Record, frozen=True, gc=False):
 
 
 class JobFacts(Record, frozen=True, gc=False):
-    """A ScavengerJob, or one task of it. All times are as recorded, and may lie in the future where clocks differ."""
+    """A job, or one task of it. All times are as recorded, and may lie in the future where clocks differ."""
 
     namespace: str
     name: str
+    """What pods call it (`PodFacts.job`)."""
     uid: str
     phase: str
     interval: int

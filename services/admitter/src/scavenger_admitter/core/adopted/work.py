@@ -15,11 +15,11 @@ import msgspec
 from pydantic import Field, model_validator
 from scavenger_api import names
 from scavenger_api.array import ArraySpec
-from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.job_keys import job_key
 from scavenger_api.pod_names import number_of
+from scavenger_api.promises import promised_interval
 from scavenger_api.task_numbers import TaskNumbers
 from scavenger_api.times import format_micro_time, parse_time
 from scavenger_kube import kinds
@@ -38,7 +38,6 @@ from scavenger_admitter.core.lifecycle.books.tasks import Tasks
 BACKOFF_LIMIT: Final = 6
 """Of a Job that names none (pkg/apis/batch/v1/defaults.go)."""
 INDEXED: Final = "Indexed"
-LONGEST_INTERVAL: Final = timedelta(days=7)
 
 
 class JobTasks(ArraySpec):
@@ -179,10 +178,9 @@ def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
 def _promises(annotations: Mapping[str, str]) -> dict[str, Any]:
     """What the annotations of a Job promise. One that cannot be read says nothing: the webhook refuses it."""
     found: dict[str, Any] = {}
-    after = annotations.get(names.ANNOTATION_INTERRUPTION_AFTER, "")
-    with contextlib.suppress(DurationError):
-        if timedelta(seconds=1) <= parse_duration(after) <= LONGEST_INTERVAL:
-            found["interruptionAfter"] = after
+    after = promised_interval(annotations)
+    if after is not None:
+        found["interruptionAfter"] = after
     code = annotations.get(names.ANNOTATION_CHECKPOINT_EXIT_CODE, "")
     if code.isascii() and code.isdecimal() and len(code) <= 3 and 1 <= int(code) <= 255:
         found["checkpointExitCode"] = int(code)

@@ -1,0 +1,66 @@
+"""The jobs that the admitter runs, as informers show them, and what they are found by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from scavenger_api.job import ScavengerJob
+from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Job
+from scavenger_runtime.cache import IndexFunction, by_namespace
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.informer import Informer
+from scavenger_runtime.jobs_seen import OF_USERS, JobsSeen
+
+from scavenger_admitter.core.adopted.work import AdoptedJob
+from scavenger_admitter.core.lifecycle.other_jobs import waits_for
+from scavenger_admitter.slim_jobs import slim
+from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS
+
+
+def _queue_of(job: ScavengerJob) -> tuple[str, ...]:
+    return (job.spec.queue,)
+
+
+def _after(job: ScavengerJob) -> tuple[str, ...]:
+    """The jobs that it waits for."""
+    return tuple(f"{job.metadata.namespace}/{one.job}" for one in waits_for(job))
+
+
+INDICES: Final[Mapping[str, IndexFunction[ScavengerJob]]] = {
+    "queue": _queue_of,
+    "namespace": by_namespace,
+    "after": _after,
+}
+
+
+def followed_jobs(
+    client: ApiClient, clock: Clock, written: Callable[[str], ScavengerJob | None], *, adopt: bool
+) -> JobsSeen[ScavengerJob]:
+    """What follows jobs.
+
+    Args:
+        client: to list and watch with.
+        clock: of the informers.
+        written: the version of a job, by its key, that this process has written and that is not shown yet.
+        adopt: whether Jobs of users are followed.
+    """
+    own = Informer(client, SCAVENGERJOBS, clock=clock, indices=INDICES, transform=slim, known=written)
+    if not adopt:
+        return JobsSeen(own, None)
+    adopted: Informer[AdoptedJob] = Informer(
+        client,
+        ADOPTED_JOBS,
+        clock=clock,
+        name="adopted-jobs",
+        label_selector=OF_USERS,
+        indices=INDICES,
+        transform=slim,
+    )
+    return JobsSeen(own, adopted)
+
+
+def batch_job(job: ScavengerJob) -> Job | None:
+    """The Job that an adopted Job is; None of others."""
+    return job.batch if isinstance(job, AdoptedJob) else None
