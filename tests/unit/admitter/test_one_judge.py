@@ -354,9 +354,12 @@ async def play_round(made: Play, one: Round, admitter: Instance) -> Instance:
 
 
 def quiet(made: Play) -> bool:
-    """Whether all lives are judged: every unit that goes on has a pod that waits."""
+    """Whether all lives are judged: every unit that goes on has a pod that waits, and those that were stopped have
+    ended."""
     made.stop()
     jobs, waiting = made.c.api.stored(SCAVENGERJOBS), made.waiting()
+    if any(_told(pod) and names.FINALIZER in pod["metadata"].get("finalizers", ()) for _, pod in made.pods()):
+        return False
     return all(
         sum(pod["metadata"]["labels"][names.LABEL_JOB].partition("-")[0] == shape for pod in waiting)
         == _open(jobs, shape)
