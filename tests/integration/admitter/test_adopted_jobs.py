@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +17,9 @@ from scavenger_cluster import Cluster, stack
 from scavenger_kube.errors import Invalid
 from scavenger_kube.resources import JSON_PATCH
 from scavenger_testing.job_status_rules import refusals
+from scavenger_testing.waiting import TIMEOUT
 
-from .conftest import Object, Place, namespace, start_admitter
+from .conftest import CPUS, Object, Place, namespace, start_admitter
 from .recorder import Recorder
 from .test_managed_jobs import finish, kubectl
 
@@ -32,7 +37,7 @@ def _adopting(cluster: Cluster) -> Iterator[None]:
 @pytest.fixture
 def place(cluster: Cluster, recorder: Recorder, _adopting: None) -> Iterator[Place]:
     """A namespace whose Jobs are adopted where they ask for it, and an admitter that runs them."""
-    start_admitter(cluster, SCAVENGER_ADOPT="true", SCAVENGER_EXPLAIN_AFTER="5")
+    start_admitter(cluster, SCAVENGER_ADOPT="true", SCAVENGER_EXPLAIN_AFTER="5", SCAVENGER_SUCCESS_EVIDENCE_AFTER="0")
     with namespace(cluster, recorder) as made:
         cluster.kubectl("label", "namespace", made.namespace, f"{names.LABEL_ADOPT}={names.ADOPT_LABELLED}")
         made.wait_account()
@@ -166,6 +171,169 @@ def test_a_job_that_its_user_suspends_goes_on_when_it_is_resumed(place: Place) -
     finish(place, back)
     kubectl(place, "wait", "--for=condition=Complete", "job/three", "--timeout=60s")
     assert (status(place, "three")["succeeded"], ledger(place, "three").get("interrupted", 0)) == (1, 0)
+
+
+def work_off(place: Place, name: str, but: Collection[str] = ()) -> None:
+    """End all pods of a Job with 0 until it is over, but those of these UIDs."""
+    while not stated(place, name):
+        for pod in running(place, name):
+            if pod["metadata"]["uid"] not in but:
+                finish(place, pod)
+        place.wait("the next", lambda: running(place, name) or stated(place, name))
+
+
+def test_a_job_that_a_regular_pod_preempts_comes_back(place: Place) -> None:
+    submit(place, "low", backoffLimit=0)
+    (pod,) = wait_running(place, "low")
+    place.create_pod("high", f"{CPUS - 0.5}", pod["spec"]["nodeName"])
+    place.wait("it counted", lambda: ledger(place, "low").get("interrupted") == 1)
+    (back,) = wait_running(place, "low")
+    assert back["spec"]["nodeName"] != pod["spec"]["nodeName"]
+    assert (status(place, "low").get("failed"), stated(place, "low")) == (None, [])
+
+
+def test_5_of_2_with_a_failure_of_its_own_and_then_it_expires(place: Place) -> None:
+    submit(place, "five", completions=5, parallelism=2, backoffLimit=2, ttlSecondsAfterFinished=1)
+    first, _ = wait_running(place, "five", 2)
+    finish(place, first, 3)
+    place.wait("it counted", lambda: status(place, "five").get("failed") == 1)
+    seen: list[Object] = []
+
+    def over() -> bool:
+        for pod in running(place, "five"):
+            finish(place, pod)
+        found = [job for job in place.all("jobs") if job["metadata"]["name"] == "five"]
+        seen.extend(job["status"] for job in found if job.get("status", {}).get("completionTime"))
+        return not found
+
+    place.wait("its time to be over", over)
+    assert (seen[-1]["succeeded"], seen[-1]["failed"], seen[-1].get("completedIndexes")) == (5, 1, None)
+    place.wait("its pods gone", lambda: not place.pods("five"))
+
+
+def test_the_log_of_a_job_is_that_of_the_pod_that_runs(place: Place) -> None:
+    """kubectl asks for pods by the selector of the Job."""
+    submit(place, "logged")
+    (pod,) = wait_running(place, "logged")
+    selector = place.get("jobs", "logged")["spec"]["selector"]["matchLabels"]
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+
+    def found() -> list[str]:
+        return kubectl(place, "get", "pods", "-l", labels, "-o", "jsonpath={.items[*].metadata.uid}").split()
+
+    assert found() == [pod["metadata"]["uid"]]
+    kubectl(place, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+    place.wait("it counted", lambda: ledger(place, "logged").get("interrupted") == 1)
+    (back,) = wait_running(place, "logged")
+    assert found() == [back["metadata"]["uid"]]
+
+
+def test_pods_of_a_job_that_is_deleted_as_python_clients_do_run_on(place: Place) -> None:
+    """Without a propagation policy: the garbage collector orphans them, and the admitter lets go of them."""
+    submit(place, "left")
+    (pod,) = wait_running(place, "left")
+    name = pod["metadata"]["name"]
+    place.cluster.client.request("DELETE", f"{place.path('jobs')}/left")
+
+    def free() -> bool:
+        meta = place.get("pods", name)["metadata"]
+        ours = [key for key in meta.get("labels", {}) if key.startswith(f"{names.GROUP}/")]
+        return not (ours or meta.get("finalizers") or meta.get("ownerReferences"))
+
+    place.wait("it is on its own", free)
+    assert place.get("pods", name)["status"]["phase"] == "Running"
+
+
+# --- CronJobs ---
+
+
+def cron(place: Place, minute: datetime) -> None:
+    """Have the CronJob start a Job for this minute, which is over. After another schedule its controller sleeps until
+    the next moment of that; after any other change it looks at once."""
+    schedule = f"{minute.minute} {minute.hour} {minute.day} {minute.month} *"
+    for patch in ({"spec": {"schedule": schedule}}, {"metadata": {"annotations": {"schedule": schedule}}}):
+        kubectl(place, "patch", "cronjob", "night", "--type=merge", "-p", json.dumps(patch))
+
+
+def test_a_cron_job_waits_for_an_interrupted_job_and_keeps_its_history(place: Place) -> None:
+    made, template = body("x"), {"metadata": {"labels": {names.LABEL_QUEUE: names.DEFAULT_QUEUE}}}
+    spec = {
+        "schedule": "0 0 29 2 *",
+        "timeZone": "Etc/UTC",
+        "concurrencyPolicy": "Forbid",
+        "successfulJobsHistoryLimit": 1,
+        "jobTemplate": {**template, "spec": {**made["spec"], "backoffLimit": 0}},
+    }
+    night = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "night"}, "spec": spec}
+    kubectl(place, "create", "-f", "-", stdin=json.dumps(night))
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    ago = (now - timedelta(minutes=9)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    past = json.dumps({"status": {"lastScheduleTime": ago}})
+    kubectl(place, "patch", "cronjob", "night", "--subresource=status", "--type=merge", "-p", past)
+
+    def jobs() -> list[str]:
+        return [job["metadata"]["name"] for job in place.all("jobs")]
+
+    cron(place, now - timedelta(minutes=5))
+    place.wait("its Job", lambda: len(jobs()) == 1)
+    (first,) = jobs()
+    assert place.get("jobs", first)["spec"]["managedBy"] == names.MANAGED_BY_ADOPTER
+    (pod,) = wait_running(place, first)
+    kubectl(place, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+    cron(place, now - timedelta(minutes=4))
+    place.wait("it counted", lambda: ledger(place, first).get("interrupted") == 1)
+    said = ["get", "events", "--field-selector=reason=JobAlreadyActive", "-o", "name"]
+    place.wait("the next one is held back", lambda: kubectl(place, *said))
+    assert jobs() == [first]
+    work_off(place, first, but=[pod["metadata"]["uid"]])
+    place.wait("the next one", lambda: len(jobs()) == 2)
+    (second,) = set(jobs()) - {first}
+    wait_running(place, second)
+    work_off(place, second)
+    place.wait("the first one gone", lambda: jobs() == [second])
+    assert status(place, second)["succeeded"] == 1
+
+
+# --- release ---
+
+
+def sj(place: Place, *words: str) -> str:
+    """`kubectl sj` as an administrator."""
+    environment = {**os.environ, "KUBECONFIG": str(place.cluster.kubeconfig)}
+    line = [sys.executable, "-m", "scavenger_cli", *words, "-n", place.namespace]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_released_job_goes_on_under_the_job_controller(place: Place) -> None:
+    submit(place, "many", completions=4, parallelism=2, completionMode="Indexed", backoffLimit=0)
+    first, _ = wait_running(place, "many", 2)
+    done = int(first["metadata"]["labels"][names.LABEL_TASK])
+    finish(place, first)
+    place.wait("it counted", lambda: status(place, "many").get("succeeded") == 1)
+    wait_running(place, "many", 2)
+    before = place.get("jobs", "many")
+    assert "job.batch/many released" in sj(place, "release", "many", "--now")
+    found = place.get("jobs", "many")
+    assert found["metadata"]["uid"] != before["metadata"]["uid"]
+    assert ("managedBy" in found["spec"], found["metadata"]["labels"][names.LABEL_ADOPT]) == (False, names.ADOPT_NEVER)
+    assert [job["metadata"]["name"] for job in place.all("jobs")] == ["many"]
+    left: list[str] = []
+
+    def over() -> bool:
+        pods = [pod for pod in place.all("pods") if pod["metadata"]["labels"].get("job-name") == "many"]
+        for pod in pods:
+            if pod["status"].get("phase") == "Running" and pod["metadata"]["uid"] not in left:
+                left.append(pod["metadata"]["uid"])
+                finish(place, pod)
+        return "Complete" in stated(place, "many")
+
+    place.wait("the rest", over)
+    found = status(place, "many")
+    assert (found["succeeded"], found["completedIndexes"], found.get("failed"), len(left)) == (4, "0-3", None, 3)
+    assert 0 <= done <= 3
+    place.wait("nothing is held", lambda: not place.held())
 
 
 # --- the rules of the API server ---

@@ -397,6 +397,25 @@ async def test_a_work_queue_ends_when_one_worker_succeeded_and_none_runs() -> No
         assert status(c)["succeeded"] == 3
 
 
+async def test_a_worker_that_fails_after_the_first_success_does_not_come_back() -> None:
+    """As under the Job controller, which then creates no pod any more."""
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=3, backoffLimit=6)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0], 3)
+        await c.until(lambda: status(c).get("failed") == 1)
+        await c.until(lambda: len(at_work(c)) == 3, limit=60)  # nobody has succeeded yet
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        c.end(at_work(c)[0], 3)
+        await c.until(lambda: status(c).get("failed") == 2)
+        await c.pass_time(120, step=5)
+        assert (len(living(c)), held_true(c)) == (1, [])
+        c.end(at_work(c)[0])
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (status(c)["succeeded"], status(c)["failed"]) == (2, 2)
+
+
 async def test_a_job_of_no_completions_is_complete_at_once() -> None:
     async with adopting() as c:
         c.submit_job("a", completions=0)

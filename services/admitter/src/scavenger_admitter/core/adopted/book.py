@@ -95,7 +95,7 @@ def _ready(pod: kinds.Pod) -> bool:
 
 
 def job_status(
-    job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now: datetime, idle: int = 0
+    job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts, now: datetime, workers: int = 0
 ) -> dict[str, Any]:
     """The status that a Job is to have.
 
@@ -104,7 +104,7 @@ def job_status(
         status: what the lifecycle has found.
         pods: of the Job.
         now: the moment.
-        idle: the set of workers of a work queue that have no pod.
+        workers: the set of workers of a work queue that do not start again.
     """
     written, array = job.written, status.array or ArrayStatus()
     phase = status.phase or Phase.WAITING
@@ -126,7 +126,7 @@ def job_status(
         reason = LEDGER_RELEASING
     asked = (job.asked or now) if job.released else None
     late = job.late if written.get("conditions") else _late(job, now)
-    ledger = write_ledger(status, _workers_done(job, array, idle), asked=asked, late=late)
+    ledger = write_ledger(status, workers, asked=asked, late=late)
     stated.note(CONDITION_LEDGER, "False", reason, ledger)
     found["conditions"] = stated.listed
     return {name: value for name, value in found.items() if value is not None}
@@ -156,15 +156,6 @@ def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, 
     if tasks.indexed:
         counts["completedIndexes"] = plain_ranges(done) or None
     return {name: value or None for name, value in counts.items()}
-
-
-def _workers_done(job: AdoptedJob, array: ArrayStatus, idle: int) -> int:
-    """The workers of a work queue that do not start again: a set. After the first success these are also the ones that
-    had no pod then. Those that were interrupted come back, as their item may be in hand."""
-    if not job.spec.array.work_queue:
-        return 0
-    done, first = parse_indexes(array.completed_indexes), not job.written.get("succeeded")
-    return done | idle if done and first else done
 
 
 def _note_suspension(job: AdoptedJob, phase: Phase, stated: _Conditions) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import all_of, format_indexes, lowest, parse_indexes
+from scavenger_api.indexes import all_of, format_indexes, lowest, parse_indexes, set_of
 from scavenger_domain.gang import task_index
-from scavenger_domain.pod_ends import held
+from scavenger_domain.pod_ends import held, own_exit, removal
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
@@ -44,16 +44,36 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     return job.model_copy(update={"status": job.status.model_copy(update={"array": told})})
 
 
-def idle_workers(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> int:
-    """The workers of a work queue that have no pod: a set. They start no more once another one has succeeded.
+def workers_done(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> int:
+    """The workers of a work queue that do not start again: a set.
+
+    Before the first success these are none, and then also those that have no pod at that moment. Those that fail later
+    follow. Those that were interrupted come back, as their item may be in hand.
 
     Args:
         job: as it was read.
         array: what the lifecycle has found.
         pods: all that carry its name.
     """
+    done = parse_indexes(array.completed_indexes)
+    if not job.spec.array.work_queue or not done:
+        return 0
+    pods = list(pods)
+    done |= set_of(index for pod in pods if (index := _failed_now(job, array, pod)) is not None)
+    if job.written.get("succeeded"):
+        return done
     kept, busy = _pods(job, array, pods)
-    return all_of(job.spec.array.tasks) & ~busy & ~kept
+    return done | all_of(job.spec.array.tasks) & ~busy & ~kept
+
+
+def _failed_now(job: AdoptedJob, array: ArrayStatus, pod: kinds.Pod) -> int | None:
+    """The index of a worker whose pod is being counted, and has failed by itself."""
+    index, owner = task_index(pod), pod.metadata.controller
+    if index is None or index >= job.spec.array.tasks or owner is None or owner.uid != job.metadata.uid:
+        return None
+    if not held(pod) or pod.succeeded or mark(index, pod) not in array.counted or removal(pod) is not None:
+        return None
+    return index if own_exit(pod) is not None else None
 
 
 def _pods(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from scavenger_api.names import CONDITION_LEDGER
 from scavenger_api.times import format_time
 
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
-from scavenger_admitter.core.adopted.done import idle_workers, with_done
+from scavenger_admitter.core.adopted.done import with_done, workers_done
 from scavenger_admitter.core.adopted.ledger import VERSION, Ledger, read_ledger
 from scavenger_admitter.core.adopted.release import LOOK_SECONDS, wound_down
 from scavenger_admitter.core.adopted.unlabel import unlabel
@@ -47,10 +47,8 @@ def plan_adopted(observed: Observation) -> Outcome:
         outcome = replace(outcome, actions=(*unlabel(seen.every_pod), *outcome.actions))
     array = outcome.status.array
     pods = PodCounts.of(seen.every_pod, job.metadata.uid, frozenset(array.counted) if array is not None else ())
-    idle = 0
-    if job.spec.array.work_queue and array is not None:
-        idle = idle_workers(job, array, seen.every_pod)
-    found = job_status(known, outcome.status, pods, seen.now, idle)
+    workers = workers_done(job, array, seen.every_pod) if array is not None else 0
+    found = job_status(known, outcome.status, pods, seen.now, workers)
     if phase is Phase.FAILED and pods.active:  # they are deleted when this is written
         soonest = min(SOON_SECONDS, outcome.requeue_after or SOON_SECONDS)
         outcome = replace(outcome, requeue_after=soonest)
