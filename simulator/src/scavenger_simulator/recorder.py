@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from scavenger_simulator.clock import SECOND, seconds, ticks
@@ -34,6 +35,7 @@ class Recorder:
         self.minimum = 0
         self.delays: list[tuple[int, int]] = []
         self.ordinary_pods = self.unscheduled = 0
+        self.full = Counter[str]()
         self.above = self.above_ordinary = self.above_nodes = self.flips = 0
 
     def note(self, at: int, kind: MomentKind, job: Job, why: str = "", lost: float = 0.0) -> None:
@@ -42,8 +44,15 @@ class Recorder:
         if kind in _COUNTED:
             self._counts[_COUNTED[kind]] += 1
 
-    def note_period(self, point: Point, nodes_above: int) -> None:
-        """A period of the regulator is over. nodes_above: nodes whose CPU was at the upper level or above it."""
+    def note_period(self, point: Point, nodes_above: int, full: Counter[str]) -> None:
+        """A period of the regulator is over.
+
+        Args:
+            point: what it saw and said.
+            nodes_above: nodes whose CPU was at the upper level or above it.
+            full: nodes without idle CPU, by their size.
+        """
+        self.full += full
         if self.points:
             before = self.points[-1].of_pools
             self.flips += sum(old.admit != new.admit for old, new in zip(before, point.of_pools, strict=False))
@@ -71,6 +80,7 @@ class Recorder:
             periods_above_upper=self.above,
             periods_above_upper_ordinary=self.above_ordinary,
             nodes_above_upper=self.above_nodes,
+            full_nodes=dict(self.full),
             nodes=len(self._cluster.nodes),
             victims_minimum=self.minimum,
             delays=tuple(sorted(delay / SECOND for delay, _ in self.delays)),

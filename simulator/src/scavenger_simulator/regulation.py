@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Protocol
@@ -34,9 +34,12 @@ from scavenger_regulator.core.state import ScopeState
 
 from scavenger_simulator.clock import SECOND, moment, ticks
 from scavenger_simulator.jobs import Job, Stage
-from scavenger_simulator.objects import labels_of
+from scavenger_simulator.objects import INSTANCE_TYPE, labels_of
 from scavenger_simulator.result import MomentKind, Point, PoolPoint, ResourcePoint
 from scavenger_simulator.world import World
+
+FULL: Final = 95.0
+"""Percent of its CPU from which a node counts as full: what runs there gets less than it would use."""
 
 _GUARD: Final = 0.1
 """Points by which figures may be off that were rounded."""
@@ -84,6 +87,7 @@ class Regulation:
             )
             for node, amounts, pool in zip(nodes, room, world.cluster.pools, strict=True)
         }
+        self._sizes = [labels_of(node)[INSTANCE_TYPE] for node in nodes]
         # The load of a pool is that of its nodes.
         self._by_node = self._rules.per_node or world.cluster.pooled
         self._states: dict[str, ScopeState] = {}
@@ -325,6 +329,7 @@ class Regulation:
                 pools={names[scope.removeprefix(POOL)]: point for scope, point in sorted(seen.items())},
             ),
             self._nodes_above(decision),
+            self._full(),
         )
 
     def _seen(self, decision: Decision) -> dict[str, PoolPoint]:
@@ -365,6 +370,11 @@ class Regulation:
             decided = decision.scopes.get(name, pool)
             above += 100 * use.cpu >= decided.levels.get("cpu", self._rules.initial).upper * node.cpu_milli
         return above
+
+    def _full(self) -> Counter[str]:
+        """Nodes without idle CPU, by their size."""
+        nodes = zip(self._sizes, self._world.cluster.nodes, self._world.cluster.by_node, strict=True)
+        return Counter(size for size, node, use in nodes if 100 * use.cpu >= FULL * node.cpu_milli)
 
 
 def _add(sums: list[int], amounts: tuple[int, int]) -> None:

@@ -133,6 +133,7 @@ class Totals:
         periods_above_upper: in which the real load was at or above the upper level of a resource.
         periods_above_upper_ordinary: in which the ordinary load alone was.
         nodes_above_upper: the same for the CPU of each node by itself: nodes, summed over the periods.
+        full_nodes: nodes without idle CPU, summed over the periods, by their size, such as `8x32Gi`.
         nodes: of the cluster.
         evictions: jobs evicted as the load was above its upper level.
         yields: jobs interrupted right after a checkpoint.
@@ -161,6 +162,7 @@ class Totals:
     periods_above_upper: int = 0
     periods_above_upper_ordinary: int = 0
     nodes_above_upper: int = 0
+    full_nodes: Mapping[str, int] = field(default_factory=dict)
     nodes: int = 0
     evictions: int = 0
     yields: int = 0

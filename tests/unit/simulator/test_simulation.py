@@ -158,6 +158,7 @@ def test_jobs_are_evicted_from_the_upper_level_on_and_not_below() -> None:
     assert all(moment.at > 3000.0 for moment in evicted)
     assert result.totals.periods_above_upper > 0
     assert result.totals.nodes_above_upper == result.totals.periods_above_upper, "there is one node"
+    assert set(result.totals.full_nodes) <= {"10x100Gi"}
     assert result.totals.periods_above_upper_ordinary == 0
 
 
