@@ -331,7 +331,7 @@ async def play_round(made: Play, one: Round, admitter: Instance) -> Instance:
     c, passed = made.c, 0
     gone = False
     for unit in sorted(set(range(UNITS)) - made.done, key=lambda unit: one.ends[unit].after):
-        await made.pass_time(one.ends[unit].after - passed, step=5.0)
+        await made.pass_time(one.ends[unit].after - passed, step=1.0 if made.limited else 5.0)
         passed = one.ends[unit].after
         if one.takeover == "before" and not gone:
             await admitter.kill()
