@@ -25,6 +25,7 @@ import orjson
 from scavenger_api.states import Phase
 
 from tests.simulation.mutations import BUGS, found_by, found_in
+from tests.simulation.system.adopting import Adopting
 from tests.simulation.system.history import AIMED, FAILURES, History, simulate
 from tests.simulation.system.world import World
 
@@ -136,6 +137,7 @@ def chosen(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="how many, those of FILE among them")
     parser.add_argument("--until", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--admitter", action="store_true", help="the admitter alone")
+    parser.add_argument("--adopting", action="store_true", help="beside ScavengerJobs, Jobs of users are adopted")
     parser.add_argument("--bugs", action="store_true", help="put bugs in, and say which history finds each")
     parser.add_argument("--table", nargs="?", const="", metavar="FILE", help="print the table, and keep it in FILE")
     return parser.parse_args(words)
@@ -185,7 +187,7 @@ def outcomes(seeds: Iterable[int], kind: type[History], until: float) -> Iterato
 
 def play(said: argparse.Namespace) -> int:
     """Play histories, and print what each came to. Returns the exit code: 1 where one failed."""
-    kind = History if said.admitter else World
+    kind = History if said.admitter else Adopting if said.adopting else World
     file = Path(said.table) if said.table else None
     record = Record.begun(file, said.seed)
     before, began, cpu = len(record.failed), time.monotonic(), 0.0

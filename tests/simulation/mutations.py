@@ -17,6 +17,7 @@ from scavenger_admitter.core.admission.view.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.view.object_facts import PodFacts
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
+from scavenger_admitter.core.adopted import book
 from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods, start_failures
 from scavenger_admitter.core.lifecycle.books import endings, many
 from scavenger_admitter.core.lifecycle.books.endings import Endings
@@ -42,6 +43,7 @@ from scavenger_runtime.reconcile import Result
 from scavenger_webhook.core.verdict import ACCEPTED
 
 from tests.simulation.system import situations
+from tests.simulation.system.adopting import Adopting
 from tests.simulation.system.history import FAILURES, History, simulate
 from tests.simulation.system.world import World
 
@@ -303,6 +305,27 @@ def left_where_it_is(apply: Callable[..., None]) -> Callable[..., None]:
 def all_may_go(find: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Take all jobs for preemptible."""
     return lambda *words, **more: [replace(one, preemptible=True) for one in find(*words, **more)]
+
+
+def interrupted_as_well(count: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Count the interruptions of a Job among its failures."""
+
+    def wrong(job: Any, status: Any, *more: Any, **over: bool) -> dict[str, Any]:
+        found = count(job, status, *more, **over)
+        return {**found, "failed": (found["failed"] or 0) + status.interrupted_count or None}
+
+    return wrong
+
+
+def forgetting(write: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Name no pod that a status counts."""
+
+    def wrong(job: Any, status: Any, *more: Any) -> dict[str, Any]:
+        if status.array is not None:
+            status = status.model_copy(update={"array": status.array.model_copy(update={"counted": ()})})
+        return write(job, status, *more)
+
+    return wrong
 
 
 def rounded_down(jobs: int, percentage: float) -> int:
@@ -812,6 +835,18 @@ BUGS: Final = (
         "a key of nobody",
         {f"{ADMITTER}.writer.Writer._see_to_key": soon(None)},
     ),
+    Bug(
+        "an interruption of a Job of a user is a failure to its clients",
+        situations.DeletedPodOfJob,
+        "failed more often than it ran",
+        {f"{ADMITTER}.core.adopted.book._counts": interrupted_as_well(book._counts)},
+    ),
+    Bug(
+        "a Job of a user forgets which pods it has counted",
+        situations.HeldPodOfJob,
+        "core-seconds are booked",
+        {f"{ADMITTER}.core.adopted.plan.job_status": forgetting(book.job_status)},
+    ),
 )
 
 
@@ -823,7 +858,7 @@ def found_in(bug: Bug) -> str | None:
 def found_by(bug: Bug, seeds: range) -> str | None:
     """Seed and system of the first random history that finds a bug, and what it says; None where none does."""
     for seed in seeds:
-        for kind in (History, World):
+        for kind in (History, World, Adopting):
             if (said := _said(bug, seed, kind)) is not None:
                 return f"seed {seed} ({kind.__name__}): {said}"
     return None

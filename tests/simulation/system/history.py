@@ -862,6 +862,10 @@ class History(Harness):
         for identity in list(self.paused):
             self.go_on(identity)
 
+    def batches(self) -> list[Object]:
+        """The Jobs of ScavengerJobs."""
+        return self.api.list(JOBS)
+
     def stand_by(self, **settings: Any) -> None:
         self.born += 1
         identity = f"admitter-{self.born}"
@@ -991,6 +995,9 @@ class History(Harness):
             pod for pod in told if pod["metadata"]["uid"] not in deleted_first and _disrupted(pod) is not NEVER
         ]
         assert not told or len(disrupted) < len(told) or "Deleted" not in said, f"not by name: {new['status']}: {told}"
+
+    def check_others(self) -> None:
+        """What holds at the end of jobs that are no ScavengerJobs."""
 
     def check_tasks(self, job: Object) -> None:
         """Of an array that is over each task succeeded in a pod, or failed as often as it may, unless it could not
@@ -1171,4 +1178,5 @@ async def _simulated(
         if not c.clocks_stepped:
             c.check_books(job)
     c.check_statuses()
+    c.check_others()
     return c

@@ -24,6 +24,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.store import Entry, Store
 
 from tests.simulation.system import kubelet
+from tests.simulation.system.adopted import as_array, asked_of, is_adopted, saved_code_of
 from tests.simulation.system.specs import tasks_of
 from tests.unit.admitter.harness import Object
 
@@ -159,6 +160,7 @@ class Truth:
         suspensions: how often its user suspended it.
         suspended: since when it is; None for one that is not.
         failed: when it was Failed first.
+        adopted: whether it is a Job of a user. One that fails counts the pods that it deletes among its failures.
     """
 
     asked: Mapping[str, int] = field(default_factory=dict)
@@ -172,6 +174,7 @@ class Truth:
     suspensions: int = 0
     suspended: datetime | None = None
     failed: datetime | None = None
+    adopted: bool = False
 
     @property
     def lives(self) -> Iterator[Life]:
@@ -268,13 +271,30 @@ class Ledger:
                 take(self, entry, now)
         self._read = len(history)
 
-    def _read_job(self, entry: Entry, _: datetime) -> None:
-        if (job := entry.new) is None or (owner := _controller(job)) == "":
+    def _read_job(self, entry: Entry, now: datetime) -> None:
+        if (job := entry.new) is None:
             return
         uid = job["metadata"]["uid"]
+        if is_adopted(job):
+            self._owners[uid] = uid
+            self._read_adopted(job, entry.old or job, now)
+            return
+        if (owner := _controller(job)) == "":
+            return
         self._owners[uid] = owner
         place = job["metadata"].get("annotations", {}).get(names.ANNOTATION_RUN, "")
         self.truths.setdefault(owner, Truth()).places[uid] = place
+
+    def _read_adopted(self, job: Object, old: Object, now: datetime) -> None:
+        """A Job of a user, which is the run of all its pods as well."""
+        truth, seen = self.truths.setdefault(job["metadata"]["uid"], Truth(adopted=True)), as_array(job)
+        truth.asked, truth.saved_code = asked_of(job), saved_code_of(job)
+        if seen["status"].get("phase") == "Failed" and truth.failed is None:
+            truth.failed = now
+        truth.widths.append((now, seen["spec"]["array"]["maxRunning"]))
+        suspended = bool(job["spec"].get("suspend"))
+        truth.suspensions += suspended > bool(old["spec"].get("suspend"))
+        truth.suspended = (truth.suspended or now) if suspended else None
 
     def _read_scavenger_job(self, entry: Entry, now: datetime) -> None:
         if (job := entry.new) is None:
@@ -497,6 +517,8 @@ class Ledger:
             found = {*found, Way.FAILED}
         if self._was_uninstalled(life):
             found = {*found, Way.NOTHING}
+        if truth.adopted and truth.failed is not None and (life.ended or NEVER) >= truth.failed:
+            found = {*found, Way.FAILED}
         if (truth.suspensions == 0 or life.evicted) and truth.failed is None:
             return found
         stopped = truth.suspended is not None and life.told is not None and life.told >= truth.suspended
@@ -603,6 +625,9 @@ def _counts(job: Object) -> dict[Way, int]:
     """The ends that a status counts; what it has given up counting is left out."""
     status, array = job["status"], job["spec"].get("array")
     found = {Way.INTERRUPTED: status.get("interruptedCount", 0)}
+    if job["kind"] == "Job":
+        failed = status["failed"] + status["ignoredFailures"]
+        return {**found, Way.FAILED: failed, Way.COMPLETED: status["succeeded"]}
     if array is None:
         failed = status.get("phase") == "Failed" and why_failed(job) in (None, *BY_CONTAINERS)
         found[Way.FAILED] = status.get("retries", 0) + status.get("ignoredFailures", 0) + failed

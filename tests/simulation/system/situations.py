@@ -15,10 +15,12 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_kube.client import REQUEST_TIMEOUT, ApiClient
 from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODS
 from scavenger_testing import FakeApi, scavengerjob_dict
+from scavenger_testing.builders import adopted_job_dict
 from scavenger_testing.clock import eventually
 from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
+from tests.simulation.system.adopting import Adopting
 from tests.simulation.system.history import (
     ALWAYS,
     BOOTS,
@@ -116,6 +118,49 @@ class SystemSituation(Situation, System):
 
 class WorldSituation(SystemSituation, World):
     """What the system among others is put into."""
+
+
+class AdoptingSituation(SystemSituation, Adopting):
+    """What the system is put into where Jobs of users are adopted. The Job `c` runs beside `a` and `b`."""
+
+    first = ()
+    spec: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Of the Job."""
+
+    async def comes(self) -> None:
+        job = adopted_job_dict("c", namespace=NS, created=self.stamp(), **self.spec)
+        self.api.put(JOBS, job)
+        await self.until(lambda: self.phase("c") == "Running")
+        await self.pass_time(LATE)
+        await self.happens()
+
+    async def happens(self) -> None:
+        """To the Job that runs."""
+        raise NotImplementedError
+
+
+class DeletedPodOfJob(AdoptingSituation):
+    """Somebody deletes the pod of a Job with backoffLimit 0, whose program then ends with 0."""
+
+    spec: ClassVar[Mapping[str, Any]] = MappingProxyType({"backoffLimit": 0})
+
+    async def happens(self) -> None:
+        (pod,) = self.pods("c")
+        self.trouble.stops[pod["metadata"]["uid"]] = Stop(self.clock.monotonic() + 1, 0)
+        self.take_away(pod)
+        await self.until(lambda: self.phase("c") == "Running" and len(self.pods("c")) == 1)
+
+
+class HeldPodOfJob(AdoptingSituation):
+    """The finalizer of a pod that is counted cannot be taken off for a while."""
+
+    spec: ClassVar[Mapping[str, Any]] = MappingProxyType({"completions": 2})
+
+    async def happens(self) -> None:
+        self.api.fail(500, times=ALWAYS, methods={"PATCH"}, path="/pods/")
+        self.succeed("c")
+        await self.pass_time(LATE)
+        self.api.heal()
 
 
 class UnseenJob(Situation):

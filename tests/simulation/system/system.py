@@ -133,6 +133,8 @@ class System(History):
     machines = NODE_NAMES
     queues = (names.DEFAULT_QUEUE, OTHER, NOWHERE)
     regulator_settings: Mapping[str, Any] = MappingProxyType({})
+    adopts = False
+    """Whether services follow Jobs of users."""
 
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock, seed)
@@ -188,9 +190,14 @@ class System(History):
         offers = RECLAIMING if self.reclaims else {}
         makes: dict[str, Callable[[], Replica | Webhook]] = {
             names.REGULATOR: lambda: Replica(
-                self, name, regulator_main, RegulatorSettings(**{**common, **offers, **self.regulator_settings})
+                self,
+                name,
+                regulator_main,
+                RegulatorSettings(**{**common, **offers, "adopt": self.adopts, **self.regulator_settings}),
             ),
-            names.PRIORITIZER: lambda: Replica(self, name, prioritizer_main, PrioritizerSettings(**common)),
+            names.PRIORITIZER: lambda: Replica(
+                self, name, prioritizer_main, PrioritizerSettings(**common, adopt=self.adopts)
+            ),
             names.WEBHOOK: lambda: Webhook(self, WebhookSettings(**common, allowed_tolerations=(TOLERATED,))),
         }
         self.others.append(self.loop.begin(common["identity"], makes[name]))

@@ -1,6 +1,7 @@
 """Random histories. Each test is one, and its number is the seed; HISTORIES=200 plays as many, 100-200 others.
 
-The admitter alone meets fewer faults, so it plays a quarter of them.
+The admitter alone meets fewer faults, so it plays a quarter of them. A sixteenth is played where Jobs of users are
+adopted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 
 import pytest
 
+from tests.simulation.system.adopting import Adopting
 from tests.simulation.system.history import History, simulate
 from tests.simulation.system.world import World
 
@@ -20,6 +22,11 @@ SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 @pytest.mark.parametrize("seed", SEEDS[: max(2, len(SEEDS) // 4)])
 def test_the_admitter_does_nothing_twice_and_loses_nothing(seed: int) -> None:
     simulate(seed, History)
+
+
+@pytest.mark.parametrize("seed", SEEDS[: max(2, len(SEEDS) // 16)])
+def test_jobs_of_users_see_only_that_they_took_longer(seed: int) -> None:
+    simulate(seed, Adopting)
 
 
 def _of(seed: int) -> object:

@@ -235,7 +235,7 @@ class World(System):
 
     def orphan(self) -> None:
         """Somebody deletes a Job with `--cascade=orphan`: its pods go on, and belong to nobody."""
-        if found := [job for job in self.api.list(JOBS) if "deletionTimestamp" not in job["metadata"]]:
+        if found := [job for job in self.batches() if "deletionTimestamp" not in job["metadata"]]:
             self.orphan_pods(self.pick(found))
 
     def orphan_pods(self, job: Object) -> None:
@@ -250,7 +250,7 @@ class World(System):
 
     def suspend_batch(self) -> None:
         """Another controller suspends a Job."""
-        if found := [job for job in self.api.list(JOBS) if not job["spec"].get("suspend")]:
+        if found := [job for job in self.batches() if not job["spec"].get("suspend")]:
             job = self.pick(found)
             self.aim(job)
             for pod in self._pods_of(job):

@@ -1,0 +1,128 @@
+"""Jobs of users that the admitter has adopted, in the words that histories have for arrays.
+
+It reads statuses as clients do, and not as the admitter does: what is held here is what they see.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.quantity import amounts
+from scavenger_testing.builders import adopted_job_dict
+
+from tests.simulation.system.specs import FAILS_WITH, SAVED
+
+Object = dict[str, Any]
+
+REASONS: Final = {"BackoffLimitExceeded": "Failed"}
+"""Why a Job failed, and what a ScavengerJob would say."""
+
+
+def is_adopted(job: Object) -> bool:
+    """Whether a Job is one of a user that the admitter runs."""
+    return bool(job["spec"].get("managedBy") == names.MANAGED_BY_ADOPTER)
+
+
+def held_true(job: Object) -> dict[str, Object]:
+    """The conditions of a Job that hold, by their types."""
+    listed = (job.get("status") or {}).get("conditions", ())
+    return {one["type"]: one for one in listed if one["status"] == "True"}
+
+
+def ledger_of(job: Object) -> Object | None:
+    """What the ledger of a Job says, with its phase; None where it has none."""
+    listed = (job.get("status") or {}).get("conditions", ())
+    found = next((one for one in listed if one["type"] == names.CONDITION_LEDGER), None)
+    return None if found is None else {**json.loads(found["message"]), "phase": found["reason"]}
+
+
+def as_array(job: Object) -> Object:
+    """A Job as an array that says the same."""
+    spec, status, ledger = job["spec"], job.get("status") or {}, ledger_of(job)
+    kept = ("backoffLimit", "podFailurePolicy", "suspend", "activeDeadlineSeconds")
+    tasks = spec["completions"]
+    array = {"tasks": tasks, "maxRunning": min(tasks, spec["parallelism"])}
+    own = {"parallelism": 1, "array": array, **{name: spec[name] for name in kept if name in spec}}
+    seen: Object = {"kind": "Job", "metadata": job["metadata"], "spec": own, "status": {}}
+    if ledger is None:
+        return seen
+    why = next((said["reason"] for kind, said in held_true(job).items() if kind in ("FailureTarget", "Failed")), None)
+    seen["status"] = {
+        "phase": _phase(job, str(ledger["phase"])),
+        "interruptedCount": ledger.get("interrupted", 0),
+        "usefulCPUSeconds": ledger.get("useful", 0.0),
+        "lostCPUSeconds": ledger.get("lost", 0.0),
+        "usefulSeconds": ledger.get("usefulOf", {}),
+        "lostSeconds": ledger.get("lostOf", {}),
+        "ignoredFailures": ledger.get("ignored", 0),
+        "failed": status.get("failed", 0),
+        "succeeded": status.get("succeeded", 0),
+        "conditions": [{"type": "Succeeded", "reason": REASONS.get(why, why)}] if why is not None else [],
+    }
+    return seen
+
+
+def _phase(job: Object, said: str) -> str:
+    if said != "Ended":
+        return said
+    return "Failed" if {"Failed", "FailureTarget"} & held_true(job).keys() else "Completed"
+
+
+def asked_of(job: Object) -> Mapping[str, int]:
+    """What each pod of a Job asks for, in thousandths."""
+    containers = job["spec"]["template"]["spec"]["containers"]
+    return amounts(containers[0]["resources"]["requests"])
+
+
+def saved_code_of(job: Object) -> int | None:
+    """The exit code by which a program says that its state is saved."""
+    said = job["metadata"].get("annotations", {}).get(names.ANNOTATION_CHECKPOINT_EXIT_CODE)
+    return None if said is None else int(said)
+
+
+# --- drawing ---
+
+
+def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
+    """A Job that a user submits, as the API server has it.
+
+    Args:
+        chance: decides everything else.
+        name: of the Job.
+        meta: namespace, uid, created.
+    """
+    notes = {
+        key: chance.choice(values)
+        for key, values in (
+            (names.ANNOTATION_INTERRUPTION_AFTER, ("1m", "30m")),
+            (names.ANNOTATION_CHECKPOINT_EXIT_CODE, (str(SAVED),)),
+        )
+        if chance.random() < 0.5
+    }
+    spec: Object = {
+        "completions": chance.choice((1, 1, 2, 3)),
+        "parallelism": chance.choice((1, 1, 2, 3)),
+        "completionMode": chance.choice(("NonIndexed", "Indexed")),
+        "backoffLimit": chance.choice((0, 1, 3, 6)),
+        "suspend": chance.random() < 0.1,
+    }
+    if chance.random() < 0.1:
+        spec["activeDeadlineSeconds"] = chance.choice((60, 600))
+    if chance.random() < 0.2:
+        spec["podFailurePolicy"] = {"rules": [_rule(chance)]}
+    grace = {"terminationGracePeriodSeconds": chance.choice((0, 5, 30))}
+    cpu = chance.choice(("500m", "1", "1", "2"))
+    return adopted_job_dict(name, annotations=notes, cpu=cpu, pod=grace, **meta, **spec)
+
+
+def _rule(chance: random.Random) -> Object:
+    """Of a podFailurePolicy. One that fails the Job when it is disrupted is refused."""
+    if chance.random() < 0.3:
+        said = [{"type": "DisruptionTarget", "status": "True"}]
+        return {"action": chance.choice(("Ignore", "Count")), "onPodConditions": said}
+    codes = {"operator": chance.choice(("In", "NotIn")), "values": [FAILS_WITH]}
+    return {"action": chance.choice(("FailJob", "Ignore", "Count")), "onExitCodes": codes}
