@@ -60,6 +60,17 @@ is said. (dict "job" PATH "place" PREFIX): the Job or jobTemplate in CEL, and wh
   when: {{ $pod }}.?{{ . }}.hasValue()
   because: admission places the pods; leave it out, {{ $leave }}
 {{- end }}
+{{- if not .place }}{{- /* A CronJob's Jobs get their defaults when they are created (scavenger-base, default-resources.yaml). */ -}}
+{{- range $resource, $size := dict "cpu" "500m" "memory" "1Gi" }}
+- field: spec.template.spec.containers[0].resources
+  when: >-
+    !([{{ $pod }}] + {{ $pod }}.containers + {{ $pod }}.?initContainers.orValue([])).exists(c,
+    c.?resources.requests['{{ $resource }}'].hasValue() || c.?resources.limits['{{ $resource }}'].hasValue())
+  because: >-
+    {{ $resource }} is mandatory; add it to resources.requests of a container, as {{ $resource }} {{ $size }}, or ask an administrator for
+    the annotation scavenger.dev/default-{{ $resource }} of the namespace
+{{- end }}
+{{- end }}
 {{- range list "completions" "parallelism" }}
 - field: {{ $.place }}spec.{{ . }}
   when: {{ $spec }}.?{{ . }}.orValue(0) > 100000

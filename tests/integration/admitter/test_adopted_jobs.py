@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
 from scavenger_kube.errors import Invalid
@@ -334,6 +335,32 @@ def test_a_released_job_goes_on_under_the_job_controller(place: Place) -> None:
     assert (found["succeeded"], found["completedIndexes"], found.get("failed"), len(left)) == (4, "0-3", None, 3)
     assert 0 <= done <= 3
     place.wait("nothing is held", lambda: not place.held())
+
+
+def test_an_uninstallation_releases_all_jobs_while_the_admitter_runs(cluster: Cluster, place: Place) -> None:
+    """With the rights that the hook of the chart has, and no others."""
+    newer = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+    words = (stack.NO_IMAGE, stack.ADOPT, "--api-versions", newer)
+    made = yaml.safe_load_all(stack.rendered("scavenger-admitter", print, *words, templates=("release",)))
+    rights = yaml.safe_dump_all(one for one in made if one["kind"] != "Job")
+    submit(place, "waits", suspend=True)
+    submit(place, "runs", backoffLimit=0)
+    wait_running(place, "runs")
+    place.wait("it is told", lambda: ledger(place, "waits"))
+    cluster.kubectl("apply", "-f", "-", input=rights)
+    try:
+        kubeconfig = cluster.service_kubeconfig("admitter-release")
+        line = [sys.executable, "-m", "scavenger_admitter", "release", "1", f"--kubeconfig={kubeconfig}"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+        assert (done.returncode, "left an adopted Job" in done.stdout + done.stderr) == (0, False), done.stderr
+        bindings = cluster.kubectl("get", "mutatingadmissionpolicybindings", "-o", "name").split()
+        assert not [name for name in bindings if "scavenger-adopt" in name]
+        found = {job["metadata"]["name"]: job["spec"] for job in place.all("jobs")}
+        assert {name: spec["suspend"] for name, spec in found.items()} == {"waits": True, "runs": False}
+        assert not [name for name, spec in found.items() if "managedBy" in spec]
+    finally:
+        cluster.kubectl("delete", "-f", "-", input=rights)
+        stack.adopt_jobs(cluster)
 
 
 # --- the rules of the API server ---

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
-from scavenger_testing.place import MASTERS, Answer, Object, Place, Server, account, namespace, pod_spec
+from scavenger_testing.place import MASTERS, Answer, Object, Place, Server, account, namespace, pod_spec, sized_spec
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Kubectl
@@ -23,7 +23,7 @@ LEAVE: Final = "or remove the label scavenger.dev/queue to run a regular Job"
 
 def batch(name: str = "j", labels: Object | None = None, meta: Object | None = None, **spec: Any) -> Object:
     """A Job of one pod. spec: of the Job; `pod`: more of its pod's spec, `tmeta`: metadata of the template."""
-    template: Object = {"spec": {**pod_spec(restartPolicy="Never"), **spec.pop("pod", {})}}
+    template: Object = {"spec": {**sized_spec(restartPolicy="Never"), **spec.pop("pod", {})}}
     if tmeta := spec.pop("tmeta", None):
         template["metadata"] = tmeta
     return {
@@ -117,6 +117,13 @@ def adopted(answer: Answer) -> bool:
 
 INDEXED: Final[Object] = {"completionMode": "Indexed", "completions": 3}
 POLICY: Final[Object] = {"rules": [{"succeededCount": 1}]}
+UNSIZED: Final[Object] = pod_spec()
+LIMITED: Final[Object] = {
+    "containers": [
+        {"name": "a", "image": "none", "resources": {"limits": {"cpu": "1"}}},
+        {"name": "b", "image": "none", "resources": {"requests": {"memory": "1Gi"}}},
+    ]
+}
 
 
 def owner(version: str, kind: str) -> Object:
@@ -146,7 +153,7 @@ def test_nothing_is_adopted_by_default(cluster: Cluster) -> None:
         assert "global.adopt.enabled=true" in said_of(place.try_create("jobs", batch(labels=QUEUE)))
         assert place.try_create("jobs", batch(labels={names.LABEL_ADOPT: "never"})).allowed
         who: Object = {"user": ADMITTER, "groups": (MASTERS,)}
-        assert not place.try_create("pods", of_job(), **who).allowed
+        place.wait("that of pods", lambda: not place.try_create("pods", of_job(), **who).allowed)
 
 
 class Made(NamedTuple):
@@ -195,6 +202,9 @@ JOBS: Final = [
     Made("a child of a ScavengerJob", batch(meta=owner(names.API_VERSION, "ScavengerJob")), *(["!admitter only"] * 3)),
     Made("one of the system", batch(pod={"priorityClassName": "system-node-critical"}), "", "", ""),
     Made("one with a success policy", batch(successPolicy=POLICY, **INDEXED), "", "", ""),
+    Made("one without sizes", batch(pod=UNSIZED), "", "", ""),
+    Made("one with a label and without", batch(labels=QUEUE, pod=UNSIZED), UNSERVED, "!cpu is", "!memory is mandatory"),
+    Made("one that only limits", batch(labels=QUEUE, pod=LIMITED), UNSERVED, "default", "default"),
     Made("one that says how often", batch(meta=said(interruption_after="30m")), UNSERVED, "", "night"),
     Made("one that says nonsense", batch(meta=said(interruption_after="soon")), UNSERVED, "", "!must be a duration"),
     Made("one with a mark of ours", batch(meta=said(run="1")), *(["!written by the admitter only"] * 3)),
@@ -223,6 +233,35 @@ def test_who_is_adopted(places: Places, case: Made) -> None:
         assert adopted(answer) == bool(expected)
         labels = answer.body["metadata"].get("labels", {})
         assert labels.get(names.LABEL_QUEUE, "") == expected
+
+
+@pytest.fixture
+def filled(cluster: Cluster, places: Places) -> Iterator[Place]:
+    """A served namespace with a LimitRange that knows cpu; the administrator has a default of memory for all."""
+    place, newer = places.labelled, "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+    words = (stack.ADOPT, "--api-versions", newer, "--set=defaultResources.memory=1Gi")
+    policy = stack.rendered("scavenger-base", print, *words, templates=("default-resources",))
+    cluster.kubectl("apply", "-f", "-", input=policy)
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "200m"}, "default": {"cpu": "400m"}}]
+    made = {"metadata": {"name": "sizes"}, "spec": {"limits": limits}}
+    assert place.server("POST", place.path("limitranges"), made).allowed
+    place.wait("sizes", lambda: place.try_create("jobs", batch(labels=QUEUE, pod=UNSIZED), user=TENANT).allowed)
+    yield place
+    cluster.kubectl("delete", "-f", "-", input=policy)
+    assert place.server("DELETE", place.path("limitranges", "sizes")).allowed
+
+
+def test_a_job_that_asks_gets_the_sizes_that_a_scavenger_job_gets(filled: Place, places: Places) -> None:
+    answer = filled.try_create("jobs", batch(labels=QUEUE, pod=UNSIZED), user=TENANT)
+    assert adopted(answer)
+    (container,) = answer.body["spec"]["template"]["spec"]["containers"]
+    memory = str(2**30)
+    asked = {"requests": {"cpu": "200m", "memory": memory}, "limits": {"cpu": "400m", "memory": memory}}
+    assert container["resources"] == asked
+    assert filled.try_create("cronjobs", cron(QUEUE, pod=UNSIZED), user=TENANT).allowed, "its Jobs get theirs"
+    plain = places.all.try_create("jobs", batch(pod=UNSIZED), user=TENANT)
+    assert (plain.allowed, adopted(plain)) == (True, False), "nobody asked, and nothing is filled in"
+    assert any("cpu is mandatory" in text for text in plain.warnings)
 
 
 def said_of(answer: Answer) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
-from scavenger_testing.place import Answer, Object, Place, Server, namespace, pod_spec
+from scavenger_testing.place import Answer, Object, Place, Server, namespace, sized_spec
 
 from .conftest import start_webhook
 
@@ -64,7 +64,7 @@ def generated(seed: int) -> Object:
     everything = [*(("meta", one) for one in META), *(("spec", one) for one in SPECS), *(("pod", one) for one in PODS)]
     chosen = [everything[seed]] if seed < len(everything) else draw.sample(everything, draw.randint(0, 4))
     job: Object = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
-    template: Object = {"metadata": {"labels": {"a": "b"}}, "spec": pod_spec(restartPolicy="Never")}
+    template: Object = {"metadata": {"labels": {"a": "b"}}, "spec": sized_spec(restartPolicy="Never")}
     job["spec"] = {"template": template}
     for where, what in chosen:
         target = {"meta": job["metadata"], "spec": job["spec"], "pod": template["spec"]}[where]

@@ -180,7 +180,7 @@ async def test_a_job_of_a_controller_is_waited_for_or_deleted_and_never_made_aga
         c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(ownerReferences=[owner]))
         assert await step_by_step(c, target(c, patience=timedelta(seconds=30))) is End.LEFT
         assert state(c) == "Running"
-        assert await step_by_step(c, target(c, delete_owned=True)) is End.MISSING
+        assert await step_by_step(c, target(c, delete_owned=True)) is End.DELETED
         assert jobs(c) == []
 
 

@@ -236,7 +236,8 @@ def failed_unreported(pod: PodLike) -> bool:
 
 
 def starts_again(pod: PodLike) -> bool:
-    """Whether its kubelet starts programs that fail again in the same pod: that of an adopted Job which says so."""
+    """Whether its kubelet starts programs that fail again in the same pod: that of an adopted Job which says so. Pods
+    of ScavengerJobs may not."""
     return pod.spec.restart_policy == "OnFailure" and names.LABEL_KIND in pod.metadata.labels
 
 

@@ -159,13 +159,15 @@ def release(target: Target) -> Steps:
     Raises:
         ReleaseError: something is in the way that a person has to decide about.
     """
-    since, last, repeats = target.now(), None, 0
+    since, last, repeats, deleted = target.now(), None, 0, False
     while True:
         over = target.patience is not None and target.now() - since >= target.patience
         look = yield from _look(target, impatient=over)
         step = next_step(target, look)
         if isinstance(step, End):
-            return step
+            return End.DELETED if step is End.MISSING and deleted else step
+        own = isinstance(step, Request) and (step.method, step.path) == ("DELETE", f"{target.jobs}/{target.name}")
+        deleted = deleted or own
         repeats = repeats + 1 if step == last and isinstance(step, Request) else 0
         if repeats > MAX_REPEATS and isinstance(step, Request):
             raise ReleaseError(f"{step.why} has no effect", f"look at {step.path}, and try again")

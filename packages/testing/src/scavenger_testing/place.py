@@ -220,6 +220,14 @@ def pod_spec(**spec: Any) -> Object:
     return {"containers": [{"name": "main", "image": "none"}], **spec}
 
 
+SIZED: Final[Object] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+
+
+def sized_spec(**spec: Any) -> Object:
+    """The same, with a container that says what it needs."""
+    return pod_spec(containers=[{"name": "main", "image": "none", "resources": SIZED}], **spec)
+
+
 def pod(name: str = "p", meta: Object | None = None, **spec: Any) -> Object:
     """A pod; meta: more metadata, spec: more fields of its spec."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **(meta or {})}, "spec": pod_spec(**spec)}
