@@ -12,11 +12,13 @@ from scavenger_api.requirements import ResourceRequirements
 from scavenger_simulator.clock import moment
 from scavenger_simulator.jobs import Job
 
+_NO_RUN = ScavengerJobStatus.model_construct()
+
 
 def settle_run(job: Job, at: int, *, kept: bool) -> accounting.Spent:
     """What the present run of a job comes to, in core-seconds, as it ends at a moment: completed, or interrupted."""
     start, end = moment(job.running_since), moment(at)
-    status = ScavengerJobStatus.model_construct(queued_timestamp=start, running_timestamps=(start,))
+    status = _NO_RUN.model_copy(update={"queued_timestamp": start, "running_timestamps": (start,)})
     cores = job.cores
 
     def used(since: datetime, until: datetime) -> float:

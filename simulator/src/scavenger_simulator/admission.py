@@ -105,7 +105,7 @@ class Admission:
 
     def publish(self) -> None:
         """The regulator has published."""
-        self._view = LevelsView.of(self._world.published.to_data(), moment(self._world.now))
+        self._view = self._world.view
         self.wake()
 
     def wake(self) -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import sys
 from typing import Final, Protocol
 
-from scavenger_api.levels import LevelsView
 from scavenger_api.names import PREEMPTIBLE
 from scavenger_api.weights import Weights
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, plan_classes
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot
 
-from scavenger_simulator.clock import moment, stamp, ticks
+from scavenger_simulator.clock import stamp, ticks
 from scavenger_simulator.jobs import NAMESPACE, Job, Stage
 from scavenger_simulator.world import World
 
@@ -55,7 +54,7 @@ class Classes:
         if world.decider.since is not None or not (due or world.published is not self._published):
             return
         self._at, self._published = world.now, world.published
-        view, cluster = LevelsView.of(world.published.to_data(), moment(world.now)), world.cluster
+        view, cluster = world.view, world.cluster
         plan = plan_classes(
             Snapshot(
                 now=stamp(world.now),

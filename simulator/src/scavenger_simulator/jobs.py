@@ -35,6 +35,7 @@ class Job:
     Attributes:
         demand: what it asks for, and how it behaves.
         shape: of its pods, as admission sees them.
+        pod_uids: of its pods in the present run, which tell them apart from those of other runs.
         nodes: of its pods, by their number; empty while it has none.
         saved: microseconds of its work that are safe.
         class_: the preemption class on its pods.
@@ -68,6 +69,7 @@ class Job:
         "number",
         "places",
         "pod_keys",
+        "pod_uids",
         "queued_at",
         "restart",
         "running_since",
@@ -95,6 +97,7 @@ class Job:
         self.task = job_of(self.key) != self.key
         self.uid = f"{number:08d}"
         self.pod_keys = tuple(f"{self.key}-{i}" for i in range(demand.pods))
+        self.pod_uids = self.pod_keys
         self.shape = shape_of(demand.cpu_milli, demand.memory_bytes, demand.pool)
         self.amounts: Amounts = (demand.cpu_milli, demand.memory_bytes, 1)
         self.millicores = demand.cpu_milli * demand.pods
@@ -122,6 +125,7 @@ class Job:
     def starts(self, now: int, nodes: tuple[int, ...]) -> None:
         """It is admitted, with its pods on these nodes."""
         self.stage, self.admitted, self.nodes = Stage.STARTING, now, nodes
+        self.pod_uids = tuple([f"{key}/{now}" for key in self.pod_keys])
         self.version += 1
         self.changes += 1
         self.class_, self.written = "", None
@@ -192,11 +196,6 @@ class Job:
     def known_interruption(self) -> int:
         """The moment of the last interruption, as far as services know of it: of a task not after its start."""
         return self.running_since if self.task else self.waits_since
-
-    @property
-    def life(self) -> str:
-        """What tells its pods apart from those of other runs."""
-        return str(self.admitted)
 
     @property
     def holds_room(self) -> bool:

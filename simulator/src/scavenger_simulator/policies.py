@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from scavenger_regulator.core.levels import LevelPolicy
@@ -64,8 +65,8 @@ def decider(policy: Policy, settings: Settings, seed: int) -> Decider:
         Policy.FIXED: Decider(replace(rules, min_samples=_NEVER)),
         Policy.LINEAR: Decider(replace(rules, policy=LevelPolicy.LINEAR)),
         Policy.YOUNGEST: Decider(by_age, since=_started),
-        Policy.NEWEST_ADMISSION: Decider(by_age, since=lambda job: job.admitted),
-        Policy.RANDOM: Decider(by_age, since=lambda job: _dice(seed, job)),
+        Policy.NEWEST_ADMISSION: Decider(by_age, since=_admitted),
+        Policy.RANDOM: Decider(by_age, since=partial(_dice, seed)),
         Policy.PLAIN: Decider(by_age, since=_started, plain=True),
         Policy.NONE: Decider(rules, scavenges=False),
     }.get(policy)
@@ -76,6 +77,10 @@ def decider(policy: Policy, settings: Settings, seed: int) -> Decider:
 
 def _started(job: Job) -> int:
     return max(job.admitted, job.running_since)
+
+
+def _admitted(job: Job) -> int:
+    return job.admitted
 
 
 def _dice(seed: int, job: Job) -> int:

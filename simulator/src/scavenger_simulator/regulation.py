@@ -162,8 +162,8 @@ class Regulation:
                 figures = alike.get(job.use)
                 if figures is None:
                     figures = alike[job.use] = self._figures(job.use[0] / 1000, job.use[1], at, span)
-                for key in job.pod_keys:
-                    found[f"{key}/{job.life}"] = figures
+                for uid in job.pod_uids:
+                    found[uid] = figures
         return found
 
     def on_gone(self, job: Job) -> None:
@@ -244,7 +244,7 @@ class Regulation:
         pods = tuple(
             PodFacts(
                 key=key,
-                uid=f"{key}/{job.life}",
+                uid=uid,
                 node=names[node],
                 requests=requests,
                 preemptible=job.class_ != NON_PREEMPTIBLE,
@@ -255,7 +255,7 @@ class Regulation:
                 index=index,
                 grace=demand.grace_seconds,
             )
-            for index, (key, node) in enumerate(zip(job.pod_keys, job.nodes, strict=True))
+            for index, (key, uid, node) in enumerate(zip(job.pod_keys, job.pod_uids, job.nodes, strict=True))
         )
         return Gang(
             job.key,
@@ -311,10 +311,13 @@ class Regulation:
 
     def _record(self, decision: Decision) -> None:
         world, decided = self._world, decision.scopes[CLUSTER]
-        running = [job for job in world.holding.values() if job.stage is Stage.RUNNING]
+        running = [job.millicores for job in world.holding.values() if job.stage is Stage.RUNNING]
         seen = self._seen(decision)
         default = seen.pop(CLUSTER)
-        names = dict(zip(world.cluster.pools, (node.pool or PLAIN_POOL for node in world.cluster.nodes), strict=True))
+        names = {}
+        if seen:
+            pools = (node.pool or PLAIN_POOL for node in world.cluster.nodes)
+            names = dict(zip(world.cluster.pools, pools, strict=True))
         world.recorder.note_period(
             Point(
                 at=world.now / SECOND,
@@ -325,7 +328,7 @@ class Regulation:
                 admit=decided.admit,
                 running=len(running),
                 waiting=world.waiting,
-                running_cores=sum(job.millicores for job in running) / 1000,
+                running_cores=sum(running) / 1000,
                 pools={names[scope.removeprefix(POOL)]: point for scope, point in sorted(seen.items())},
             ),
             self._nodes_above(decision),
@@ -364,12 +367,16 @@ class Regulation:
 
     def _nodes_above(self, decision: Decision) -> int:
         """Nodes whose CPU is used up to an upper level: their own where they have one, else that of the cluster."""
-        cluster, above = self._world.cluster, 0
-        for name, node, use in zip(cluster.names, cluster.nodes, cluster.by_node, strict=True):
-            pool = decision.scopes[decision.pool_of.get(name, CLUSTER)]
-            decided = decision.scopes.get(name, pool)
-            above += 100 * use.cpu >= decided.levels.get("cpu", self._rules.initial).upper * node.cpu_milli
-        return above
+        cluster, initial = self._world.cluster, self._rules.initial
+        upper = {scope: decided.levels.get("cpu", initial).upper for scope, decided in decision.scopes.items()}
+        used = [100 * use.cpu for use in cluster.by_node]
+        if len(upper) == 1:
+            most = upper[CLUSTER]
+            return sum([cpu >= most * node.cpu_milli for cpu, node in zip(used, cluster.nodes, strict=True)])
+        pools = [upper[decision.pool_of.get(name, CLUSTER)] for name in cluster.names]
+        limits = [upper.get(name, pool) for name, pool in zip(cluster.names, pools, strict=True)]
+        nodes = zip(used, limits, cluster.nodes, strict=True)
+        return sum([cpu >= most * node.cpu_milli for cpu, most, node in nodes])
 
     def _full(self) -> Counter[str]:
         """Nodes without idle CPU, by their size."""

@@ -1,6 +1,7 @@
 """A run: the services' decisions on a stretch of a cluster's past, under a virtual clock.
 
-`simulate` is a pure function: the same scenario, settings, policy and seed give the same result, to the byte.
+`simulate` is a pure function: the same scenario, settings, policy and seed give the same result, to the byte. So does
+a `Simulation` that is stopped in between, and resumed from its state.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from scavenger_simulator.admission import Admission
 from scavenger_simulator.classes import Classes
+from scavenger_simulator.clock import ticks
 from scavenger_simulator.jobs import Job
 from scavenger_simulator.lifecycle import Lifecycle
 from scavenger_simulator.oracle import foresee
@@ -20,6 +22,7 @@ from scavenger_simulator.regulation import Regulation
 from scavenger_simulator.result import MomentKind, RunResult
 from scavenger_simulator.scenario import Scenario
 from scavenger_simulator.settings import Settings
+from scavenger_simulator.state import dumped, restored
 from scavenger_simulator.world import World
 
 Progress = Callable[[float], None]
@@ -36,20 +39,40 @@ def simulate(
 
     Raises ValueError where the scenario or the settings make no sense.
     """
+    if policy is Policy.ORACLE:
+        _check(scenario)
+        return foresee(scenario, seed)
+    simulation = Simulation(scenario, settings, policy, seed)
+    for step in range(1, STEPS + 1):
+        simulation.run(scenario.start + (scenario.end - scenario.start) * step / STEPS)
+        if progress is not None:
+            progress(step / STEPS)
+    return simulation.result()
+
+
+def _check(scenario: Scenario) -> None:
     if scenario.end <= scenario.start:
         raise ValueError("a scenario must end after its start")
     if not scenario.nodes:
         raise ValueError("a scenario must have nodes")
-    if policy is Policy.ORACLE:
-        return foresee(scenario, seed)
-    return _Simulation(World(scenario, settings, decider(policy, settings, seed))).run(policy, seed, progress)
 
 
-class _Simulation:
-    """The parts of a run. Each knows the world, and what it tells the others, or has them do, goes through here."""
+class Simulation:
+    """A run that stops and goes on. Its parts know the world, and what one tells the others goes through here.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    Args:
+        scenario: what is simulated.
+        settings: of the services.
+        policy: any but the oracle, which decides nothing.
+        seed: see `simulate`.
+
+    Raises ValueError where these make no sense.
+    """
+
+    def __init__(self, scenario: Scenario, settings: Settings, policy: Policy, seed: int) -> None:
+        _check(scenario)
+        self._policy, self._seed = policy, seed
+        self._world = world = World(scenario, settings, decider(policy, settings, seed))
         self._admission = Admission(world, self)
         self._lifecycle = Lifecycle(world, self)
         self._classes = Classes(world, self._admission)
@@ -59,13 +82,31 @@ class _Simulation:
             if job.queued_at < world.end:
                 world.events.add(job.queued_at, self._lifecycle.submit, job)
 
-    def run(self, policy: Policy, seed: int, progress: Progress | None) -> RunResult:
-        """From start to end."""
+    def run(self, until: float) -> None:
+        """Go on to a moment of the scenario's clock, in seconds, and no further than its end."""
+        self._world.events.run(min(ticks(until), self._world.end))
+
+    def dump(self) -> bytes:
+        """The state of everything at this moment: jobs with their checkpoints, pods, levels, what the services
+        remember, and what is written down so far."""
+        return dumped(self)
+
+    @classmethod
+    def resume(cls, state: bytes) -> Simulation:
+        """Go on from a state, as often as one likes. state: of `dump` in this version of the simulator. Of
+        trusted sources only: reading it runs what it says.
+
+        Raises ValueError for anything but such a state.
+        """
+        found = restored(state)
+        if not isinstance(found, cls):
+            raise ValueError("the state is not that of a simulation")
+        return found
+
+    def result(self) -> RunResult:
+        """Run to the end, and say what came of it. The simulation is over then."""
         world = self._world
-        for step in range(1, STEPS + 1):
-            world.events.run(world.start + (world.end - world.start) * step // STEPS)
-            if progress is not None:
-                progress(step / STEPS)
+        world.events.run(world.end)
         self._lifecycle.close()
         self._ordinary.close()
         totals = world.recorder.totals(
@@ -77,8 +118,8 @@ class _Simulation:
         )
         return RunResult(
             scenario=world.scenario.name,
-            policy=policy.value,
-            seed=seed,
+            policy=self._policy.value,
+            seed=self._seed,
             totals=totals,
             points=tuple(world.recorder.points),
             moments=tuple(world.recorder.moments),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scavenger_api.levels import LevelsState, PublishedLevels
+from collections.abc import Mapping
+
+from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels
 
 from scavenger_simulator.clock import moment, ticks
 from scavenger_simulator.cluster import Cluster
@@ -23,7 +25,6 @@ class World:
         holding: jobs with pods on nodes, by number, in the order in which they were admitted.
         on_node: per node, the jobs with pods there, and how many, in that order.
         leaving: nodes with pods on their way out, and how many.
-        published: the levels as the regulator published them last.
         waiting: jobs in line.
         changes: grows whenever jobs come or go, or their classes change.
     """
@@ -41,7 +42,9 @@ class World:
         self.holding: dict[int, Job] = {}
         self.on_node: list[dict[Job, int]] = [{} for _ in scenario.nodes]
         self.leaving: dict[int, int] = {}
-        self.published = PublishedLevels(LevelsState.BLIND, observed_at=moment(self.start))
+        self._published = PublishedLevels(LevelsState.BLIND, observed_at=moment(self.start))
+        self._data: Mapping[str, str] | None = None
+        self._view: tuple[int, LevelsView] | None = None
         self.changes = 0
         self.waiting = 0
 
@@ -49,6 +52,26 @@ class World:
     def now(self) -> int:
         """Virtual time, in microseconds."""
         return self.events.now
+
+    # --- what is published ---
+
+    @property
+    def published(self) -> PublishedLevels:
+        """The levels as the regulator published them last."""
+        return self._published
+
+    @published.setter
+    def published(self, levels: PublishedLevels) -> None:
+        self._published, self._data, self._view = levels, None, None
+
+    @property
+    def view(self) -> LevelsView:
+        """The same as who reads them sees them at this moment. They are written and read once for all readers."""
+        if self._data is None:
+            self._data = self._published.to_data()
+        if self._view is None or self._view[0] != self.now:
+            self._view = self.now, LevelsView.of(self._data, moment(self.now))
+        return self._view[1]
 
     # --- pods of jobs ---
 

@@ -113,8 +113,10 @@ class History:
         number = int(moment // self.width)
         if self._earlier is not None and number != self._earlier[0]:
             self._earlier = None
-        self._moments[number] = self._moments.get(number, Moments()).add(percent)
-        self.forget(at)
+        before = self._moments.get(number)
+        self._moments[number] = (before or Moments()).add(percent)
+        if before is None:  # within a bucket nothing leaves the window
+            self.forget(at)
         return True
 
     def measure_by(self, room: float) -> None:

@@ -283,15 +283,10 @@ def _reading(
 ) -> Reading:
     names = frozenset([node.name for node in measured])
     room = _room(measured)
-    pods = [pod for gang in gangs for pod in gang.pods]
     used = {r: sum(figure.value for figure in use[r]) for r in RESOURCES}
     figures = [figure for r in RESOURCES for figure in use[r]]
     observed_at = min(figure.at for figure in figures)
-    running: list[_Running] = [
-        (pod, pod.running_since, fresh.values(measurement.of(pod)))
-        for pod in pods
-        if pod.node in names and pod.running_since is not None
-    ]
+    running = _running(gangs, names, measurement, fresh)
     scavenged = scavenger_use(running, observed_at, fresh, trust.pod_coverage)
     ordinary = None
     terminations = [gone for gone in recent_terminations if gone.node in names]
@@ -299,7 +294,7 @@ def _reading(
         gone = terminated_use(terminations, measurement)
         ordinary = {r: _percent(max(0.0, used[r] - scavenged[r] - gone[r]), room[r]) for r in RESOURCES}
     since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
-    gives_way = sum(_yielding_cores(one, observed_at) for one in running if one[0].reclaimed)
+    gives_way = sum([_yielding_cores(one, observed_at) for one in running if one[0].reclaimed])
     gives_way += sum(gone.use.get("cpu", 0.0) for gone in terminations if gone.reclaimed and gone.at > since)
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     ramping = ramping_use(running, since)
@@ -315,13 +310,29 @@ def _reading(
         ramping={r: _percent(ramping[r] + left[r], room[r]) for r in RESOURCES},
         used_of_requests=used_of_requests(running, since) if of_pool(scope) else {},
         room=room,
-        whole=_room(whole),
+        whole=room if whole is measured else _room(whole),
         nodes=names,
         observed_at=observed_at,
         sampled_at={r: median_time(use[r]) for r in RESOURCES},
         since=since,
         shown=since,
     )
+
+
+def _running(gangs: Iterable[Gang], names: frozenset[str], measurement: Measurement, fresh: Fresh) -> list[_Running]:
+    """The scavenger pods that run on these nodes. Pods may share their figures, which are judged once then."""
+    judged: dict[int, dict[str, float] | None] = {}
+    found: list[_Running] = []
+    for gang in gangs:
+        for pod in gang.pods:
+            if pod.running_since is None or pod.node not in names:
+                continue
+            figures = measurement.of(pod)
+            known = id(figures)
+            if known not in judged:
+                judged[known] = fresh.values(figures)
+            found.append((pod, pod.running_since, judged[known]))
+    return found
 
 
 def median_time(figures: Iterable[Figure]) -> datetime:
@@ -334,9 +345,9 @@ def _left_of_pressed(measured: list[NodeFacts], use: Mapping[str, list[Figure]])
     """Cores and bytes that nodes under pressure do not use, and that nobody may start in. Where the load is known in
     one piece, nobody knows them."""
     left = dict.fromkeys(RESOURCES, 0.0)
-    for number, node in enumerate(measured):
+    for number, node in [(number, node) for number, node in enumerate(measured) if node.pressed]:
         for resource in RESOURCES:
-            if node.pressed and len(use[resource]) == len(measured):
+            if len(use[resource]) == len(measured):
                 left[resource] += max(0.0, node.allocatable[resource] - use[resource][number].value)
     return left
 
@@ -357,13 +368,13 @@ def scavenger_use(
     otherwise it counts with its requests, which are also its limits. Other pods without a figure use as much of their
     requests as those with figures do.
     """
-    sums, measured, asked = (dict.fromkeys(RESOURCES, 0.0) for _ in range(3))
+    known = [(pod.requests, use) for pod, _, use in running if use is not None]
+    measured = {r: sum([use[r] for _, use in known], 0.0) for r in RESOURCES}
+    asked = {r: sum([requests.get(r, 0.0) for requests, _ in known], 0.0) for r in RESOURCES}
+    sums = dict.fromkeys(RESOURCES, 0.0)
     missing: list[PodFacts] = []
-    for pod, began, use in running:
-        if use is not None:
-            _add(measured, use)
-            _add(asked, pod.requests)
-        elif not fresh.young(began):
+    for pod, began, _ in [one for one in running if one[2] is None]:
+        if not fresh.young(began):
             missing.append(pod)
         elif began < observed_at:
             _add(sums, pod.requests)
@@ -385,9 +396,7 @@ def ramping_use(running: list[_Running], since: datetime) -> dict[str, float]:
     sums = dict.fromkeys(RESOURCES, 0.0)
     published = since.replace(microsecond=0)  # whoever reads it has whole seconds, and counts from there on
     earliest = since - RAMP_UP
-    for pod, began, measured in running:
-        if not earliest < began < published:
-            continue
+    for pod, measured in [(pod, use) for pod, began, use in running if earliest < began < published]:
         use = measured or {}
         for resource in HELD if pod.reclaimed else RESOURCES:
             sums[resource] += max(0.0, pod.requests.get(resource, 0.0) - use.get(resource, 0.0))
@@ -402,12 +411,11 @@ def used_of_requests(running: list[_Running], since: datetime) -> dict[str, floa
     """
     used, asked = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)
     latest = since - RAMP_UP
-    for pod, began, use in running:
-        if began > latest or use is None:
-            continue
-        for resource in HELD if pod.reclaimed else RESOURCES:
-            used[resource] += use[resource]
-            asked[resource] += pod.requests.get(resource, 0.0)
+    old = [(pod, use) for pod, began, use in running if began <= latest and use is not None]
+    for resource in RESOURCES:
+        held = [(pod, use) for pod, use in old if resource in HELD or not pod.reclaimed]
+        used[resource] = sum([use[resource] for _, use in held], 0.0)
+        asked[resource] = sum([pod.requests.get(resource, 0.0) for pod, _ in held], 0.0)
     return {r: _percent(used[r], asked[r]) for r in RESOURCES if asked[r] > 0}
 
 

@@ -98,11 +98,11 @@ def regulate(
     """
     decision = _decide_load(snapshot, states, rules)
     if reclaimed is None:
-        shown = tuple(node.name for node in snapshot.nodes.values() if node.offered or not node.copied)
+        shown = tuple([node.name for node in snapshot.nodes.values() if node.offered or not node.copied])
         decision = replace(decision, withdrawals=shown)
     else:
         decision = _with_reclaimed(decision, snapshot, reclaimed, rules)
-    prolonged = tuple(pod for gang in snapshot.gangs for pod in gang.pods if pod.prolonged)
+    prolonged = tuple([pod for gang in snapshot.gangs for pod in gang.pods if pod.prolonged])
     decision = replace(decision, resizes=_resizes(decision, snapshot, rules), prolonged=prolonged)
     if CHECKS.on:
         assert_sound(decision, snapshot, rules)

@@ -147,7 +147,8 @@ def owed_of(line: Line, gangs: Iterable[Gang], use: Use) -> float:
 
 def restored(gangs: Iterable[Gang]) -> list[Resize]:
     """All that jobs were throttled by, given back at once: where throttling is switched off, nobody else ever would."""
-    return [one for gang in gangs for one in _given_back(gang, [p for p in gang.pods if _resizable(gang, p)], 1.0)]
+    pods = [(gang, pod) for gang in gangs for pod in gang.pods if pod.resizable]
+    return [one for gang, pod in pods if _resizable(gang, pod) for one in _given_back(gang, [pod], 1.0)]
 
 
 def plan_resizes(snapshot: ThrottleSnapshot, rules: ThrottleRules) -> ThrottlePlan:
