@@ -13,6 +13,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.model import ObjectMeta
 from scavenger_kube.decode import DecodeError, Decoder, ModelDecoder, StructDecoder, _NextMeta, decoder_for
 from scavenger_kube.kinds import ConfigMap
+from scavenger_kube.nesting import MAX_DEPTH
 from scavenger_runtime.cache import Cache
 from scavenger_testing.builders import scavengerjob_dict
 
@@ -190,3 +191,48 @@ def test_a_status_that_cannot_be_read_is_told_as_of_the_whole_object(status: Any
     before, given = decoded(KNOWN).obj, scavenger_job(resourceVersion="8", status=status)
     assert decoded(given, before) == decoded(given)
     assert decoded(given, before).malformed.key == "default/a"
+
+
+# --- what no decoder takes ---
+
+
+def nested(levels: int) -> bytes:
+    return b'{"f":' * levels + b"1" + b"}" * levels
+
+
+ODD = [nested(10_000), nested(MAX_DEPTH * 3), b'{"f:\xff\xed":{}}']
+odd = pytest.mark.parametrize("fields", ODD, ids=["deepest", "deep", "no-text"])
+
+
+def event_with(given: dict[str, Any], fields: bytes) -> bytes:
+    """An event of an object with these managed fields, as the API server stores them of anybody."""
+    marked = {**given, "metadata": {**given["metadata"], "managedFields": ["HERE"]}}
+    body = orjson.dumps({"type": "MODIFIED", "object": marked})
+    return body.replace(b'"HERE"', b'{"fieldsV1":%s}' % fields)
+
+
+@odd
+@both
+def test_an_event_is_mended_where_it_cannot_be_decoded(decoder: Decoder[Any], fields: bytes) -> None:
+    found = decoder.event(event_with(obj("a", {"k": "v"}), fields))
+    assert found.obj is not None
+    assert (found.obj.metadata.key, found.obj.data, found.malformed) == ("ns/a", {"k": "v"}, None)
+
+
+@odd
+def test_the_next_version_of_a_job_is_mended_as_well(fields: bytes) -> None:
+    before = decoded(KNOWN).obj
+    given = scavenger_job(resourceVersion="8", status={"phase": "Running"})
+    found = ModelDecoder(ScavengerJob, lambda _: before).event(event_with(given, fields)).obj
+    assert found == decoded(given).obj
+
+
+def test_what_is_kept_as_it_is_written_is_never_too_deep() -> None:
+    """Pydantic prints no more than some 200 levels, and a template is printed again."""
+    template = {"spec": {"containers": [{"name": "main", "image": "a", "odd": "HERE"}]}}
+    given = {**KNOWN, "spec": {"template": template}}
+    line = orjson.dumps({"type": "ADDED", "object": given}).replace(b'"HERE"', nested(MAX_DEPTH + 20))
+    found = ModelDecoder(ScavengerJob).event(line).obj
+    assert found is not None
+    assert found.spec.template is not None
+    assert b'{"f":null}' in found.spec.template.to_json()

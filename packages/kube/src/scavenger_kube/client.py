@@ -324,13 +324,13 @@ class ApiClient:
         return True
 
     async def stream(
-        self, path: str, *, params: Params | None = None, read_timeout: float | None = None
+        self, path: str, *, params: Params | None = None, read_timeout: float | None = None, raw: bool = False
     ) -> AsyncGenerator[bytes, None]:
         """The lines of a watch as they arrive, without their newline.
 
-        read_timeout: seconds of silence after which the connection counts as dead. Ends when the server ends
-        the answer in good order. Raises Unavailable where the connection breaks or falls silent, and ApiError
-        for a refusal.
+        raw: with what no decoder takes; the caller mends what it cannot decode. read_timeout: seconds of silence after
+        which the connection counts as dead. Ends when the server ends the answer in good order. Raises Unavailable
+        where the connection breaks or falls silent, and ApiError for a refusal.
         """
         async with self._transport.send("GET", path, params=params, read=read_timeout) as response:
             rest = b""
@@ -338,13 +338,14 @@ class ApiClient:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
-                        yield self._readable(line)
+                        yield line if raw else self.readable(line)
             if rest:
-                yield self._readable(rest)
+                yield rest if raw else self.readable(rest)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _readable(self, body: bytes) -> bytes:
+    def readable(self, body: bytes) -> bytes:
+        """`nesting.readable`, and counted."""
         found = readable(body)
         if found is not body:
             self._transport.observer.cut()
@@ -393,7 +394,7 @@ class ApiClient:
                     total=total,
                     read=total,
                 ) as response:
-                    return self._readable(await _read(response, at_most))
+                    return self.readable(await _read(response, at_most))
             except TooManyRequests as refusal:
                 wait = _retry_after(refusal)
                 if wait is None or attempt == MAX_RETRIES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from gc import is_tracked
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -15,6 +16,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from scavenger_api.model import ObjectMeta, OwnerReference
+
+from scavenger_kube.nesting import readable
 
 
 class Metadata(Protocol):
@@ -49,6 +52,10 @@ T = TypeVar("T", bound=Cacheable)
 
 _untrack = ctypes.pythonapi.PyObject_GC_UnTrack
 _untrack.argtypes, _untrack.restype = (ctypes.py_object,), None
+
+
+Mend = Callable[[bytes], bytes]
+"""Leaves out what no decoder takes."""
 
 
 class DecodeError(ValueError):
@@ -104,8 +111,9 @@ class Decoder(Protocol[T]):
         """Decode one page of a list. Raises DecodeError."""
         ...
 
-    def event(self, line: bytes) -> Event[T]:
-        """Decode one line of a watch. Raises DecodeError."""
+    def event(self, line: bytes, mend: Mend = readable) -> Event[T]:
+        """Decode one line of a watch, as it came from the API server. mend: as `nesting.readable`. Raises
+        DecodeError."""
         ...
 
 
@@ -187,8 +195,9 @@ def _words(error: Exception) -> str:
 class _RawDecoder(Generic[T]):
     """The part that all decoders share: envelopes first, then object by object."""
 
-    def _object(self, raw: bytes | msgspec.Raw) -> T:
-        """One object. Raises ValueError (msgspec's and pydantic's errors are ValueErrors)."""
+    def _object(self, raw: bytes | msgspec.Raw, mend: Mend) -> T:
+        """One object; `mend` before all that is kept as it is written. Raises ValueError (msgspec's and pydantic's
+        errors are ValueErrors), RecursionError."""
         raise NotImplementedError
 
     def page(self, body: bytes) -> Page[T]:
@@ -204,14 +213,22 @@ class _RawDecoder(Generic[T]):
     def _objects(self, found: Iterable[msgspec.Raw], malformed: list[Malformed]) -> Iterator[T]:
         for one in found:
             try:
-                obj = self._object(one)
+                obj = self._object(one, _mended)
             except ValueError as error:
                 malformed.append(_malformed(one, error))
             else:
                 yield obj
 
-    def event(self, line: bytes) -> Event[T]:
-        """Decode one watch event. Raises DecodeError."""
+    def event(self, line: bytes, mend: Mend = readable) -> Event[T]:
+        """Decode one watch event. To look for what no decoder takes takes longer than to decode, so that is done where
+        decoding fails. Raises DecodeError."""
+        with suppress(DecodeError, RecursionError):
+            found = self._event(line, mend)
+            if found.malformed is None:
+                return found
+        return self._event(mend(line), mend)
+
+    def _event(self, line: bytes, mend: Mend) -> Event[T]:
         try:
             raw = _raw_event.decode(line)
             if raw.type == "ERROR":
@@ -221,11 +238,16 @@ class _RawDecoder(Generic[T]):
         except ValueError as error:
             raise DecodeError(f"not a watch event: {error}") from error
         try:
-            obj = self._object(raw.object)
+            obj = self._object(raw.object, mend)
         except ValueError as error:
             malformed = _malformed(raw.object, error)
             return Event(raw.type, malformed.resource_version, malformed=malformed)
         return Event(raw.type, obj.metadata.resource_version, obj)
+
+
+def _mended(body: bytes) -> bytes:
+    """Of a page nothing is to be left out any more."""
+    return body
 
 
 class StructDecoder(_RawDecoder[T]):
@@ -239,7 +261,7 @@ class StructDecoder(_RawDecoder[T]):
         page = msgspec.defstruct("_Page", [("metadata", _ListMeta), ("items", items, None)], gc=False)
         self._page_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
 
-    def _object(self, raw: bytes | msgspec.Raw) -> T:
+    def _object(self, raw: bytes | msgspec.Raw, mend: Mend) -> T:
         return self._decoder.decode(raw)
 
     def page(self, body: bytes) -> Page[T]:
@@ -274,22 +296,22 @@ class ModelDecoder(_RawDecoder[T]):
         self._known: Known[T] | None = known
         self._status: TypeAdapter[Any] | None = _status_of(model)
 
-    def _object(self, raw: bytes | msgspec.Raw) -> T:
-        return self._read(raw, self._known) if self._known is not None else self._whole(raw)
+    def _object(self, raw: bytes | msgspec.Raw, mend: Mend) -> T:
+        found = self._next(raw, self._known) if self._known is not None else None
+        return found if found is not None else self._whole(mend(bytes(raw)))
 
     def next_version(self, body: bytes, known: T) -> T:
-        """Another version of a known object. Raises ValueError where it cannot be read."""
-        return self._read(body, lambda key: known if key == known.metadata.key else None)
+        """Another version of a known object, as the client answers it. Raises ValueError where it cannot be read."""
+        found = self._next(body, lambda key: known if key == known.metadata.key else None)
+        return found if found is not None else self._whole(body)
 
-    def _read(self, raw: bytes | msgspec.Raw, known: Known[T]) -> T:
-        try:
+    def _next(self, raw: bytes | msgspec.Raw, known: Known[T]) -> T | None:
+        with suppress(ValueError):  # what is wrong is said of the whole object
             found = _next.decode(raw)
             before = known(found.metadata.key)
             if before is not None and before.metadata.uid == found.metadata.uid:
-                return self._after(before, found) or self._whole(raw)
-        except ValueError:
-            pass  # what is wrong is said of the whole object
-        return self._whole(raw)
+                return self._after(before, found)
+        return None
 
     def _after(self, before: T, found: _Next) -> T | None:
         """The version after another one; None where the spec has changed, or all has to be read."""
@@ -312,8 +334,8 @@ class ModelDecoder(_RawDecoder[T]):
         _hide(cast("Any", obj))
         return obj
 
-    def _whole(self, raw: bytes | msgspec.Raw) -> T:
-        obj = self._validate(bytes(raw))
+    def _whole(self, body: bytes) -> T:
+        obj = self._validate(body)
         out_of_sight(obj)
         return obj
 

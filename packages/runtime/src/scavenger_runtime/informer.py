@@ -339,10 +339,10 @@ class Informer(Generic[T]):
             "timeoutSeconds": seconds,
             "resourceVersion": self._version,
         }
-        lines = self._client.stream(self._path, params=params, read_timeout=WATCH_READ_TIMEOUT)
+        lines = self._client.stream(self._path, params=params, read_timeout=WATCH_READ_TIMEOUT, raw=True)
         async with contextlib.aclosing(lines):  # also when an event ends it: the connection is not to wait for the GC
             async for line in lines:
-                self._apply(self._decoder.event(line))
+                self._apply(self._decoder.event(line, self._client.readable))
                 events += 1
         if events == 0:
             self._doubt(self._clock.monotonic() - started)
