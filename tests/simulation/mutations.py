@@ -225,10 +225,10 @@ def blamed(refusal_problem: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
-def failed_from_outside(found: Endings, index: int, pod: kinds.Pod, ended: Exit) -> None:
+def failed_from_outside(found: Endings, index: int, run: Run, ended: Exit) -> None:
     """Take the failure of a task for an interruption."""
     removal = Removal(ended.at, ended.at, InterruptionReason.DELETED, ended.pod, disruption=False)
-    found._interrupted(index, pod, Removed(removal, removal.at))
+    found._interrupted(index, run, Removed(removal, removal.at))
 
 
 def says_nothing(run_of_task: Callable[..., Run]) -> Callable[..., Run]:
