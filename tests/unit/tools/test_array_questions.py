@@ -34,4 +34,4 @@ def test_there_are_as_many_as_are_written_down() -> None:
 def test_one_more_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(array_questions, "QUESTIONS", array_questions.QUESTIONS - 1)
     assert array_questions.main() == 1
-    assert "core/lifecycle/confirmed.py:" in capsys.readouterr().err
+    assert "core/snapshots.py:" in capsys.readouterr().err
