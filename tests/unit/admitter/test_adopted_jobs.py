@@ -571,3 +571,18 @@ async def test_a_job_that_is_suspended_as_soon_as_it_runs_lets_its_pod_go() -> N
         ended = {"phase": "Failed", "containerStatuses": [at_once]}
         c.api.edit(PODS, NS, name, lambda pod: pod["status"].update(ended))
         await c.until(lambda: c.held() == [])
+
+
+async def test_a_job_that_goes_on_has_started_when_it_did_so_and_not_with_a_pod_that_is_kept() -> None:
+    async with running_job(completions=2, parallelism=1) as c:
+        c.end(only_pod(c))
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await until(c, "Running")
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await until(c, "Suspended")
+        assert status(c).get("startTime") is None
+        await c.pass_time(60)
+        resumed = c.stamp()
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await until(c, "Running")
+        assert status(c)["startTime"] >= resumed
