@@ -182,6 +182,8 @@ def _note_start(found: dict[str, Any], job: AdoptedJob, phase: Phase, pods: PodC
     kept, and say nothing of the next start."""
     if phase is Phase.SUSPENDED:
         found["startTime"] = None
+    elif job.spec.suspend and not job.spec.array.tasks:
+        return  # it completes, and has never started
     elif found.get("startTime") is None and (phase.active or phase.finished):
         first = pods.first if pods.first is not None and not job.written.get("startTime") else now
         found["startTime"] = format_time(min(max(first, _last_stop(job) or first), now))
