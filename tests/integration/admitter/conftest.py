@@ -36,6 +36,9 @@ SETTINGS = {
     "PYTEST_CURRENT_TEST": "",  # or every test would have another environment, and a restart
 }
 
+ADOPT = {"SCAVENGER_ADOPT": "true", "SCAVENGER_EXPLAIN_AFTER": "5", "SCAVENGER_SUCCESS_EVIDENCE_AFTER": "0"}
+"""Settings of an admitter that runs adopted Jobs."""
+
 Object = dict[str, Any]
 
 
@@ -258,6 +261,14 @@ def recorder(cluster: Cluster) -> Iterator[Recorder]:
     made.start()
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="module")
+def adopting(cluster: Cluster) -> Iterator[None]:
+    """The policies that adopt Jobs, and that let the admitter create pods as users write them."""
+    stack.adopt_jobs(cluster)
+    yield
+    stack.adopt_no_jobs(cluster)
 
 
 @pytest.fixture

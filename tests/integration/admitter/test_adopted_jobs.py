@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,31 +15,24 @@ from typing import Any
 import pytest
 import yaml
 from scavenger_api import names
+from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack
 from scavenger_kube.errors import Invalid
 from scavenger_kube.resources import JSON_PATCH
 from scavenger_testing.job_status_rules import refusals
 from scavenger_testing.waiting import TIMEOUT
 
-from .conftest import CPUS, Object, Place, namespace, start_admitter
+from .conftest import ADOPT, CPUS, Object, Place, namespace, start_admitter
 from .recorder import Recorder
 from .test_managed_jobs import finish, kubectl
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def _adopting(cluster: Cluster) -> Iterator[None]:
-    """The policies that adopt Jobs, and that let the admitter create pods as users write them."""
-    stack.adopt_jobs(cluster)
-    yield
-    stack.adopt_no_jobs(cluster)
-
-
 @pytest.fixture
-def place(cluster: Cluster, recorder: Recorder, _adopting: None) -> Iterator[Place]:
+def place(cluster: Cluster, recorder: Recorder, adopting: None) -> Iterator[Place]:
     """A namespace whose Jobs are adopted where they ask for it, and an admitter that runs them."""
-    start_admitter(cluster, SCAVENGER_ADOPT="true", SCAVENGER_EXPLAIN_AFTER="5", SCAVENGER_SUCCESS_EVIDENCE_AFTER="0")
+    start_admitter(cluster, **ADOPT)
     with namespace(cluster, recorder) as made:
         cluster.kubectl("label", "namespace", made.namespace, f"{names.LABEL_ADOPT}={names.ADOPT_LABELLED}")
         made.wait_account()
@@ -361,6 +355,46 @@ def test_an_uninstallation_releases_all_jobs_while_the_admitter_runs(cluster: Cl
     finally:
         cluster.kubectl("delete", "-f", "-", input=rights)
         stack.adopt_jobs(cluster)
+
+
+# --- protection ---
+
+
+@pytest.fixture
+def prioritizer(place: Place) -> Iterator[None]:
+    """Beside the admitter, with the rights that its chart gives it where Jobs are adopted."""
+    settings = {"SCAVENGER_ADOPT": "true", "SCAVENGER_START_OVER_WINDOW": "0", "SCAVENGER_CLASS_HOLD": "0"}
+    place.cluster.service_start("prioritizer", environment=settings, wait="readyz")
+    yield
+    place.cluster.service_stop("prioritizer")
+
+
+@pytest.mark.usefixtures("prioritizer")
+def test_pods_of_jobs_are_protected_by_what_they_would_lose(place: Place) -> None:
+    """Without levels a third of the running jobs is preemptible."""
+    classes: dict[str, str] = {}
+
+    def protected() -> bool:
+        for name in ("old", "young"):
+            (pod,) = place.pods(name)
+            classes[name] = pod["metadata"]["labels"][names.LABEL_PREEMPTION_CLASS]
+        return classes == {"old": names.NON_PREEMPTIBLE, "young": names.PREEMPTIBLE}
+
+    submit(place, "old")
+    wait_running(place, "old")
+    place.wait("it to have more to lose", lambda: time.time() > started(place, "old") + 2)
+    submit(place, "young")
+    wait_running(place, "young")
+    place.wait("the older one to be protected", protected)
+    budgets = json.loads(kubectl(place, "get", "poddisruptionbudgets", "-o", "json"))["items"]
+    assert [one["metadata"]["name"] for one in budgets] == [names.DISRUPTION_BUDGET]
+
+
+def started(place: Place, name: str) -> float:
+    """When the pod of a Job started, in seconds."""
+    at = parse_time(status(place, name)["startTime"])
+    assert at is not None
+    return at.timestamp()
 
 
 # --- the rules of the API server ---

@@ -32,11 +32,12 @@ def place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
         yield made
 
 
-def finish(place: Place, pod: Object, code: int = 0) -> Object:
-    """What a kubelet reports when the program has ended; returns the pod with that."""
+def finish(place: Place, pod: Object, code: int = 0, said: str = "") -> Object:
+    """What a kubelet reports when the program has ended; returns the pod with that. said: its termination message."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     begun = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
     ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": begun, "finishedAt": now}
+    ended |= {"message": said} if said else {}
     main = {**pod["status"]["containerStatuses"][0], "ready": False, "state": {"terminated": ended}}
     status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [main]}
     path = f"{place.path('pods')}/{pod['metadata']['name']}/status"

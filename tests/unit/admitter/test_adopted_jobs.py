@@ -655,6 +655,43 @@ async def test_a_job_that_is_suspended_as_soon_as_it_runs_lets_its_pod_go() -> N
         await c.until(lambda: c.held() == [])
 
 
+async def test_a_job_that_goes_on_has_started_when_it_did_so_and_not_with_a_pod_that_is_kept() -> None:
+    async with running_job(completions=2, parallelism=1) as c:
+        c.end(only_pod(c))
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        await until(c, "Running")
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await until(c, "Suspended")
+        assert status(c).get("startTime") is None
+        await c.pass_time(60)
+        resumed = c.stamp()
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
+        await until(c, "Running")
+        assert status(c)["startTime"] >= resumed
+
+
+async def test_a_work_queue_that_wants_no_workers_waits_for_some() -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=0)
+        await c.pass_time(30)
+        assert (held_true(c), c.pods("a")) == ([], [])
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=2))
+        await until(c, "Running")
+        await c.until(lambda: status(c)["active"] == 2)
+        for pod in c.pods("a"):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert status(c)["succeeded"] == 2
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_a_job_of_no_completions_is_complete_and_has_started_unless_it_is_suspended(*, suspend: bool) -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=0, suspend=suspend)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert ("startTime" in status(c)) is not suspend
+
+
 # --- release ---
 
 

@@ -131,7 +131,7 @@ def test_suspending_takes_the_start_away_before_pods_are_deleted() -> None:
 
 
 def test_resuming_starts_the_time_again() -> None:
-    suspended = job_status(job(suspend=True), found(Phase.SUSPENDED), NONE, NOW - timedelta(minutes=1))
+    suspended = job_status(job(suspend=True), found(Phase.SUSPENDED), NONE, NOW - timedelta(hours=2))
     made, stated = write(found(Phase.RUNNING), ONE_RUNS, suspended)
     assert stated == ["Suspended=False", LEDGER]
     assert made["startTime"] == EARLIER

@@ -166,12 +166,21 @@ def _note_suspension(job: AdoptedJob, phase: Phase, stated: _Conditions) -> None
 
 
 def _note_start(found: dict[str, Any], job: AdoptedJob, phase: Phase, pods: PodCounts, now: datetime) -> None:
-    """startTime is the creation of the first pod, and is none while the Job is suspended."""
+    """startTime is the creation of the first pod, and is none while the Job is suspended. Pods from before that are
+    kept, and say nothing of the next start."""
     if phase is Phase.SUSPENDED:
         found["startTime"] = None
+    elif job.spec.suspend and not job.spec.array.tasks:
+        return  # it completes, and has never started
     elif found.get("startTime") is None and (phase.active or phase.finished):
-        first = pods.first if pods.first is not None and not job.written.get("startTime") else None
-        found["startTime"] = format_time(min(first or now, now))
+        first = pods.first if pods.first is not None and not job.written.get("startTime") else now
+        found["startTime"] = format_time(min(max(first, _last_stop(job) or first), now))
+
+
+def _last_stop(job: AdoptedJob) -> datetime | None:
+    """When a Job was suspended or resumed last, as far as it is written; None for one that was not."""
+    written = (one for one in job.written.get("conditions") or () if one["type"] == "Suspended")
+    return next((parse_time(one.get("lastTransitionTime")) for one in written), None)
 
 
 def _complete(

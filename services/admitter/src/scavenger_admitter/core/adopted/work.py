@@ -162,11 +162,11 @@ def _ledger_of(written: Mapping[str, Any]) -> Ledger:
 
 def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
     """The completions of a Job. One that says how many pods it wants and not how many completions is a work queue, with
-    as many workers as pods."""
+    as many workers as pods, and with one that waits where it wants none for now."""
     completions, workers = spec.get("completions"), spec.get("parallelism", 1)
     policy = spec["template"]["spec"].get("restartPolicy")
     return JobTasks(
-        written_tasks=min(MAX_TASKS, workers if completions is None else completions),
+        written_tasks=min(MAX_TASKS, max(1, workers) if completions is None else completions),
         max_running=workers,
         fail_fast=True,
         indexed=spec.get("completionMode") == INDEXED,
