@@ -57,6 +57,8 @@ SPARE_NODES: Final = 10
 JOB_COUNT: Final = int(os.environ.get("BENCH_GIVEWAY_JOBS", "640"))
 POD_COUNT: Final = int(os.environ.get("BENCH_GIVEWAY_PODS", "50"))
 PER_SECOND: Final = 5.0
+ONE_POOL: Final = {"SCAVENGER_TOLERATED_TAINTS": kwok.FAKE, "SCAVENGER_POOL_IGNORES": kwok.FAKE}
+"""The taint of the spare nodes makes no pool of them, which would have levels of its own."""
 SETTLE_SECONDS: Final = 20.0
 """Between full and burst, and between burst and room given back."""
 OURS: Final = ("scavenger-room", "scavenger-writes")
@@ -98,7 +100,7 @@ def run() -> list[Figure]:
 async def _measure(cluster: Cluster) -> list[Figure]:
     async with await ApiClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="bench") as client:
         plain = await _side(client, JOBS, "plain", lambda number: plain_job(number, gives_way=True))
-        await asyncio.to_thread(start_ours, cluster, {"SCAVENGER_TOLERATED_TAINTS": kwok.FAKE}, SCHEDULER)
+        await asyncio.to_thread(start_ours, cluster, ONE_POOL, SCHEDULER)
         async with LagWatch(cluster) as lag:
             ours = await _side(client, SCAVENGERJOBS, "bench", scavenger_job)
             array = await _side(client, SCAVENGERJOBS, "array", _array, objects=1)
