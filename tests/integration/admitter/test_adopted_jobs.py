@@ -17,12 +17,13 @@ import yaml
 from scavenger_api import names
 from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack
+from scavenger_cluster.kwok import STOP_EXIT_CODE
 from scavenger_kube.errors import Invalid
 from scavenger_kube.resources import JSON_PATCH
 from scavenger_testing.job_status_rules import refusals
 from scavenger_testing.waiting import TIMEOUT
 
-from .conftest import ADOPT, CPUS, Object, Place, namespace, start_admitter
+from .conftest import ADOPT, CPUS, Object, Place, bring_up, namespace, start_admitter
 from .recorder import Recorder
 from .test_managed_jobs import finish, kubectl
 
@@ -123,6 +124,40 @@ def test_an_interrupted_job_with_backoff_limit_0_comes_back(place: Place, how: s
     assert (status(place, "two").get("failed"), stated(place, "two")) == (None, [])
     finish(place, back)
     kubectl(place, "wait", "--for=condition=Complete", "job/two", "--timeout=60s")
+
+
+def test_a_program_that_ends_with_0_as_it_is_told_to_stop_is_not_done(place: Place) -> None:
+    made = body("saves", backoffLimit=0)
+    made["spec"]["template"]["metadata"] = {"annotations": {STOP_EXIT_CODE: "0"}}
+    place.cluster.client.request("POST", place.path("jobs"), made)
+    (pod,) = wait_running(place, "saves")
+    kubectl(place, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+    place.wait("it counted", lambda: ledger(place, "saves").get("interrupted") == 1)
+    (back,) = wait_running(place, "saves")
+    assert (status(place, "saves").get("succeeded"), stated(place, "saves")) == (None, [])
+    finish(place, back)
+    kubectl(place, "wait", "--for=condition=Complete", "job/saves", "--timeout=60s")
+    assert status(place, "saves")["succeeded"] == 1
+
+
+@pytest.mark.long
+def test_a_job_whose_node_is_gone_comes_back(cluster: Cluster, place: Place) -> None:
+    """The pod garbage collector takes a minute to be sure of that."""
+    submit(place, "lost", completions=2, parallelism=2, completionMode="Indexed", backoffLimit=0)
+    first, _ = wait_running(place, "lost", 2)
+    node = first["spec"]["nodeName"]
+    on = [pod for pod in running(place, "lost") if pod["spec"]["nodeName"] == node]
+    cluster.client.delete(f"/api/v1/nodes/{node}")
+    try:
+        place.wait("it counted", lambda: ledger(place, "lost").get("interrupted") == len(on), timeout=120)
+        back = wait_running(place, "lost", 2)
+        assert all(pod["spec"]["nodeName"] != node for pod in back)
+        assert (status(place, "lost").get("failed"), stated(place, "lost")) == (None, [])
+        work_off(place, "lost", but=[pod["metadata"]["uid"] for pod in on])
+        found = status(place, "lost")
+        assert (found["succeeded"], found["completedIndexes"], found.get("failed")) == (2, "0,1", None)
+    finally:
+        bring_up(cluster)
 
 
 def test_indexed_4_of_2_with_an_interruption_has_each_index_once(place: Place) -> None:
