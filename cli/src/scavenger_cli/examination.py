@@ -25,7 +25,7 @@ from scavenger_domain.ailments import (
 from scavenger_domain.last_word import SILENT_AFTER
 from scavenger_domain.last_word import silent as has_gone
 from scavenger_domain.nodes import autoscaled, karpenter_made
-from scavenger_domain.release import LABEL_OF, adopted, finished
+from scavenger_domain.release import LABEL_OF, adopted, finished, ledger_of
 from scavenger_domain.selectors import selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
@@ -160,8 +160,7 @@ def _adopted(cluster: Cluster) -> Iterator[Ailment]:
         if (of := (meta.get("labels") or {}).get(LABEL_OF)) is not None:
             copies.append(f"{meta['namespace']}/{of}")
         elif adopted(job) and not finished(job):
-            stated = (job.get("status") or {}).get("conditions") or ()
-            ledger: Mapping[str, Any] = next((one for one in stated if one["type"] == names.CONDITION_LEDGER), {})
+            ledger = ledger_of(job)
             said = parse_time(ledger.get("lastProbeTime") or meta.get("creationTimestamp"))
             if (not ledger or not led) and said is not None and cluster.now - said > SILENT_AFTER:
                 still.append(f"{meta['namespace']}/{meta['name']}")

@@ -13,7 +13,7 @@ import msgspec
 import typer
 from scavenger_domain.release import End, Pause, ReleaseError, Request, Target
 from scavenger_domain.release import release as releasing
-from scavenger_kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from scavenger_kube.errors import ApiError, look_says_more
 from scavenger_kube.kinds import Pod
 
 from scavenger_cli.access import Access, namespaced_command
@@ -125,10 +125,8 @@ def _send(access: Access, step: Request) -> Mapping[str, Any] | None:
             body = client.patch(step.path, step.body, {"fieldManager": "kubectl-sj"})
         else:
             body = client.request(step.method, step.path, body=step.body)
-    except NotFound:
-        return None
-    except (AlreadyExists, Conflict, Unavailable):
-        if step.method == "GET":
+    except ApiError as error:
+        if not look_says_more(error, step.method):
             raise
         return None
     found: Mapping[str, Any] = json.loads(body)

@@ -439,7 +439,7 @@ def _missing(counts: Mapping[str, int | str], job: Object) -> Mapping[str, int |
 
 def _counted(job: Object) -> frozenset[str]:
     """The pods that the ledger names as counted."""
-    found = _condition(job, names.CONDITION_LEDGER, "False")
+    found = ledger_of(job)
     names_of = _COUNTED.search(str(found.get("message", ""))) if found else None
     return frozenset(names_of[1].split(",")) if names_of is not None else frozenset()
 
@@ -457,6 +457,11 @@ def finished(job: Object) -> bool:
     return bool(_condition(job, "Complete") or _condition(job, "Failed"))
 
 
+def ledger_of(job: Object) -> Object:
+    """The condition that holds its ledger; empty for none."""
+    return _condition(job, names.CONDITION_LEDGER, "False")
+
+
 def owner(job: Object) -> str | None:
     """Kind and name of its controller; None for none."""
     found = next((one for one in _owners(job) if one.get("controller")), None)
@@ -464,7 +469,7 @@ def owner(job: Object) -> str | None:
 
 
 def _wound_down(job: Object) -> bool:
-    found = _condition(job, names.CONDITION_LEDGER, "False")
+    found = ledger_of(job)
     return bool(found) and found.get("reason") == names.LEDGER_RELEASING
 
 

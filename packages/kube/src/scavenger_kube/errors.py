@@ -146,3 +146,16 @@ def by_budget(error: ApiError) -> bool:
     if isinstance(error, TooManyRequests):
         return "DisruptionBudget" in error.causes()
     return error.status == 500 and _TWO_BUDGETS in error.message
+
+
+def look_says_more(error: ApiError, method: str) -> bool:
+    """Whether whoever works by looks at the API goes on after an error, as the next look says what is so: nothing is
+    there, or a write came too late, or nobody knows whether it took effect.
+
+    Args:
+        error: of a request.
+        method: of the request. A read that is not answered says nothing.
+    """
+    return isinstance(error, NotFound) or (
+        method != "GET" and isinstance(error, AlreadyExists | Conflict | Unavailable)
+    )

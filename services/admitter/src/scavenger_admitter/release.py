@@ -15,7 +15,7 @@ import msgspec
 from scavenger_api import names
 from scavenger_domain.release import LABEL_OF, End, ReleaseError, Request, Target, adopted, finished, release
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from scavenger_kube.errors import ApiError, look_says_more
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import JOBS, MERGE_PATCH, Resource
 from scavenger_runtime.clock import Clock, SystemClock
@@ -77,10 +77,8 @@ async def _send(client: ApiClient, step: Request) -> Mapping[str, Any] | None:
     kind = MERGE_PATCH if step.method == "PATCH" else None
     try:
         body = await client.request(step.method, step.path, body=step.body, content_type=kind)
-    except NotFound:
-        return None
-    except (AlreadyExists, Conflict, Unavailable):
-        if step.method == "GET":
+    except ApiError as error:
+        if not look_says_more(error, step.method):
             raise
         return None
     found: Mapping[str, Any] = msgspec.json.decode(body)
