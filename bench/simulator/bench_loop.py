@@ -36,9 +36,8 @@ from scavenger_simulator.report.figures import figures
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
-from bench import Skipped, trace_folder
 from bench.simulator.staleness import stale_percent
-from bench.traces.catalog import TRACES, missing, scenario_of
+from bench.traces.catalog import TRACES, scenario_of, traces
 
 SCENARIOS: Final = (*TRACES, "bursts", "flash-crowd")
 SEEDS: Final = (1, 2, 3)
@@ -77,9 +76,7 @@ class Day:
 
 def run() -> list[Figure]:
     """The figures."""
-    folder = trace_folder()
-    if problem := missing(folder):
-        raise Skipped(f"{problem}; BENCH_TRACE_DIR says where the public traces are")
+    folder = traces()
     policies = (Policy.OURS, Policy.YOUNGEST, Policy.ORACLE, RAMP)
     tasks = [Task(name, policy, seed, folder) for name in SCENARIOS for policy in policies for seed in SEEDS]
     late = stale_percent(Rules(), interval=15.0, late=(65.0, 80.0))

@@ -25,9 +25,8 @@ from scavenger_simulator.policy import Policy
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
-from bench import Skipped, trace_folder
 from bench.simulator.bench_loop import DEMAND_SHARE, SEEDS
-from bench.traces.catalog import missing, scenario_of
+from bench.traces.catalog import scenario_of, traces
 
 DAYS: Final = ("planetlab-20110303", "planetlab-20110322")
 SMALL: Final = "8x32Gi"
@@ -80,9 +79,7 @@ class Day:
 
 def run() -> list[Figure]:
     """The figures."""
-    folder = trace_folder()
-    if problem := missing(folder):
-        raise Skipped(f"{problem}; BENCH_TRACE_DIR says where the public traces are")
+    folder = traces()
     tasks = [Task(day, way, seed, folder) for day in DAYS for way in WAYS for seed in SEEDS]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         return figures_of(pool.map(play, tasks))

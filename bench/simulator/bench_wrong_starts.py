@@ -23,10 +23,9 @@ from scavenger_simulator.result import Moment, MomentKind
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
-from bench import Skipped, trace_folder
 from bench.figures import percentile
 from bench.simulator.bench_loop import DEMAND_SHARE, SCENARIOS, SEEDS
-from bench.traces.catalog import missing, scenario_of
+from bench.traces.catalog import scenario_of, traces
 
 TAKEN_BACK: Final = (MomentKind.EVICTED, MomentKind.PREEMPTED)
 NOTHING_SAVED: Final = 0.99
@@ -65,9 +64,7 @@ class Day:
 
 def run() -> list[Figure]:
     """The figures."""
-    folder = trace_folder()
-    if problem := missing(folder):
-        raise Skipped(f"{problem}; BENCH_TRACE_DIR says where the public traces are")
+    folder = traces()
     tasks = [Task(name, seed, folder) for name in SCENARIOS for seed in SEEDS]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         return figures_of(pool.map(play, tasks))

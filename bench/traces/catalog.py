@@ -17,6 +17,7 @@ from scavenger_simulator.inputs.nodes import fleet
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.scenario import NodeSpec, OrdinaryPod, ScavengerDemand, Scenario
 
+from bench import Skipped, trace_folder
 from bench.traces.openb import read_openb_nodes, read_openb_pods, sample_nodes
 from bench.traces.planetlab import read_planetlab
 from bench.traces.swf import read_swf
@@ -67,6 +68,14 @@ OTHER_DAYS: Final = (141, 140, 147, 146)
 """Of openb: those with most ordinary pods after OPENB_DAY."""
 DAYS: Final = {**TRACES, **{f"openb-{day}": Trace(f"openb-{day}", "", 4 * DAY, day=day) for day in OTHER_DAYS}}
 """With days that nothing was set by."""
+
+
+def traces() -> Path:
+    """The folder of the public traces. Raises Skipped where it is not there."""
+    folder = trace_folder()
+    if problem := missing(folder):
+        raise Skipped(f"{problem}; BENCH_TRACE_DIR says where the public traces are")
+    return folder
 
 
 def missing(folder: Path | None) -> str:
