@@ -14,8 +14,6 @@ from tests.simulation.system.adopting import Adopting
 from tests.simulation.system.history import History, simulate
 from tests.simulation.system.world import World
 
-OPEN = dict[int, str]()
-"""Histories that show a fault which is not mended yet, and which: each has to fail until it is."""
 SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 
 
@@ -29,12 +27,7 @@ def test_jobs_of_users_see_only_that_they_took_longer(seed: int) -> None:
     simulate(seed, Adopting)
 
 
-def _of(seed: int) -> object:
-    reason = OPEN.get(seed)
-    return seed if reason is None else pytest.param(seed, marks=pytest.mark.xfail(reason=reason, strict=True))
-
-
-@pytest.mark.parametrize("seed", [_of(seed) for seed in SEEDS])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_system_does_nothing_twice_and_loses_nothing(seed: int) -> None:
     simulate(seed, World)
 
