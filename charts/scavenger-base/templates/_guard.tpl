@@ -204,6 +204,11 @@ namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
 [{{ range $i, $name := $names }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
 {{- end }}
 
+{{- /* Those of them that an adopted Job has, as a CEL list. */ -}}
+{{- define "guard.promises" -}}
+[{{ range $i, $name := include "scavenger.adopt.annotations" . | splitList " " }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
+{{- end }}
+
 {{- /* What is said of all that an adopted Job cannot have, as a CEL list; as of scavenger.adopt.unsupported. */ -}}
 {{- define "guard.unsupported" -}}
 [

@@ -421,8 +421,10 @@ CHANGES: Final = [
     (labelled(names.LABEL_QUEUE, "other"), "said of an adopted Job when it is created"),
     (labelled(names.LABEL_QUEUE, None), "stays with an adopted Job"),
     (labelled(names.LABEL_ADOPT, "never"), "said of an adopted Job when it is created"),
-    (annotated(interruption_after="9h"), "said of an adopted Job when it is created"),
-    (annotated(interruption_after=None), "stays with an adopted Job"),
+    (annotated(interruption_after="9h"), "suspend the Job, and change it when none of its pods is left"),
+    (annotated(interruption_after=None), "suspend the Job, and change it when none of its pods is left"),
+    (annotated(checkpoint_exit_code="9"), "suspend the Job, and change it when none of its pods is left"),
+    ({"spec": {"suspend": True}, **annotated(interruption_after="9h")}, "suspend the Job, and change it"),
     (annotated(minimum_run="9h"), "said of an adopted Job when it is created"),
     (annotated(release="requested"), "only who has the verb release on jobs.batch"),
     (annotated(run="1"), "said of an adopted Job when it is created"),
@@ -437,6 +439,36 @@ def test_what_a_tenant_changes_of_an_adopted_job(existing: Places, patch: Object
     answer = existing.labelled.try_patch("jobs", "mine", patch, user=TENANT)
     assert answer.allowed == (not refusal), answer
     assert refusal in said_of(answer)
+
+
+STOPPED: Final = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+KEEPS: Final = "suspend the Job, and change it when none of its pods is left"
+
+
+def test_promises_change_while_a_job_is_suspended_and_none_of_its_pods_is_left(existing: Places) -> None:
+    place, theirs = existing.labelled, {"user": ADMITTER, "groups": (MASTERS,)}
+    meta = said(interruption_after="1h")
+    assert place.create("jobs", batch("stopped", labels=QUEUE, meta=meta, suspend=True), user=TENANT).allowed
+
+    def change(**values: str | None) -> Answer:
+        return place.try_patch("jobs", "stopped", annotated(**values), user=TENANT)
+
+    assert KEEPS in said_of(change(interruption_after="2h")), "the admitter has not seen it suspended yet"
+    for left in ({"active": 1}, {"active": 0, "terminating": 1}):
+        status = {"status": {"conditions": [STOPPED, LEDGER], **left}}
+        assert place.patch("jobs", "stopped", status, sub="status", **theirs).allowed
+        assert KEEPS in said_of(change(interruption_after="2h"))
+    gone = {"status": {"active": 0, "terminating": 0}}
+    assert place.patch("jobs", "stopped", gone, sub="status", **theirs).allowed
+    for values in ({"interruption_after": "2h"}, {"interruption_after": None}, {"checkpoint_exit_code": "85"}):
+        assert change(**values).allowed
+    resumed = {"spec": {"suspend": False}, **annotated(interruption_after="2h")}
+    assert place.try_patch("jobs", "stopped", resumed, user=TENANT).allowed
+    assert "must be a duration above 0" in said_of(change(interruption_after="soon"))
+    assert "must be a number from 1 to 255" in said_of(change(checkpoint_exit_code="0"))
+    for other in (annotated(minimum_run="9h"), labelled(names.LABEL_QUEUE, "other"), annotated(run="1")):
+        refused = place.try_patch("jobs", "stopped", other, user=TENANT)
+        assert "said of an adopted Job when it is created" in said_of(refused)
 
 
 def test_an_administrator_asks_for_its_release_and_the_admitter_changes_nothing(existing: Places) -> None:

@@ -786,6 +786,27 @@ async def test_an_admitter_that_comes_late_says_so() -> None:
         assert 300 <= c.ledger_of("a")["late"] <= 310
 
 
+async def test_a_run_keeps_the_promises_that_it_started_with() -> None:
+    """Where admission policies let somebody change them, the change counts from the next start."""
+    code, after = names.ANNOTATION_CHECKPOINT_EXIT_CODE, names.ANNOTATION_INTERRUPTION_AFTER
+    async with adopting() as c:
+        c.submit_job("a", annotations={code: "85", after: "10m"})
+        await until(c, "Running")
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"]["annotations"].update({code: "86", after: "7d"}))
+        await c.pass_time(1500, step=50)
+        c.delete_pod(only_pod(c))
+        await interruptions(c, 1)
+        assert 1190 <= c.ledger_of("a")["useful"] <= 1210, "as of 10 min, not of 7 d"
+        await until(c, "Running")
+        c.end(only_pod(c), 85)
+        await c.until(lambda: status(c).get("failed") == 1)
+    async with running_job() as c:
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(annotations={code: "85"}))
+        await c.pass_time(100)
+        c.end(only_pod(c), 85)
+        await c.until(lambda: status(c).get("failed") == 1)
+
+
 def report(c: Harness, pod: str) -> None:
     """A program reports a checkpoint."""
     c.api.edit(

@@ -191,6 +191,19 @@ def test_a_promise_is_read_alike_by_all(after: str, seconds: int) -> None:
     assert own.spec.checkpoint_interval == timedelta(seconds=seconds)
 
 
+def test_a_run_keeps_the_promise_that_it_started_with() -> None:
+    """Whatever its Job says by now; a pod that says nothing is of an admitter that did not write it yet."""
+    started = of_job(busy(0, 1300), **{names.ANNOTATION_INTERRUPTION_AFTER: "10m"})
+    later, own = adopted("7d"), BatchJob.model_validate(builders.adopted_job_dict("sweep", uid="u-j"))
+    pods, keys = [started, of_job(busy(1, 1300))], ["default/job.batch/sweep[0]", "default/job.batch/sweep[1]"]
+    seen = prioritizer_gangs([job_facts(later)], map(pod_facts, pods))
+    ranked = rank(Snapshot(micros(NOW), Share(None, Source.KEPT), seen, rules=Rules(startup_cost=0)))
+    assert [(one.gang.job.key, cpu_seconds(one.risk)) for one in ranked] == [(keys[0], 100), (keys[1], 1300)]
+    regulated = regulator_gangs([later], pods)
+    assert [at_risk(gang, NOW, RiskRules(startup_cost=0)).cpu_seconds for gang in regulated] == [100, 1300]
+    assert [unit_of_task(own, pod).interval // MICROSECONDS for pod in pods] == [600, 1800]
+
+
 def test_a_task_that_others_interrupted_has_returned_for_all_who_ask() -> None:
     job, pod = array(), busy(0, 300, annotations={names.ANNOTATION_INTERRUPTED: "true"})
     fresh = busy(1, 300)

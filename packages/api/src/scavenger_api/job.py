@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -446,6 +446,14 @@ class ScavengerJobSpec(Model):
         with contextlib.suppress(DurationError):
             return min(most, parse_duration((self.snapshot and self.snapshot.every) or self.interruption_after))
         return most
+
+    def of_run(self, _annotations: Mapping[str, str]) -> Self:
+        """The spec as it held when a run started. What may change of that of a ScavengerJob promises nothing.
+
+        Args:
+            _annotations: of a pod of the run.
+        """
+        return self
 
     @property
     def has_command(self) -> bool:

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
+from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.promises import kept_interval
 from scavenger_api.times import checkpoint_time, micros, parse_time, seen_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 
@@ -33,6 +36,7 @@ LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 """Nobody saw the end of the container: the first is the kubelet's word (kubelet_pods.go,
 convertToAPIContainerStatuses), the second, with exit code 255, is containerd's after a reboot of the node."""
 
+_DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -280,6 +284,7 @@ class PodReading(NamedTuple):
         told_to_go: when somebody deleted it, by the API server's clock; None while nobody did.
         checkpoint: what it reports, wherever that lies in time.
         returned: of a task, others interrupted its last run.
+        interval: in which a checkpoint of this run is due, in microseconds; None where its job says that.
         class_: the label preemption-class as it is now; empty where it has none.
         written: the annotation running-priority in CPU-seconds; None where it is absent or unreadable.
     """
@@ -307,6 +312,7 @@ class PodReading(NamedTuple):
     returned: bool
     class_: str
     written: int | None
+    interval: int | None
 
     @property
     def created(self) -> int:
@@ -370,6 +376,7 @@ def read(pod: PodLike, weights: Weights = DEFAULT_WEIGHTS) -> PodReading:
         bool(task) and names.ANNOTATION_INTERRUPTED in notes,
         labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         int(written) if written is not None and _WHOLE.fullmatch(written) else None,
+        None if (kept := kept_interval(labels, notes)) is None else interval_of(kept),
     )
 
 
@@ -403,6 +410,16 @@ def checkpoint_of(annotations: Mapping[str, str]) -> int | None:
     """The checkpoint that a program reports by an annotation; None where it is absent or unreadable."""
     at = checkpoint_time(annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
     return None if at is None else micros(at)
+
+
+@lru_cache(maxsize=1024)
+def interval_of(text: str) -> int:
+    """The time in which a checkpoint is due, at least one microsecond. The default where it is unreadable."""
+    try:
+        span = parse_duration(text)
+    except (DurationError, OverflowError):
+        span = _DEFAULT_INTERVAL
+    return max(1, span // timedelta(microseconds=1))
 
 
 def moment_of(text: str | None) -> int | None:

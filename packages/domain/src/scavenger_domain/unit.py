@@ -8,19 +8,14 @@ Units: moments and spans in whole microseconds (moments since the epoch), what i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from scavenger_api import names
-from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.states import Capacity, Phase
 
 from scavenger_domain import gang
 from scavenger_domain.gang import STARTUP_COST, TRUSTED, AtRisk, task_unit
-from scavenger_domain.pod_reading import PodReading, checkpoint_of, moment_of
-
-_DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
+from scavenger_domain.pod_reading import PodReading, checkpoint_of, interval_of, moment_of
 
 WHOLE_SECOND: Final = 1.0
 """Seconds. The creation of a pod and the time of a figure are written without fractions of a second."""
@@ -196,16 +191,6 @@ def unit_of(job: JobLike) -> Unit:
     )
 
 
-@lru_cache(maxsize=1024)
-def interval_of(text: str) -> int:
-    """The time in which a checkpoint is due, at least one microsecond. The default where it is unreadable."""
-    try:
-        span = parse_duration(text)
-    except (DurationError, OverflowError):
-        span = _DEFAULT_INTERVAL
-    return max(1, span // timedelta(microseconds=1))
-
-
 def units(job: Unit, pods: Iterable[PodReading]) -> Iterator[Unit]:
     """The units of a job: itself, and each task with its pod.
 
@@ -274,16 +259,18 @@ class TaskPod(Protocol):
     def computes(self) -> bool: ...  # noqa: D102
     @property
     def returned(self) -> bool: ...  # noqa: D102
+    @property
+    def interval(self) -> int | None: ...  # noqa: D102
 
 
 def task_of(array: Promise, pod: TaskPod, members: tuple[PodReading, ...] = ()) -> Unit:
-    """A task of an array: all but its promise stands on its pod."""
+    """A task of an array: all stands on its pod, but for what its array promises where the pod does not."""
     return Unit(
         key=pod.unit,
         uid=task_unit(array.uid, pod.task),
         task=pod.task,
         run=array.run,
-        interval=array.interval,
+        interval=array.interval if pod.interval is None else pod.interval,
         parallelism=1,
         reclaimed=array.reclaimed,
         created=array.created,

@@ -486,7 +486,6 @@ class Writer:
                     queue=queue,
                     affinity=affinity,
                     grace_seconds=min(job.spec.grace_seconds, self._max_grace_seconds),
-                    interval_seconds=max(1, int(job.spec.checkpoint_interval.total_seconds())),
                     interrupted=bool(interrupted >> index & 1),
                     grant=action.grant,
                 ),

@@ -18,11 +18,10 @@ from scavenger_api.times import checkpoint_time, micros, parse_time
 from scavenger_domain.gang import task_index
 from scavenger_domain.nodes import marks_of
 from scavenger_domain.plain_text import plain
-from scavenger_domain.pod_reading import read
+from scavenger_domain.pod_reading import interval_of, read
 from scavenger_domain.queues import in_line_since, place_in_queue, queue_state
 from scavenger_domain.requests import pod_requests
 from scavenger_domain.taints import blocking
-from scavenger_domain.unit import interval_of
 from scavenger_kube.kinds import Condition, Event, Node, ObjectMeta, ObjectReference, Pod, Struct, condition
 from scavenger_kube.resources import Lease, Resource, scavenger_jobs, scavenger_queues
 from scavenger_kube.scavenger_kinds import ScavengerJob, ShownStatus

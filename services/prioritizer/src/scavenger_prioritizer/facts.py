@@ -96,6 +96,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         index=seen.index,
         checkpoint=seen.checkpoint,
         returned=seen.returned,
+        interval=seen.interval,
         class_=seen.class_,
         written=seen.written,
         exempt=meta.labels.get(names.LABEL_BUDGET) == names.NO_BUDGET,

@@ -96,6 +96,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """Its annotation last-checkpoint, wherever that lies in time."""
     returned: bool = False
     """Of a task, others interrupted its last run."""
+    interval: int | None = None
+    """In which a checkpoint of this run is due, in microseconds; None where its job says that."""
     class_: str = ""
     """The label preemption-class as it is now."""
     written: int | None = None

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from scavenger_api import names, pod_names
 from scavenger_api.checkpoints import COMPLETION_INDEX
+from scavenger_api.duration import parse_duration
+from scavenger_api.promises import frozen_promises
 
 from scavenger_admitter.core.adopted.work import INDEXED
 from scavenger_admitter.core.pods_of_job import ENV_COMPLETION_INDEX, owner_reference
@@ -51,7 +53,6 @@ def adopted_pod(
     queue: str,
     affinity: Mapping[str, Any],
     grace_seconds: int,
-    interval_seconds: int,
     interrupted: bool = False,
     grant: int = 0,
 ) -> dict[str, Any]:
@@ -64,7 +65,6 @@ def adopted_pod(
         queue: of the Job.
         affinity: of the pod: what the template has, and where its start may go.
         grace_seconds: between SIGTERM and SIGKILL.
-        interval_seconds: in which a checkpoint is due.
         interrupted: whether others interrupted the last run of the task.
         grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
     """
@@ -73,7 +73,10 @@ def adopted_pod(
     given, indexed = template.get("metadata") or {}, spec.get("completionMode") == INDEXED
     tasks = spec.get("completions") or spec.get("parallelism") or 1
     member = {COMPLETION_INDEX: str(index)} if indexed else {}
+    promises = frozen_promises(meta.get("annotations") or {})
+    interval_seconds = max(1, int(parse_duration(promises[names.ANNOTATION_INTERRUPTION_AFTER]).total_seconds()))
     notes = {
+        **promises,
         names.ANNOTATION_RUN: run,
         **({names.ANNOTATION_GRANT: str(grant)} if grant else {}),
         **({names.ANNOTATION_INTERRUPTED: "true"} if interrupted else {}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 import msgspec
 from pydantic import Field, model_validator
@@ -19,7 +19,7 @@ from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.job_keys import job_key
 from scavenger_api.pod_names import number_of
-from scavenger_api.promises import promised_interval
+from scavenger_api.promises import promised_exit_code, promised_interval
 from scavenger_api.task_numbers import TaskNumbers
 from scavenger_api.times import format_micro_time, parse_time
 from scavenger_kube import kinds
@@ -80,6 +80,19 @@ class JobSpec(ScavengerJobSpec):
     as_written: ClassVar[bool] = True
 
     array: JobTasks
+
+    def of_run(self, annotations: Mapping[str, str]) -> Self:
+        """The spec with the promises of a run, which stand on its pod. The Job may promise something else by now.
+
+        Args:
+            annotations: of a pod of the run.
+        """
+        after, code = promised_interval(annotations), promised_exit_code(annotations)
+        if after is None or (after, code) == (self.interruption_after, self.checkpoint_exit_code):
+            return self
+        then = self.model_copy(update={"interruption_after": after, "checkpoint_exit_code": code})
+        then.__dict__.pop("checkpoint_interval", None)  # was worked out from the other promise
+        return then
 
 
 class AdoptedJob(ScavengerJob):
@@ -181,9 +194,9 @@ def _promises(annotations: Mapping[str, str]) -> dict[str, Any]:
     after = promised_interval(annotations)
     if after is not None:
         found["interruptionAfter"] = after
-    code = annotations.get(names.ANNOTATION_CHECKPOINT_EXIT_CODE, "")
-    if code.isascii() and code.isdecimal() and len(code) <= 3 and 1 <= int(code) <= 255:
-        found["checkpointExitCode"] = int(code)
+    code = promised_exit_code(annotations)
+    if code is not None:
+        found["checkpointExitCode"] = code
     return found
 
 

@@ -119,6 +119,16 @@ def run_start(status: ScavengerJobStatus) -> datetime | None:
     return last if last >= second(status.queued_timestamp) else None
 
 
+def spec_of_run(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod]) -> ScavengerJobSpec:
+    """The spec with what was promised when a run started.
+
+    Args:
+        spec: of its job.
+        pods: of the run.
+    """
+    return spec.of_run(pods[0].metadata.annotations) if pods else spec
+
+
 def short_run(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, trusted: timedelta) -> bool:
     """Whether the current run is short where it ends at `end` (`gang.short_run`); one that has not begun is."""
     start = run_start(status)

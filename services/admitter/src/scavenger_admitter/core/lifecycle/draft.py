@@ -190,7 +190,7 @@ class Draft:
             kept: whether all of it is useful.
         """
         seen, known = self.seen, self.status.last_checkpoint_timestamp
-        spec, end = seen.job.spec, second(min(end, seen.now))
+        spec, end = accounting.spec_of_run(seen.job.spec, pods), second(min(end, seen.now))
         checkpoint = accounting.newer_checkpoint(record, pods, spec, seen.now)
         if checkpoint is not None:
             older = known is not None and known <= seen.now  # else a clock was ahead

@@ -32,7 +32,7 @@ def find_announced_end(run: Run, observed: Observation) -> Removed | datetime | 
         observed: the job.
     """
     seen = observed.seen
-    now, interval = seen.now, seen.job.spec.checkpoint_interval
+    now, interval = seen.now, accounting.spec_of_run(seen.job.spec, run.pods).checkpoint_interval
     later: list[datetime] = []
     for pod in sorted(run.pods, key=lambda pod: pod.metadata.name):
         node = seen.nodes.get(pod.spec.node_name)

@@ -242,7 +242,7 @@ def run_of_task(draft: Draft, pod: kinds.Pod, intent: RemovalReason | None = Non
         1,
         began is not None,
         uid,
-        draft.seen.job.spec.saved_exit_code,
+        accounting.spec_of_run(draft.seen.job.spec, (pod,)).saved_exit_code,
         created=moment(pod.metadata.creation_timestamp),
         intents={uid: intent} if intent is not None else {},
         since=began,

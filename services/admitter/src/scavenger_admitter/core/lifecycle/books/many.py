@@ -254,10 +254,11 @@ class ManyBook:
         """Seconds until a task that saved its state and left may start again: a minute after it started, as a job. Its
         pod stays until then, so a new leader waits as long."""
         seen, started = self.draft.seen, started_at(pod)
-        if seen.job.spec.saved_exit_code is None or started is None or not pod.ended:
+        run = run_of_task(self.draft, pod)
+        if run.checkpoint_exit_code is None or started is None or not pod.ended:
             return 0.0
         found = own_exit(pod)
-        if found is None or not run_of_task(self.draft, pod).saved(found):
+        if found is None or not run.saved(found):
             return 0.0
         least = accounting.LEAST_CYCLE.total_seconds()
         return min(least, (started - seen.now).total_seconds() + least)
