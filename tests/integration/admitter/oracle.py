@@ -22,15 +22,11 @@ TOLD: Final[Mapping[str, str]] = {
     names.CONDITION_LEDGER: "the admitter keeps its ledger in a condition that is always False, and last",
     "startTime": "it is the creation of the first pod, and not of the Job: a job that waits has not started",
     "pods of failures": "the pod of a failed attempt goes before its retry, so that two lives never meet",
-    "work queues after a success": (
-        "a worker that failed comes back, more parallelism means more workers, and a queue that was suspended goes on: "
-        "an item may be in hand. After the first one, only further successes are drawn"
-    ),
     "pods too many": (
         "the pod with the least unsaved work goes first, and the Job controller takes others: Indexed Jobs get no less "
         "parallelism"
     ),
-    "restartPolicy": "OnFailure runs as Never for now: it is not drawn",
+    "restartPolicy": "with OnFailure a kubelet starts the program again, and no pod ends here by itself: it is not drawn",
     "podReplacementPolicy": "a replacement always waits for the end of the pod: it is not drawn",
 }
 """What differs, and is told to users (docs/designs/0032-adopted-jobs.md). All else is a fault."""
@@ -97,14 +93,7 @@ def draw(seed: int, *, failures: int = 1, most: int = 2) -> Drawn:
     suspended = chance.random() < 0.2
     if suspended:
         spec["suspend"] = True
-    steps = _steps(chance, width, failures, most, suspended=suspended, narrows=not indexed)
-    return Drawn(spec, tuple(steps if completions is not None else _succeeding_at_last(steps)))
-
-
-def _succeeding_at_last(steps: Sequence[Step]) -> list[Step]:
-    """The same of a work queue, to which nothing else happens after its first success (`TOLD`)."""
-    success = next((at for at, step in enumerate(steps) if step == Step("end")), len(steps))
-    return [step for at, step in enumerate(steps) if at < success or step == Step("end")]
+    return Drawn(spec, tuple(_steps(chance, width, failures, most, suspended=suspended, narrows=not indexed)))
 
 
 def _rules(chance: random.Random) -> list[Object]:

@@ -416,6 +416,42 @@ async def test_a_worker_that_fails_after_the_first_success_does_not_come_back() 
         assert (status(c)["succeeded"], status(c)["failed"]) == (2, 2)
 
 
+@pytest.mark.parametrize("parallelism", [0, 1, 5])
+async def test_parallelism_says_nothing_after_the_first_success_of_a_work_queue(parallelism: int) -> None:
+    """As under the Job controller, which then leaves running what runs."""
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=3)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        stay = [pod["metadata"]["uid"] for pod in at_work(c)]
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=parallelism))
+        await c.pass_time(60, step=5)
+        assert [pod["metadata"]["uid"] for pod in living(c)] == stay
+        c.delete_pod(at_work(c)[1])
+        await interruptions(c, 1)
+        await c.until(lambda: len(at_work(c)) == 2, limit=120)
+        for pod in at_work(c):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (status(c)["succeeded"], status(c).get("failed")) == (3, None)
+
+
+async def test_a_work_queue_that_is_suspended_after_its_first_success_is_complete() -> None:
+    """As under the Job controller: none of its workers is left, and none would start."""
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=3)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        c.end(at_work(c)[0])
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        found = status(c)
+        assert (found["succeeded"], found.get("failed"), found["active"], living(c)) == (2, None, 0, [])
+        assert (held_true(c), c.ledger_of("a").get("interrupted", 0)) == (["SuccessCriteriaMet", "Complete"], 0)
+
+
 async def test_a_job_of_no_completions_is_complete_at_once() -> None:
     async with adopting() as c:
         c.submit_job("a", completions=0)
@@ -432,6 +468,8 @@ async def test_a_job_of_parallelism_0_starts_when_it_grows() -> None:
         await c.until(lambda: len(at_work(c)) == 2)
         c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=1))
         await c.until(lambda: len(at_work(c)) == 1)
+        await c.until(lambda: len(c.pods("a")) == 1)
+        assert c.ledger_of("a").get("interrupted", 0) == 0, "its user narrowed it"
         await finish_all(c)
         assert (status(c)["succeeded"], status(c).get("failed")) == (2, None)
 

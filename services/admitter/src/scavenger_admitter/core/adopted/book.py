@@ -126,7 +126,8 @@ def job_status(
         reason = LEDGER_RELEASING
     asked = (job.asked or now) if job.released else None
     late = job.late if written.get("conditions") else _late(job, now)
-    ledger = write_ledger(status, workers, asked=asked, late=late)
+    width = job.spec.array.tasks if job.spec.array.work_queue and found.get("succeeded") else 0
+    ledger = write_ledger(status, workers, width=width, asked=asked, late=late)
     stated.note(CONDITION_LEDGER, "False", reason, ledger)
     found["conditions"] = stated.listed
     return {name: value for name, value in found.items() if value is not None}

@@ -34,7 +34,7 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     if not count:
         return job
     if tasks.work_queue:  # its ledger says which
-        return job
+        return _given_up(job, array, pods) if job.spec.suspend else job
     kept, busy = _pods(job, array, pods)
     done = lowest(kept & ~busy, count)
     done |= lowest(all_of(tasks.tasks) & ~busy & ~kept, count - done.bit_count())
@@ -42,6 +42,17 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
         return job
     told = _with(array, done, tasks.tasks)
     return job.model_copy(update={"status": job.status.model_copy(update={"array": told})})
+
+
+def _given_up(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> AdoptedJob:
+    """A work queue that is suspended after its first success: none of its workers starts again, so it is complete when
+    none is left, as under the Job controller. Those that have ended are judged before."""
+    tasks, uid = job.spec.array.tasks, job.metadata.uid
+    ended = (pod for pod in pods if pod.ended and held(pod) and (owner := pod.metadata.controller) and owner.uid == uid)
+    open_still = set_of(index for pod in ended if (index := task_index(pod)) is not None and index < tasks)
+    told = _with(array, all_of(tasks) & ~open_still | parse_indexes(array.completed_indexes), tasks)
+    spec = job.spec.model_copy(update={"suspend": False})
+    return job.model_copy(update={"spec": spec, "status": job.status.model_copy(update={"array": told})})
 
 
 def workers_done(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> int:

@@ -62,6 +62,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         useful_of: devices requested times the time that was kept, in seconds.
         lost_of: the same of what was thrown away.
         done: workers of a work queue that do not start again.
+        width: its workers when one had succeeded first. No other parallelism counts from then on.
         failed: indexes that failed.
         indexes: interrupted indexes. They start before others.
         counted: pods that are counted and may still have their finalizer.
@@ -88,6 +89,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     useful_of: dict[str, float] = {}
     lost_of: dict[str, float] = {}
     done: str = ""
+    width: int = 0
     failed: str = ""
     indexes: str = ""
     counted: str = ""
@@ -115,12 +117,15 @@ def read_ledger(message: str) -> Ledger:
         raise LedgerError(f"the ledger of this Job cannot be read: {error}") from error
 
 
-def write_ledger(status: ScavengerJobStatus, done: int = 0, *, asked: datetime | None = None, late: int = 0) -> str:
+def write_ledger(
+    status: ScavengerJobStatus, done: int = 0, *, width: int = 0, asked: datetime | None = None, late: int = 0
+) -> str:
     """The message that a status is written as.
 
     Args:
         status: of the job.
         done: the set of workers that do not start again, of a work queue.
+        width: its workers when one had succeeded first; 0 before that.
         asked: when its release was seen first.
         late: seconds in which nobody looked at the Job.
     """
@@ -143,6 +148,7 @@ def write_ledger(status: ScavengerJobStatus, done: int = 0, *, asked: datetime |
         useful_of=_figures(status.useful_seconds),
         lost_of=_figures(status.lost_seconds),
         done=_indexes(format_indexes(done)),
+        width=width,
         failed=_indexes(array.failed_indexes),
         indexes=_indexes(array.interrupted_indexes),
         counted=",".join(array.counted),

@@ -147,19 +147,20 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     meta, spec = batch["metadata"], batch.get("spec") or {}
     written = batch.get("status") or {}
     ledger = _ledger_of(written)
+    tasks = _tasks_of(spec, ledger.width)
     return {
         "metadata": meta,
         "spec": {
             "queue": (meta.get("labels") or {}).get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
             "template": {"metadata": spec["template"].get("metadata"), "spec": spec["template"]["spec"]},
-            "array": _tasks_of(spec),
+            "array": tasks,
             "backoffLimit": spec.get("backoffLimit", BACKOFF_LIMIT),
             "podFailurePolicy": spec.get("podFailurePolicy"),
             "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
             "suspend": bool(spec.get("suspend")),
             **_promises(meta.get("annotations") or {}),
         },
-        "status": status_of_job(meta, written, _tasks_of(spec)),
+        "status": status_of_job(meta, written, tasks),
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
         "written": written,
         "asked": ledger.asked or None,
@@ -173,10 +174,18 @@ def _ledger_of(written: Mapping[str, Any]) -> Ledger:
     return read_ledger(noted["message"]) if noted is not None else Ledger(VERSION)
 
 
-def _tasks_of(spec: Mapping[str, Any]) -> JobTasks:
+def _tasks_of(spec: Mapping[str, Any], width: int) -> JobTasks:
     """The completions of a Job. One that says how many pods it wants and not how many completions is a work queue, with
-    as many workers as pods, and with one that waits where it wants none for now."""
+    as many workers as pods, and with one that waits where it wants none for now. After its first success, it is left
+    as it is (manageJob in pkg/controller/job/job_controller.go).
+
+    Args:
+        spec: of the Job.
+        width: workers of a work queue when one had succeeded first; 0 before that.
+    """
     completions, workers = spec.get("completions"), spec.get("parallelism", 1)
+    if completions is None and width:
+        workers = width
     policy = spec["template"]["spec"].get("restartPolicy")
     return JobTasks(
         written_tasks=min(MAX_TASKS, max(1, workers) if completions is None else completions),

@@ -189,7 +189,7 @@ class Endings:
         if decided is not None and removal.cause in (decided.cause, InterruptionReason.DELETED):
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost, own = self._book(run, found.at, kept=False), removal.own if run.pods else self.intents.of_task(index)
-        if own in UNCOUNTED:
+        if own in UNCOUNTED or (self._shared and own is RemovalReason.MAX_RUNNING):  # its user has narrowed the Job
             if self._shared and own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
                 draft.set(retries=(draft.status.retries or 0) + 1)
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
