@@ -26,7 +26,7 @@ TOLD: Final[Mapping[str, str]] = {
         "the pod with the least unsaved work goes first, and the Job controller takes others: Indexed Jobs get no less "
         "parallelism"
     ),
-    "restartPolicy": "with OnFailure a kubelet starts the program again, and no pod ends here by itself: it is not drawn",
+    "restartPolicy": "with OnFailure a kubelet starts the program again, which nobody does here: it is not drawn",
     "podReplacementPolicy": "a replacement always waits for the end of the pod: it is not drawn",
 }
 """What differs, and is told to users (docs/designs/0032-adopted-jobs.md). All else is a fault."""
