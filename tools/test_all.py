@@ -65,7 +65,7 @@ SLICES: Final = (
     ),
     Slice("bugs", "make simulate-bugs SEEDS=100", 30),
     Slice("fuzz", "make fuzz", 30),
-    Slice("studies", f"{PYTEST} tests/simulation tests/unit/admitter -m long && make bench ONLY=scheduler.loss", 15),
+    Slice("studies", f"{PYTEST} tests/simulation tests/unit -m long && make bench ONLY=scheduler.loss", 15),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tools import gate, test_all
 from tools.gate import STEPS, Done, History, Run, Step, passed_alone, run_of, run_steps, summary
@@ -196,6 +198,52 @@ def test_a_name_that_no_slice_has(capsys: pytest.CaptureFixture[str], monkeypatc
     monkeypatch.setattr(test_all, "run", never)
     assert test_all.main(["e2e", "nonsense"]) == 2
     assert "no slice nonsense" in capsys.readouterr().err
+
+
+# --- which ring a test is in ---
+
+LONG = re.compile(r"mark\.long")
+MARKS = (set[str](), {"cpu"})
+
+
+def runs_of(commands: Sequence[str]) -> list[tuple[list[str], Expression]]:
+    """The folders of tests of each run of pytest, and which of their marks it takes."""
+    found = []
+    for command in commands:
+        for folders, marks in re.findall(r"((?:tests/\S+ )+)-m ['\"]?([a-z ]+)", command):
+            found.append((folders.split(), Expression.compile(marks.strip())))
+    return found
+
+
+def takes(runs: Sequence[tuple[list[str], Expression]], file: str, marks: set[str]) -> int:
+    """How many of these runs take a test of that file with these marks."""
+    return sum(
+        any(file.startswith(f"{folder}/") for folder in folders) and chosen.evaluate(lambda name, **_: name in marks)
+        for folders, chosen in runs
+    )
+
+
+def test_every_test_that_is_long_is_in_one_slice() -> None:
+    slices = runs_of([one.command for one in SLICES])
+    files = [
+        str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py") if LONG.search(file.read_text())
+    ]
+    assert len(files) > 10
+    for file in files:
+        for marks in MARKS if file.startswith(("tests/e2e", "tests/integration")) else MARKS[:1]:
+            assert takes(slices, file, marks | {"long"}) == 1, (file, marks)
+            assert takes(slices, file, marks) == 0, (file, marks)
+
+
+@pytest.mark.parametrize("file", ["tests/e2e/test_x.py", "tests/integration/x/test_x.py"])
+@pytest.mark.parametrize("marks", MARKS, ids=str)
+def test_every_other_test_is_in_one_lane_of_the_gate(file: str, marks: set[str]) -> None:
+    """One of e2e has the lane of containers, whatever its marks."""
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    lanes = runs_of([line for line in lines if "call LANE,containers" in line or "call LANE,servers" in line])
+    assert len(lanes) == 3
+    assert takes(lanes, file, marks) == 1
+    assert takes(lanes, file, marks | {"long"}) == 0
 
 
 # --- results ---
