@@ -19,6 +19,7 @@ NAMES: Final = {
     "youngest": "youngest first, as Kueue",
     "ours": "scavenger jobs",
     "short-runs": "scavenger jobs, `interruptedFirst: short-runs`",
+    "least-served": "scavenger jobs, `interruptedFirst: least-served`",
 }
 COLUMNS: Final = (
     ("utilisation", "CPU in use, %", "{:.1f}"),

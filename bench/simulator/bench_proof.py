@@ -24,7 +24,7 @@ from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.policy import Policy
 
 from bench import Skipped, trace_folder
-from bench.simulator.proof import SHORT_RUNS, Run, measure
+from bench.simulator.proof import LEAST_SERVED, SHORT_RUNS, Run, measure
 
 RATIOS: Final = {
     "loop.jobs_done_ratio_to_plain": ("completed", ">= 1.0"),
@@ -60,7 +60,8 @@ def _compared(suffix: str, days: list[dict[str, Run]]) -> Iterable[Figure]:
     for name, (what, goal) in RATIOS.items():
         if plain := total(Policy.PLAIN, what):
             yield _figure(f"{name}{suffix}", total(Policy.OURS, what) / plain, "ratio", goal)
-            yield _figure(f"{name}{suffix}.{SHORT_RUNS}", total(SHORT_RUNS, what) / plain, "ratio", goal)
+            for order in (SHORT_RUNS, LEAST_SERVED):
+                yield _figure(f"{name}{suffix}.{order}", total(order, what) / plain, "ratio", goal)
     for name, parts in {"lost": ("lost",), "displaced": ("preemptions", "evictions")}.items():
         if youngest := sum(total(Policy.YOUNGEST, part) for part in parts):
             ours = sum(total(Policy.OURS, part) for part in parts)

@@ -32,14 +32,16 @@ DEMAND_SHARE: Final = 1.0
 SETTINGS: Final = Settings().changed(admission_interval=30.0)
 """The defaults, but for fewer admission cycles: a run takes three quarters of the time."""
 SHORT_RUNS: Final = "short-runs"
+LEAST_SERVED: Final = "least-served"
 WAYS: Final = {
     Policy.NONE.value: (Policy.NONE, SETTINGS),
     Policy.PLAIN.value: (Policy.PLAIN, SETTINGS),
     Policy.YOUNGEST.value: (Policy.YOUNGEST, SETTINGS),
     Policy.OURS.value: (Policy.OURS, SETTINGS),
     SHORT_RUNS: (Policy.OURS, SETTINGS.changed(interrupted_first=SHORT_RUNS)),
+    LEAST_SERVED: (Policy.OURS, SETTINGS.changed(interrupted_first=LEAST_SERVED)),
 }
-"""The policies, and ours with another order of interrupted jobs. Kueue's order, by admission, is that of youngest-first
+"""The policies, and ours with other orders of interrupted jobs. Kueue's order, by admission, is that of youngest-first
 here: every job runs as long after its admission as the others."""
 SEED: Final = 1
 LONG: Final = 60.0

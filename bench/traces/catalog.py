@@ -43,6 +43,7 @@ class Trace:
         day: of openb.
         demand_start: seconds into the week of LCG at which its jobs begin.
         demand_share: its jobs are drawn until their work is this share of all the nodes' CPU time.
+        part: of openb, which part of its pods is taken, of so many; nodes are drawn until they fit these.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Trace:
     seed: int = 1
     habits: Habits = field(default_factory=Habits)
     day: int = OPENB_DAY
+    part: tuple[int, int] = (0, 1)
 
 
 TRACES: Final = {
@@ -66,7 +68,12 @@ TRACES: Final = {
 
 OTHER_DAYS: Final = (141, 140, 147, 146)
 """Of openb: those with most ordinary pods after OPENB_DAY."""
-DAYS: Final = {**TRACES, **{f"openb-{day}": Trace(f"openb-{day}", "", 4 * DAY, day=day) for day in OTHER_DAYS}}
+FURTHER_DAYS: Final = (144, 145, 139)
+"""Of openb: those with most ordinary pods after these."""
+DAYS: Final = {
+    **TRACES,
+    **{f"openb-{day}": Trace(f"openb-{day}", "", 4 * DAY, day=day) for day in (*OTHER_DAYS, *FURTHER_DAYS)},
+}
 """With days that nothing was set by."""
 
 
@@ -86,7 +93,8 @@ def missing(folder: Path | None) -> str:
 
 
 def scenario_of(name: str, folder: Path | None, **changes: Any) -> Scenario:
-    """A trace, or a synthetic day of the simulator. changes: seed, demand_share, habits. Raises InputError."""
+    """A trace, or a synthetic day of the simulator. changes: seed, demand_share, habits,
+    part. Raises InputError."""
     if name not in DAYS:
         return catalog.build(replace(catalog.named(name), **changes))
     if folder is None or missing(folder):
@@ -115,6 +123,8 @@ def _planetlab(trace: Trace, folder: Path) -> Parts:
 
 def _openb(trace: Trace, folder: Path) -> Parts:
     ordinary, jobs = read_openb_pods(folder / OPENB_PODS, Window(trace.day * DAY), seed=trace.seed, habits=trace.habits)
+    first, parts = trace.part
+    ordinary, jobs = ordinary[first::parts], jobs[first::parts]
     return ordinary, sample_nodes(read_openb_nodes(folder / OPENB_NODES), ordinary, REQUESTED, trace.seed), jobs
 
 

@@ -426,11 +426,11 @@ def _line_order(job: Job) -> Place:
     status, array = job.status, job.spec.array is not None
     started = parse_time(status.running_timestamps[-1]) if status.running_timestamps else None
     queued = queues.place_in_queue(parse_time(status.queued_timestamp), started, array=array)
-    return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
+    return line_order(job.precedence, micros(queued) if queued is not None else None, job.metadata.uid)
 
 
 def _rank(job: Job) -> Rank:
-    return job.namespace, job.earned_count, job.spec.priority, job.spec.array is not None
+    return job.namespace, job.precedence, job.spec.priority, job.spec.array is not None
 
 
 def takes_turns(job: Job, queues: Iterable[Queue]) -> bool:
@@ -456,4 +456,5 @@ def position(job: Job, line: tuple[int, int] | None, queues: Iterable[Queue] = (
         return ""
     of = f" of namespace {job.namespace}" if takes_turns(job, queues) else ""
     turns = ", where namespaces take turns" if of else ""
-    return f"{ordinal(line[0])} of {line[1]}{of} in queue {job.spec.queue}{turns}"
+    had = ", as jobs that have had less CPU time go first" if job.status.served_level else ""
+    return f"{ordinal(line[0])} of {line[1]}{of} in queue {job.spec.queue}{turns}{had}"

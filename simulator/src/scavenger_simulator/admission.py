@@ -14,6 +14,8 @@ from scavenger_admitter.core.admission.view.object_facts import NOT_STARTED, Pod
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import DEFAULT_QUEUE, NON_PREEMPTIBLE
+from scavenger_api.states import precedence
+from scavenger_domain.gang import served_level
 
 from scavenger_simulator.clock import SECOND, moment, stamp, ticks
 from scavenger_simulator.jobs import NAMESPACE, Job, Stage
@@ -31,15 +33,19 @@ class _Array:
 
     Args:
         key: namespace/name of the array.
+        least_served: its place is by the CPU time that its tasks have had.
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, least_served: bool) -> None:
         self.key = key
         self.place = 0
+        self._least_served = least_served
+        self._tasks: dict[int, Job] = {}
         self._waiting: list[tuple[bool, int, Job]] = []
 
     def wait(self, job: Job) -> None:
         """A task waits: it goes before others where it was interrupted, and then by its index."""
+        self._tasks[job.number] = job
         heappush(self._waiting, (not job.places, job.number, job))
 
     def start(self, count: int, now: int) -> list[Job]:
@@ -53,12 +59,15 @@ class _Array:
             return None
         first = self._waiting[0][-1]
         hit = sum(not calm for calm, _, _ in self._waiting)
+        served = None
+        if self._least_served:
+            served = served_level(sum(job.useful for job in self._tasks.values()), len(self._tasks))
         return Candidate(
             key=self.key,
             uid=f"{first.number:08d}",
             queue=first.demand.queue,
             shape=first.shape,
-            interrupted_count=int(hit > 0),
+            interrupted_count=precedence(int(hit > 0), served),
             queued_at=stamp(max(self.place, ticks(first.demand.submitted))),
             tasks=hit or len(self._waiting),
         )
@@ -188,7 +197,10 @@ class Admission:
 
     def _wait_in_array(self, job: Job) -> None:
         key = f"{NAMESPACE}/{job.demand.array}"
-        array = self._arrays.setdefault(key, _Array(key))
+        array = self._arrays.get(key)
+        if array is None:
+            least_served = self._world.settings.interrupted_first == "least-served"
+            array = self._arrays[key] = _Array(key, least_served=least_served)
         array.wait(job)
         self._line_up(array)
         self.wake()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from scavenger_api.states import precedence
 from scavenger_domain.gang import job_of
 
 from scavenger_simulator.clock import SECOND, ticks
@@ -43,7 +44,9 @@ class Job:
         next_report: when its pods next report a checkpoint.
         changes: grows with all that the services see of its pods, reported checkpoints where they have been noted.
         task: it is a task of an array.
-        places: its interruptions; with interrupted_first "short-runs" those since a run of a checkpoint interval.
+        places: its interruptions; with interrupted_first "short-runs" those since a run of a checkpoint interval, with
+            "least-served" none.
+        served: with "least-served" what it has had (`scavenger_domain.gang.served_level`); else None.
         version: changes with each start and end, so that events of an earlier run are known as such.
         useful: core-seconds kept so far; lost: thrown away.
     """
@@ -75,6 +78,7 @@ class Job:
         "running_since",
         "runs",
         "saved",
+        "served",
         "shape",
         "stage",
         "task",
@@ -117,6 +121,7 @@ class Job:
         self.first_start: int | None = None
         self.finished: int | None = None
         self.runs = self.interruptions = self.places = self.version = 0
+        self.served: int | None = None
         self.use = (0, 0)
         self.class_ = ""
         self.written: int | None = None
@@ -190,7 +195,7 @@ class Job:
     def known_places(self) -> int:
         """`places`, as far as services know of them: of a task that its last run was interrupted, and not how often
         others were (`scavenger_domain.unit.Unit.interruptions`)."""
-        return min(self.places, 1) if self.task else self.places
+        return min(self.places, 1) if self.task else precedence(self.places, self.served)
 
     @property
     def known_interruption(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from scavenger_domain.gang import short_run
+from scavenger_domain.gang import served_level, short_run
 
 from scavenger_simulator.accounts import settle_run
 from scavenger_simulator.clock import ticks
@@ -110,8 +110,11 @@ class Lifecycle:
             )
             job.places = 0 if had_turn else job.places + 1
             job.waits_since = now
+        least_served = world.settings.interrupted_first == "least-served"
+        if least_served:
+            job.served = served_level(job.useful)
         # A place in line that it never had before, also where it is interrupted in the moment of its start.
-        job.queued_at = max(now, job.queued_at + 1)
+        job.queued_at = job.queued_at + 1 if ran and least_served else max(now, job.queued_at + 1)
         job.gone_at = now + ticks(job.demand.grace_seconds)
         job.version += 1
         job.stage, job.next_report = Stage.LEAVING, NEVER

@@ -50,7 +50,7 @@ class Settings:
     prioritizer_period: float = 30.0
     preemption: PreemptionRules = field(default_factory=PreemptionRules)
     keep_turn_after: float = PATIENCE / SECOND
-    interrupted_first: Literal["always", "short-runs"] = "always"
+    interrupted_first: Literal["always", "short-runs", "least-served"] = "always"
     admission_interval: float = 5.0
     max_starts_per_cycle: int = 500
     count_candidate: bool = True

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
@@ -34,11 +35,18 @@ def cluster(cpus: int, weights: Mapping[str, int] | None, **queues: int) -> Clus
 
 
 def want(
-    state: ClusterState, namespace: str, jobs: int, shape: Shape = ONE, *, first: int = 0, queue: str = "q"
+    state: ClusterState,
+    namespace: str,
+    jobs: int,
+    shape: Shape = ONE,
+    *,
+    first: int = 0,
+    queue: str = "q",
+    had: int = 0,
 ) -> None:
     for number in range(first, first + jobs):
         key = f"{namespace}/{queue}-{number}"
-        state.apply_candidate(Candidate(key, key, queue, shape, queued_at=number + 1))
+        state.apply_candidate(Candidate(key, key, queue, shape, interrupted_count=-had, queued_at=number + 1))
 
 
 def snapshot(state: ClusterState) -> Snapshot:
@@ -69,6 +77,17 @@ def test_namespaces_have_equal_shares() -> None:
     want(state, "flood", 1000)
     want(state, "late", 100, first=2000)
     assert pods(plan(state)) == {"flood": 5, "late": 5}
+
+
+@pytest.mark.parametrize(("weights", "started"), [(None, {"split": 8}), ({}, {"split": 4, "whole": 4})])
+def test_turns_bound_what_a_namespace_gains_by_splitting_a_job(
+    weights: Mapping[str, int] | None, started: Mapping[str, int]
+) -> None:
+    """Where jobs go by the CPU time that they have had, parts that have had none pass the jobs that have."""
+    state = cluster(8, weights)
+    want(state, "whole", 64, had=12)
+    want(state, "split", 64, first=1000)
+    assert pods(plan(state)) == started
 
 
 def test_shares_are_by_weight() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from scavenger_admitter.core.adopted.ledger import fields_of, read_ledger, write_ledger
+from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, LifecycleSettings
+from scavenger_admitter.core.lifecycle.plan import draft_of
 from scavenger_admitter.facts import candidate
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote, EvictionReason
 from scavenger_api.job import Phase, ScavengerJob
@@ -55,7 +59,7 @@ def test_which_interruptions_are_the_users_own(pods: list[kinds.Pod], node: kind
     job = b.job(RUNNING, running=[10], interrupted_count=3, own_interrupted_count=1)
     status = b.decide(b.seen(job, 110, b.batch(), *pods, nodes={"node-1": node})).status
     assert (status.phase, status.interrupted_count, status.own_interrupted_count) == (INTERRUPTED, 4, 1 + own)
-    assert b.written(job, status).earned_count == 3 - own
+    assert b.written(job, status).precedence == 3 - own
     assert candidate(b.written(job, status), 0).interrupted_count == 3 - own, "the memory is the status"
 
 
@@ -100,13 +104,13 @@ def test_a_job_earns_one_place_per_reclaim_period_that_it_has_computed() -> None
     job = b.job(RUNNING, running=[10])
     for _ in range(6):
         job = again(job, ran=10)
-    assert (job.status.interrupted_count, job.earned_count) == (6, 1)
+    assert (job.status.interrupted_count, job.precedence) == (6, 1)
     job = again(job, ran=601)
-    assert (job.status.interrupted_count, job.earned_count) == (7, 2)
+    assert (job.status.interrupted_count, job.precedence) == (7, 2)
 
 
 def test_interrupted_jobs_come_back_first_however_long_they_ran() -> None:
-    assert again(b.job(RUNNING, running=[10]), ran=7200).earned_count == 1
+    assert again(b.job(RUNNING, running=[10]), ran=7200).precedence == 1
 
 
 def test_with_turns_a_run_as_long_as_a_checkpoint_interval_uses_up_all_places() -> None:
@@ -114,27 +118,58 @@ def test_with_turns_a_run_as_long_as_a_checkpoint_interval_uses_up_all_places() 
     job = b.job(RUNNING, running=[10])
     for _ in range(2):
         job = again(job, ran=1799, turns=True)
-    assert (job.status.interrupted_count, job.earned_count) == (2, 2)
+    assert (job.status.interrupted_count, job.precedence) == (2, 2)
     job = again(job, ran=1800, turns=True)
-    assert (job.status.interrupted_count, job.earned_count) == (3, 0)
-    assert again(job, ran=700, turns=True).earned_count == 1, "a short run is worth one again"
+    assert (job.status.interrupted_count, job.precedence) == (3, 0)
+    assert again(job, ran=700, turns=True).precedence == 1, "a short run is worth one again"
+
+
+def test_with_least_served_a_job_stands_by_what_it_has_had_and_keeps_its_place_among_equals() -> None:
+    """Two intervals of half an hour are kept, of two cores: 7200 core-seconds."""
+    job = again(b.job(RUNNING, running=[10]), ran=3700, least_served=True)
+    assert (job.status.useful_cpu_seconds, job.status.served_level, job.precedence) == (7200.0, 13, -13)
+    assert job.status.queued_timestamp == b.at(0) + timedelta(microseconds=1), "no two runs have one place"
+    calm, late = b.job(Phase.WAITING, queued=60), b.job(Phase.WAITING, queued=7200)
+    less, equal = (b.written(late, late.status.model_copy(update={"served_level": level})) for level in (12, 13))
+    line = sorted([candidate(one, 0) for one in (equal, job, less, calm)], key=lambda one: one.order)
+    assert [one.interrupted_count for one in line] == [0, -12, -13, -13]
+    assert line[2] == candidate(job, 0), "it was submitted first"
+
+
+def test_without_least_served_the_level_goes_and_interruptions_count_again() -> None:
+    """Else the job would wait behind all that come."""
+    job = again(b.job(RUNNING, running=[10]), ran=3700, least_served=True)
+    for served, precedence in ((True, -13), (False, 1)):
+        status = b.decide(b.seen(job, 3800, rules=LifecycleSettings(least_served=served))).status
+        assert b.written(job, status).precedence == precedence
+
+
+def test_an_array_stands_by_what_its_tasks_have_had_each() -> None:
+    status = b.job(RUNNING, queued=0).status.model_copy(update={"useful_cpu_seconds": 3600.0})
+    array = b.written(b.job(RUNNING, queued=0, spec={"array": {"tasks": 100}}), status)
+    draft = draft_of(b.seen(array, 100, rules=LifecycleSettings(least_served=True)))
+    draft.spend(accounting.Spent(useful=1000.0))
+    found = candidate(b.written(array, draft.status), 0, tasks=3, interrupted=True)
+    assert (draft.status.served_level, found.interrupted_count) == (6, -6), "46 core-seconds a task"
+    ledger = read_ledger(write_ledger(draft.status))
+    assert fields_of(ledger, Phase.WAITING)["servedLevel"] == 6
 
 
 def test_a_long_interval_is_believed_as_far_as_it_is_trusted() -> None:
     job = b.job(RUNNING, running=[10], spec={"interruptionAfter": "7d"})
-    assert [again(job, ran=ran, turns=True).earned_count for ran in (7199, 7200)] == [1, 0]
+    assert [again(job, ran=ran, turns=True).precedence for ran in (7199, 7200)] == [1, 0]
 
 
 def test_places_stay_in_the_queue_in_which_they_were_earned() -> None:
     job = again(b.job(RUNNING, running=[10]), ran=700)
-    assert job.earned_count == 1
+    assert job.precedence == 1
     moved = job.model_copy(update={"spec": job.spec.model_copy(update={"queue": "night"})})
-    assert (moved.status.interrupted_count, moved.earned_count) == (1, 0)
-    assert again(moved, ran=700).earned_count == 1
-    assert again(moved, ran=10).earned_count == 0
+    assert (moved.status.interrupted_count, moved.precedence) == (1, 0)
+    assert again(moved, ran=700).precedence == 1
+    assert again(moved, ran=10).precedence == 0
 
 
-def again(job: ScavengerJob, *, ran: float, turns: bool = False) -> ScavengerJob:
+def again(job: ScavengerJob, *, ran: float, turns: bool = False, least_served: bool = False) -> ScavengerJob:
     """The job as it is after one more run of so many seconds, which a preemption by others ends."""
     queued = max(job.status.queued_timestamp or b.at(0), b.at(0))
     start = (queued - b.BASE).total_seconds() + 10
@@ -150,7 +185,7 @@ def again(job: ScavengerJob, *, ran: float, turns: bool = False) -> ScavengerJob
     )
     end = start + ran
     pod = b.pod(queued=start - 10, started=start, deleted=end, conditions=[b.disrupted("PreemptionByScheduler", end)])
-    settings = LifecycleSettings(turns=turns)
+    settings = LifecycleSettings(turns=turns, least_served=least_served)
     now = b.seen(b.written(job, status), end + 1, b.batch(queued=start - 10), pod, rules=settings)
     after = b.decide(now).status
     assert after.phase is INTERRUPTED

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_simulator.result import Point, ResourcePoint, RunResult, Totals
+from scavenger_simulator.result import JobOutcome, Point, ResourcePoint, RunResult, Totals
 
+from bench.simulator.bench_orders import Sums
+from bench.simulator.bench_orders import figures_of as figures_of_orders
 from bench.simulator.bench_proof import figures_of
 from bench.simulator.proof import BIN_SECONDS, KEPT, binned, kept, updated
 
@@ -60,11 +62,14 @@ def test_ratios_are_of_sums_and_of_each_day() -> None:
         run("b", "ours", 330, 3.0, 0),
         run("a", "short-runs", 110, 2.0, 3),
         run("b", "short-runs", 330, 3.0, 0),
+        run("a", "least-served", 120, 2.0, 3),
+        run("b", "least-served", 360, 3.0, 0),
     ]
     found = {figure["name"]: figure["value"] for figure in figures_of(runs)}
     assert found["loop.jobs_done_ratio_to_plain"] == pytest.approx(1.05)
     assert found["loop.jobs_done_ratio_to_plain.a"] == pytest.approx(0.9)
     assert found["loop.jobs_done_ratio_to_plain.short-runs"] == pytest.approx(1.1)
+    assert found["loop.jobs_done_ratio_to_plain.least-served"] == pytest.approx(1.2)
     assert found["loop.lost_ratio_to_plain"] == pytest.approx(0.1)
     assert (found["loop.ordinary_waited_over_60s"], found["loop.ordinary_waited_over_60s.b"]) == (1, 0)
     assert found["loop.lost_ratio_to_youngest_first"] == pytest.approx(0.5)
@@ -73,3 +78,18 @@ def test_ratios_are_of_sums_and_of_each_day() -> None:
     assert (found["loop.ordinary_wait_p99"], found["loop.node_periods_above_upper"]) == (5.0, 0.75)
     assert found["gain.badput"] == pytest.approx(0.002)
     assert "loop.waited_4h_ratio_to_plain" not in found, "nobody waited beside plain Jobs"
+
+
+def test_orders_are_told_by_the_size_of_jobs() -> None:
+    def job(work: float, finished: float | None, wait: float) -> JobOutcome:
+        return JobOutcome("a", "default", 1, 2.0, work, 0.0, 1.0, finished, 1, 0, wait, wait, 0.0, 0.0)
+
+    plain, least = Sums(), Sums()
+    plain.add(RunResult("x", "plain", 1, Totals(lost=1.0), jobs=(job(1799.0, 9.0, 7200.0),)))
+    jobs = (job(1799.0, 9.0, 0.0), job(1800.0, 9.0, 3600.0), job(1800.0, None, 14_401.0))
+    least.add(RunResult("x", "ours", 1, Totals(lost=0.5), jobs=jobs))
+    found = figures_of_orders({"plain": plain, "least-served": least})
+    values = {one["name"].removeprefix("loop.order.least-served."): one["value"] for one in found}
+    assert (values["jobs_done_ratio_to_plain"], values["waited_4h"], values["lost"]) == (2.0, 1, 0.5)
+    assert (values["done.below_1"], values["done.1_to_8"], values["waits.1_to_8"]) == (1, 1, 2.5001)
+    assert "done.8_to_64" not in values

@@ -55,6 +55,7 @@ def test_a_job_that_waits() -> None:
     assert (found.interrupted, found.earned, found.lost) == (3, 2, 12.5)
     assert [at.hour for at in found.interruptions] == [6]
     assert found.in_line
+    assert job_facts(job(phase="Waiting", status={**status, "servedLevel": 7})).earned == -7
 
 
 def test_what_an_admitted_job_says_is_its_message_and_no_reason_to_wait() -> None:

@@ -244,8 +244,23 @@ def test_an_array_stands_where_its_last_task_started() -> None:
     places = {one.name: place_in_line(one, jobs) for one in jobs}
     assert places == {"early": (1, 4), "array": (2, 4), "behind": (3, 4), "late": (4, 4)}
     hit = job("array", phase="Interrupted", status={**sweep, "interruptedCount": 9}, array={"tasks": 9})
-    assert (hit.earned_count, array.earned_count) == (1, 0)
+    assert (hit.precedence, array.precedence) == (1, 0)
     assert job("array", phase="Running", status=sweep, array={"tasks": 9}).runs == (queued(80),)
+
+
+def test_jobs_that_have_had_less_go_first_and_the_position_says_so() -> None:
+    def had(name: str, minutes: int, level: int | None, **more: Any) -> Job:
+        return job(name, status={"queuedTimestamp": queued(minutes), "servedLevel": level, **more})
+
+    jobs = [had("much", 90, 14), had("new", 10, None), had("some", 50, 9, interruptedCount=3), had("none", 60, 0)]
+    assert [place_in_line(one, jobs) for one in jobs] == [(4, 4), (2, 4), (3, 4), (1, 4)]
+    said = [position(one, place_in_line(one, jobs)) for one in jobs[:2]]
+    assert said == [
+        "4th of 4 in queue default, as jobs that have had less CPU time go first",
+        "2nd of 4 in queue default",
+    ]
+    sweep = job("sweep", phase="Interrupted", status={"servedLevel": 0}, array={"tasks": 9})
+    assert sweep.precedence == 0, "an interrupted task gives it no place"
 
 
 def test_where_namespaces_take_turns_a_place_is_among_those_of_its_namespace() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_domain.gang import Rank, by_priority, line_order, places_left
+from scavenger_domain.gang import Rank, by_priority, line_order, places_left, served_level
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,14 @@ def test_an_array_never_has_an_older_place_than_its_own(jobs: list[One], arrays:
 def test_jobs_of_a_lower_priority_wait_behind_an_array() -> None:
     line = [One("1", "a", 0, 1, 0), One("2", "b", 0, 2, 0), One("3", "a", 0, 3, 1, array=True), One("4", "b", 0, 4, 0)]
     assert [one.uid for one in ordered(line)] == ["2", "3", "1", "4"]
+
+
+@pytest.mark.parametrize(
+    ("useful", "tasks", "level"),
+    [(0.0, 1, 0), (0.9, 1, 0), (1.0, 1, 1), (3.9, 1, 2), (4.0, 1, 3), (3600.0, 1, 12), (3600.0, 100, 6), (1e6, 1, 20)],
+)
+def test_a_level_more_for_each_doubling(useful: float, tasks: int, level: int) -> None:
+    assert served_level(useful, tasks) == level
 
 
 # --- places are used up by starts ---

@@ -308,6 +308,25 @@ def test_an_array_is_one_place_in_its_queue() -> None:
     assert started[:6] == ["sweep[0]", "one", "sweep[1]", "two", "sweep[2]", "sweep[3]"]
 
 
+@pytest.mark.parametrize(
+    ("first", "order"),
+    [("always", ["long", "long", "short"]), ("least-served", ["long", "short", "long"])],
+)
+def test_with_least_served_an_interrupted_job_waits_behind_those_that_have_had_less(
+    first: str, order: list[str]
+) -> None:
+    # One of the two runs at a time; long has saved half an hour when the pod comes.
+    jobs = [
+        job("long", cores=7, work=5 * HOUR, checkpoint_every=100.0, grace_seconds=10.0),
+        job("short", at=1000.0, cores=7, work=300.0),
+    ]
+    pod = ordinary(arrives=1850.0, leaves=1950.0, cores=8, used=0.1)
+    settings = fixed().changed(interrupted_first=first)
+    result = run(scenario(jobs=jobs, ordinary=[pod], end=9 * HOUR), settings=settings)
+    assert [moment.job for moment in result.moments if moment.kind is MomentKind.STARTED] == order
+    assert all(one.finished is not None for one in result.jobs)
+
+
 def test_a_task_that_was_interrupted_goes_before_others() -> None:
     tasks = [job(f"sweep[{i}]", cores=4, work=3000.0, array="sweep", grace_seconds=10.0) for i in range(3)]
     pod = ordinary(arrives=600.0, leaves=700.0, cores=9, used=8.0)

@@ -46,7 +46,7 @@ from scavenger_api.snapshot import EXIT_CODE, SnapshotSpec, snapshot_rules
 from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
-from scavenger_api.states import earned_count
+from scavenger_api.states import earned_count, precedence
 from scavenger_api.task_numbers import TaskNumbers
 from scavenger_api.template import (
     PodTemplate,
@@ -511,9 +511,12 @@ class ScavengerJobStatus(Model):
     """The queue in which the other interruptions give a place in the queue; in another one they give none."""
     earned_cpu_seconds: Annotated[Seconds | None, Field(ge=0, alias="earnedCPUSeconds")] = None
     """Useful and lost CPU time when an interruption last gave a place in the queue, in core-seconds."""
+    served_level: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int32"})] = None
+    """Where the admitter lets jobs go first that have had the least CPU time: the digits of usefulCPUSeconds as a whole
+    binary number, of an array per task. Jobs with less go first, and the interruptions give no place."""
     queued_timestamp: MicroTimestamp | None = None
     """The place in the queue; moves to now with every interruption and every start that failed. A run that
-    ends with checkpointExitCode keeps it, but for a microsecond."""
+    ends with checkpointExitCode keeps it, but for a microsecond, and so does an interruption that sets servedLevel."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when all pods of the gang were running; of an array, when its first task started and when its
     last one did, as far as the status says. The next task has its place in the queue from then on."""
@@ -607,11 +610,12 @@ class ScavengerJob(Model):
         return self.metadata.key
 
     @property
-    def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order."""
+    def precedence(self) -> int:
+        """How far it goes before others of its queue; more goes first."""
         status = self.status
         own = status.own_interrupted_count
-        return earned_count(status.interrupted_count, own, status.earned_queue, self.spec.queue)
+        earned = earned_count(status.interrupted_count, own, status.earned_queue, self.spec.queue)
+        return precedence(earned, status.served_level)
 
     def owner_reference(self) -> dict[str, Any]:
         """The ownerReferences entry for what belongs to this job."""

@@ -67,3 +67,15 @@ def earned_count(interrupted: int, own: int, earned_queue: str | None, queue: st
         queue: the job is in.
     """
     return max(0, interrupted - own) if earned_queue in (None, queue) else 0
+
+
+def precedence(earned: int, served: int | None) -> int:
+    """How far a job goes before others of its queue; more goes first.
+
+    Its status says by which rule its place was given: by its interruptions, or by the CPU time that it has had.
+
+    Args:
+        earned: as `earned_count` says.
+        served: `servedLevel` of its status; None where its interruptions count.
+    """
+    return earned if served is None else -served

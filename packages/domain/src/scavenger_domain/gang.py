@@ -407,16 +407,29 @@ Place = tuple[int, int, bool, int, str]
 """What `line_order` says of a job; the least goes first."""
 
 
+def served_level(useful: float, tasks: int = 1) -> int:
+    """What a job has had, for the order of its queue: 0 for less than a core-second, and one more each time it doubles.
+
+    Least attained service, in steps (Nuyens and Wierman, Performance Evaluation 65, 2008): nobody knows which jobs are
+    short, and those that have had little most often are.
+
+    Args:
+        useful: its useful CPU time, core-seconds.
+        tasks: of an array, which counts per task.
+    """
+    return int(useful / tasks).bit_length()
+
+
 def line_order(interruptions: int, queued: int | None, uid: str, priority: int = 0) -> Place:
     """What jobs in line in a queue are sorted by.
 
-    1. most interruptions by others: better finish what was started;
+    1. most interruptions by others: better finish what was started; or the least CPU time (`served_level`);
     2. the highest priority, where only jobs of one namespace are compared; `by_priority` puts them into a whole line;
     3. first come, first served;
     4. UID, so that the order is the same whoever computes it.
 
     Args:
-        interruptions: `earned_count` of its status.
+        interruptions: `precedence` of the job.
         queued: `queuedTimestamp`; a job without one comes last.
         uid: of the job.
         priority: `spec.priority`; 0 where jobs of several namespaces are compared.
@@ -427,7 +440,7 @@ def line_order(interruptions: int, queued: int | None, uid: str, priority: int =
 InLine = TypeVar("InLine")
 
 Rank = tuple[str, int, int, bool]
-"""Namespace, `earned_count` and `spec.priority` of a job, and whether it is an array."""
+"""Namespace, `precedence` and `spec.priority` of a job, and whether it is an array."""
 
 
 def by_priority(line: Iterable[InLine], rank: Callable[[InLine], Rank]) -> list[InLine]:

@@ -87,8 +87,8 @@ class JobLike(Protocol):
         ...
 
     @property
-    def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order."""
+    def precedence(self) -> int:
+        """How far it goes before others of its queue; more goes first."""
         ...
 
 
@@ -111,8 +111,8 @@ class Unit(NamedTuple):
         started: of the present run; None where there is none, or it was lost.
         start_over: the last moment at which a checkpoint was due, as recorded.
         checkpoints: those recorded on the job itself, wherever they lie in time; those of pods are on the members.
-        interruptions: by which units are put in order. Of a task it is known whether others interrupted its last run,
-            and not how often.
+        interruptions: by which units are put in order: `precedence` of a job. Of a task it is known whether others
+            interrupted its last run, and not how often.
         returned: it was interrupted before.
         stopping: being deleted or suspended.
         members: pods of the present run.
@@ -185,7 +185,7 @@ def unit_of(job: JobLike) -> Unit:
         started=moment_of(runs[-1]) if running and runs else None,
         start_over=moment_of(status.priority_start_over_timestamp),
         checkpoints=tuple([at for at in recorded if at is not None]),
-        interruptions=job.earned_count,
+        interruptions=job.precedence,
         returned=status.interrupted_count > 0,
         stopping=spec.suspend or meta.deletion_timestamp is not None,
     )

@@ -15,7 +15,7 @@ from scavenger_api.pod_sums import template_requests
 from scavenger_api.promises import promised_interval
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
-from scavenger_api.states import Capacity, Phase, earned_count
+from scavenger_api.states import Capacity, Phase, earned_count, precedence
 from scavenger_api.task_numbers import TaskNumbers, numbers_of
 
 from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
@@ -150,6 +150,7 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     interrupted_count: int = 0
     own_interrupted_count: int = 0
     earned_queue: str | None = None
+    served_level: int | None = None
     running_timestamps: tuple[str, ...] = ()
     ended_timestamp: str | None = None
     priority_start_over_timestamp: str | None = None
@@ -188,15 +189,15 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
         return self.metadata.key
 
     @property
-    def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order; an array counts as one while an interrupted task
-        of it waits."""
+    def precedence(self) -> int:
+        """How far it goes before others of its queue; more goes first. An array counts as interrupted once while an
+        interrupted task of it waits."""
         status = self.status
-        if self.spec.array is not None:
-            return int(status.phase == Phase.INTERRUPTED)
-        return earned_count(
-            status.interrupted_count, status.own_interrupted_count, status.earned_queue, self.spec.queue
-        )
+        earned = int(status.phase == Phase.INTERRUPTED)
+        if self.spec.array is None:
+            own = status.own_interrupted_count
+            earned = earned_count(status.interrupted_count, own, status.earned_queue, self.spec.queue)
+        return precedence(earned, status.served_level)
 
 
 class AdoptedSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):

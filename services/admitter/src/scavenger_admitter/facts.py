@@ -10,6 +10,7 @@ from scavenger_api import names
 from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
+from scavenger_api.states import precedence
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import job_key_of
 from scavenger_domain.marks import class_of, figure_of
@@ -158,7 +159,7 @@ def candidate(
         queue=spec.queue,
         shape=shape,
         parallelism=job.spec.parallelism,
-        interrupted_count=int(interrupted) if tasks else job.earned_count,
+        interrupted_count=precedence(int(interrupted), job.status.served_level) if tasks else job.precedence,
         queued_at=(place or micros(queued)) if queued else 0,
         not_before=not_before,
         priority=spec.priority,

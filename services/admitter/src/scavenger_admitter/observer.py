@@ -84,6 +84,7 @@ class Observer:
             certain_hints=frozenset(settings.certain_hints),
             bounds=Bounds.of(settings.max_interruption_after, settings.allowed_tolerations),
             turns=settings.interrupted_first == "short-runs",
+            least_served=settings.interrupted_first == "least-served",
             quiet_for=timedelta(seconds=settings.explain_after),
         )
 

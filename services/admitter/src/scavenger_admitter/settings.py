@@ -106,10 +106,10 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
-    interrupted_first: Literal["always", "short-runs"] = option(
+    interrupted_first: Literal["always", "short-runs", "least-served"] = option(
         "always",
-        "which interrupted jobs go before others in their queue: all, or only those whose run was shorter than their "
-        "checkpoint interval; the others go behind those that wait",
+        "which jobs go first in their queue: all that were interrupted; of these only those whose run was shorter than"
+        " their checkpoint interval; or the jobs that have had the least useful CPU time, in steps of a doubling",
     )
     arrays_keep_place: bool = option(
         False,

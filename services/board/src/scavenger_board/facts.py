@@ -113,7 +113,7 @@ def job_facts(job: Job) -> JobFacts:
         runs=runs if spec.array is None else runs[:1],
         interruptions=_moments(status.interrupted_timestamps),
         interrupted=status.interrupted_count,
-        earned=job.earned_count,
+        earned=job.precedence,
         priority=spec.priority,
         reason=admitted.reason if admitted is not None and admitted.status != "True" else "",
         message=_message(admitted, status),

@@ -220,7 +220,7 @@ def job_signature(job: ScavengerJob) -> Hashable:
     return (
         status.phase,
         status.running_timestamps,
-        job.earned_count,
+        job.precedence,
         status.last_checkpoint_timestamp,
         status.job_name,
         job.spec.suspend,

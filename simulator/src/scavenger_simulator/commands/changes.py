@@ -42,7 +42,7 @@ RECLAIM_GANGS: Final = "reclaim_gangs"
 """The admitter's setting of that name."""
 _NOT_OF_THE_REGULATOR: Final = (*OF_THE_RUN, START_OVER_WINDOW, SHARE_OF, RECLAIM_GANGS)
 _CHOICES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "interrupted_first": {word: word for word in ("always", "short-runs")},
+    "interrupted_first": {word: word for word in ("always", "short-runs", "least-served")},
     SHARE_OF: {share.value: share for share in ShareOf},
     RECLAIM_GANGS: {"false": False, "true": True},
 }

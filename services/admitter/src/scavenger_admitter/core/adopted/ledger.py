@@ -59,6 +59,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         checkpoint: the last one that was reported.
         useful: what was kept.
         lost: what was thrown away.
+        served: `servedLevel`; an admitter that does not know it goes by interruptions.
         useful_of: devices requested times the time that was kept, in seconds.
         lost_of: the same of what was thrown away.
         done: workers of a work queue that do not start again.
@@ -86,6 +87,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     checkpoint: str = ""
     useful: float = 0.0
     lost: float = 0.0
+    served: int | None = None
     useful_of: dict[str, float] = {}
     lost_of: dict[str, float] = {}
     done: str = ""
@@ -145,6 +147,7 @@ def write_ledger(
         checkpoint=_time(status.last_checkpoint_timestamp),
         useful=round(status.useful_cpu_seconds, 3),
         lost=round(status.lost_cpu_seconds, 3),
+        served=status.served_level,
         useful_of=_figures(status.useful_seconds),
         lost_of=_figures(status.lost_seconds),
         done=_indexes(format_indexes(done)),
@@ -174,6 +177,7 @@ def fields_of(ledger: Ledger, phase: Phase) -> dict[str, Any]:
         "lastCheckpointTimestamp": ledger.checkpoint or None,
         "usefulCPUSeconds": ledger.useful,
         "lostCPUSeconds": ledger.lost,
+        "servedLevel": ledger.served,
         "usefulSeconds": ledger.useful_of or None,
         "lostSeconds": ledger.lost_of or None,
         "removing": tuple(ledger.removing.split(",")) if ledger.removing else None,

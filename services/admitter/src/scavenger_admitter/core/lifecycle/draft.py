@@ -10,6 +10,7 @@ from typing import Any
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
+from scavenger_domain.gang import served_level
 from scavenger_domain.plain_text import plain
 from scavenger_kube import kinds
 
@@ -223,8 +224,11 @@ class Draft:
         """Count CPU time as useful or lost."""
         self.spent = Spent(self.spent.useful + spent.useful, self.spent.lost + spent.lost)
         devices: dict[str, Any] = spent.devices(self.status, self.seen.job.spec)
+        useful, array = self.status.useful_cpu_seconds + spent.useful, self.seen.job.spec.array
+        served = served_level(useful, array.tasks if array is not None else 1) if self.rules.least_served else None
         self.set(
-            useful_cpu_seconds=self.status.useful_cpu_seconds + spent.useful,
+            served_level=served,
+            useful_cpu_seconds=useful,
             lost_cpu_seconds=self.status.lost_cpu_seconds + spent.lost,
             **devices,
         )

@@ -31,7 +31,7 @@ def interrupt(draft: Draft, found: Removed) -> None:
     draft.set(**_place(draft, found.removal, had_turn=had_turn))
     draft.count_interruption(at)
     short = draft.count_short(found.removal.cause)
-    draft.leave_run(WaitReason.QUEUED)
+    draft.leave_run(WaitReason.QUEUED, keep_place=rules.least_served)
     at_most = not last and spent.lost > 0  # its pods may save more before they have ended
     removal = found.removal
     message = interruptions.tell(removal.cause, removal.pod, removal.detail, spent.lost, at_most=at_most)

@@ -48,6 +48,8 @@ class LifecycleSettings(StartLimits):
     """What the administrator allows any job."""
     turns: bool = False
     """A run as long as a checkpoint interval is a turn: the job goes behind the others in its queue after it."""
+    least_served: bool = False
+    """Jobs go by the useful CPU time that they have had, and an interrupted job keeps its place among its equals."""
 
 
 def _by_nobody(_: str) -> bool:

@@ -38,6 +38,8 @@ def enter_line(draft: Draft) -> None:
     """A job without a status, or without its place in line, gets one."""
     status, batch = draft.status, draft.own_job
     _restore(draft, batch)
+    if status.served_level is not None and not draft.rules.least_served and not draft.phase.finished:
+        draft.set(served_level=None)  # else it would wait behind all that come
     if status.phase is not None and (status.queued_timestamp is not None or status.phase.finished):
         return
     if draft.status.queued_timestamp is None:
