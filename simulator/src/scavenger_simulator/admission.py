@@ -147,7 +147,7 @@ class Admission:
             rules=world.settings.preemption,
             patience=None if world.decider.plain else ticks(world.settings.keep_turn_after) or None,
         )
-        self._state.turn = plan.turn
+        self._state.turns = plan.turns
         for preemption in plan.preemptions:
             self._others.reclaim(world.by_key[preemption.key], f"queue {preemption.queue} has less than it deserves")
         for start in plan.starts:

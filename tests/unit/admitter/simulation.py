@@ -51,7 +51,7 @@ class Simulation:
     keep_turn_after: float = 0
     gangs: bool = False
     now: float = 0
-    turn: Turn | None = None
+    turns: tuple[Turn, ...] = ()
     waiting: dict[str, Candidate] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     pods: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Simulation:
         """One admission cycle, and what it decided."""
         rules = PreemptionRules(period=round(self.period * SECOND), gangs=self.gangs)
         plan = plan_admissions(self.snapshot(), rules=rules, patience=round(self.keep_turn_after * SECOND) or None)
-        self.turn = plan.turn
+        self.turns = plan.turns
         for start in plan.starts:
             job = self.waiting.pop(start.key)
             self.runs[start.key] = Run(job, self._gang(job, start.nodes), self.now + self.seconds[start.key])
@@ -152,7 +152,7 @@ class Simulation:
                 for node in run.gang.nodes
             ),
             gangs=tuple(run.gang for run in self.runs.values() if run.leaves is None),
-            turn=self.turn and replace(self.turn, candidate=self.waiting[self.turn.candidate.key]),
+            turns=tuple(replace(turn, candidate=self.waiting[turn.candidate.key]) for turn in self.turns),
             limits=(LoadLimit("cpu", total, taken, 0, self.level * PPM // 100 + 1),),  # up to the level itself
         )
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.cycle.plan import plan_admissions
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.cycle.turns import PATIENCE
 from scavenger_admitter.core.admission.load import LoadLimit, LoadRule
 from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.running import TerminatingPod
@@ -25,6 +26,7 @@ from scavenger_kube.kinds import Node, Taint, Toleration
 
 from tests.unit.admitter.test_plan import GI, NOW, job, limit, node, reasons, snapshot, started
 from tests.unit.admitter.test_state import pod
+from tests.unit.effort import examples
 
 GPU = "nvidia.com/gpu"
 TAINT = Taint(key=GPU, value="present", effect="NoSchedule")
@@ -151,6 +153,62 @@ def test_two_pools_are_decided_as_two_clusters(
         for on_gpu, where, load in ((False, node("n", cpu=100), loads[0]), (True, gpus("g", cpu=100), loads[1]))
     ]
     assert sorted(started(both)) == sorted(started(alone[0]) + started(alone[1]))
+
+
+def a_crowded(name: str, used: int) -> NodeView:
+    """A node of which scavenger jobs use so many cores of eight."""
+    made = gpus if name.startswith("g") else node
+    return made(name, cpu=8, used=used, scavenger={"cpu": used * 1000, "memory": used * GI, "pods": used})
+
+
+@settings(max_examples=examples(60))
+@given(
+    used=st.tuples(*[st.integers(3, 8)] * 4),
+    jobs=st.lists(st.tuples(st.booleans(), st.integers(1, 8), st.integers(1, 2)), min_size=4, max_size=12),
+)
+def test_two_pools_keep_turns_as_two_clusters(used: tuple[int, ...], jobs: list[tuple[bool, int, int]]) -> None:
+    """A turn is kept in each of them. All jobs have waited for long, and a later one may pass an earlier one."""
+    nodes = [a_crowded(name, cores) for name, cores in zip(("n0", "n1", "g0", "g1"), used, strict=True)]
+    line = [
+        (on_gpus if gpu else job)(f"{i:02}", cpu, parallelism=pods, queued_at=NOW - 2 * PATIENCE + i)
+        for i, (gpu, cpu, pods) in enumerate(jobs)
+    ]
+
+    def twice(seen: Snapshot) -> list[AdmissionPlan]:
+        first = plan_admissions(seen)
+        return [first, plan_admissions(replace(seen, turns=first.turns))]
+
+    together = twice(seen(line, nodes=nodes))
+    alone = []
+    for on_gpu in (False, True):
+        own = [one for one, (gpu, *_) in zip(line, jobs, strict=True) if gpu == on_gpu]
+        alone.append(twice(snapshot([one for one in nodes if one.name.startswith("g") == on_gpu], own)))
+    for plan, parts in zip(together, zip(*alone, strict=True), strict=True):
+        assert {start.key: start.nodes for start in plan.starts} == {
+            start.key: start.nodes for part in parts for start in part.starts
+        }
+        assert sorted((turn.candidate.key, turn.nodes) for turn in plan.turns) == sorted(
+            (turn.candidate.key, turn.nodes) for part in parts for turn in part.turns
+        )
+        assert reasons(plan) == {key: reason for part in parts for key, reason in reasons(part).items()}
+
+
+def test_nobody_behind_a_job_for_two_pools_takes_a_turn_before_it() -> None:
+    """The turn of the first job is kept in one pool. The second one may run in both, and has the next turn in both."""
+    nodes = [a_crowded("n0", 6), a_crowded("n1", 7), a_crowded("g0", 6), a_crowded("g1", 7)]
+    late = [
+        job("cpus", 7, queued_at=NOW - 2 * PATIENCE),
+        job("both", shape=wide_shape(8), queued_at=NOW - 2 * PATIENCE + 1),
+        on_gpus("gpus", 6, queued_at=NOW - 2 * PATIENCE + 2),
+    ]
+    small = [job("small", 1, queued_at=NOW), on_gpus("small on gpus", 1, queued_at=NOW)]
+    now = seen([*late, *small], nodes=nodes)
+    first = plan_admissions(now)
+    assert [turn.candidate.key for turn in first.turns] == ["cpus"]
+    second = plan_admissions(replace(now, turns=first.turns))
+    assert [turn.candidate.key for turn in second.turns] == ["cpus"], "the next one is that of the job for both"
+    third = plan_admissions(seen([*late[1:], *small], nodes=nodes, turns=second.turns[:0]))
+    assert [turn.candidate.key for turn in third.turns] == ["both"]
 
 
 @given(

@@ -37,9 +37,9 @@ def passed(**more: object) -> AdmissionPlan:
     return plan_admissions(snapshot([filled("a", 6, 6), filled("b", 8)], jobs, **more))  # type: ignore[list-item]
 
 
-def kept(seen: Snapshot, turn: Turn | None) -> AdmissionPlan:
+def kept(seen: Snapshot, turn: Turn) -> AdmissionPlan:
     """The next cycle, which keeps this turn."""
-    return plan_admissions(replace(seen, turn=turn))
+    return plan_admissions(replace(seen, turns=(turn,)))
 
 
 # --- who has a turn ---
@@ -48,18 +48,17 @@ def kept(seen: Snapshot, turn: Turn | None) -> AdmissionPlan:
 def test_who_waited_long_and_was_passed_has_its_turn_kept() -> None:
     found = passed()
     assert [start.key for start in found.starts] == ["small"]
-    assert found.turn is not None
-    assert found.turn.candidate.key == "large"
+    assert [turn.candidate.key for turn in found.turns] == ["large"]
 
 
 def test_nobody_has_a_turn_who_was_not_passed_or_waits_for_less_than_the_setting_says() -> None:
     equal = [job(name, 4, queued_at=WAITED + i) for i, name in enumerate("abc")]
-    assert plan_admissions(snapshot([node("n", 8)], equal)).turn is None, "who is first in line goes first"
+    assert plan_admissions(snapshot([node("n", 8)], equal)).turns == (), "who is first in line goes first"
     late = [job("large", 8, queued_at=NOW - 60 * SECOND), job("small", 1, queued_at=NOW)]
     nodes = [filled("a", 6, 6)]
-    assert plan_admissions(snapshot(nodes, late)).turn is None  # type: ignore[arg-type]
+    assert plan_admissions(snapshot(nodes, late)).turns == ()  # type: ignore[arg-type]
     waited = [job("large", 8, queued_at=WAITED), job("small", 1, queued_at=NOW)]
-    assert plan_admissions(snapshot(nodes, waited), patience=None).turn is None  # type: ignore[arg-type]
+    assert plan_admissions(snapshot(nodes, waited), patience=None).turns == ()  # type: ignore[arg-type]
 
 
 def test_no_turn_is_kept_while_ordinary_pods_leave_too_little_for_the_job() -> None:
@@ -67,7 +66,7 @@ def test_no_turn_is_kept_while_ordinary_pods_leave_too_little_for_the_job() -> N
     jobs = [job("large", 8, queued_at=WAITED), job("small", 1, queued_at=NOW)]
     found = plan_admissions(snapshot([filled("a", 6, 0), filled("b", 6, 0)], jobs))  # type: ignore[list-item]
     assert [start.key for start in found.starts] == ["small"]
-    assert found.turn is None
+    assert found.turns == ()
 
 
 # --- what is kept ---
@@ -80,11 +79,11 @@ def test_nobody_starts_on_its_node_and_others_start_beside_it() -> None:
     found = kept(seen, Turn(large))
     assert {start.nodes for start in found.starts} == {("b",)}
     assert len(found.starts) == 2
-    assert found.turn == Turn(large, ("a",)), "it lacks less there"
+    assert found.turns == (Turn(large, ("a",)),), "it lacks less there"
     assert found.held["large"].reason is WaitReason.TURN_KEPT
     assert "its turn is kept, as it has waited since" in found.held["large"].message
-    again = kept(snapshot([filled("a", 5, 5), filled("b", 4, 4)], jobs), found.turn)  # type: ignore[list-item]
-    assert again.turn == found.turn, "it stays where it has waited"
+    again = kept(snapshot([filled("a", 5, 5), filled("b", 4, 4)], jobs), found.turns[0])  # type: ignore[list-item]
+    assert again.turns == found.turns, "it stays where it has waited"
 
 
 def test_it_starts_first_as_soon_as_it_fits() -> None:
@@ -92,7 +91,7 @@ def test_it_starts_first_as_soon_as_it_fits() -> None:
     jobs = [job("back", 1, interrupted_count=5, queued_at=NOW), large]
     found = kept(snapshot([node("a", 8)], jobs), Turn(large, ("a",)))
     assert [start.key for start in found.starts] == ["large"]
-    assert found.turn is None
+    assert found.turns == ()
 
 
 def test_a_turn_ends_when_its_queue_closes_or_the_room_is_gone() -> None:
@@ -101,7 +100,7 @@ def test_a_turn_ends_when_its_queue_closes_or_the_room_is_gone() -> None:
     gone = snapshot([filled("a", 6, 0)], [large, small])  # type: ignore[list-item]
     found = kept(gone, Turn(large, ("a",)))
     assert [start.key for start in found.starts] == ["small"]
-    assert found.turn is None
+    assert found.turns == ()
 
 
 def test_other_queues_give_their_room_back_to_whose_turn_it_is() -> None:
@@ -111,11 +110,11 @@ def test_other_queues_give_their_room_back_to_whose_turn_it_is() -> None:
     simulation.settle()
     simulation.pass_time(1000)
     simulation.submit("large", "mine", 8)
-    simulation.turn = Turn(simulation.waiting["large"])
+    simulation.turns = (Turn(simulation.waiting["large"]),)
     plan = simulation.step()
     assert len(plan.preemptions) == 8
     assert plan.held["large"].reason is WaitReason.MAKING_ROOM
-    assert plan.turn is not None, "while they take their grace period"
+    assert plan.turns, "while they take their grace period"
     assert not simulation.step().preemptions
     simulation.pass_time(simulation.grace)
     assert "large" in simulation.runs

@@ -373,7 +373,7 @@ class AdmissionFeed:
     def apply(self, plan: AdmissionPlan) -> None:
         """Have done what a cycle has planned, as far as it still holds."""
         now = micros(self._clock.now())
-        self._state.turn = plan.turn
+        self._state.turns = plan.turns
         self._state.held.promised(plan.promised, now)
         for preemption in plan.preemptions:
             self._state.futile.room_made(preemption.waiting, now)

@@ -226,7 +226,7 @@ class Snapshot:
         index: of exactly these nodes, where it is known already; it says nothing that they do not.
         futile: jobs and namespaces whose last starts failed, and whether nobody is interrupted for them now.
         returning: waiting jobs whose room was kept for them until now, in the order of `Candidate.order`.
-        turn: whose turn is kept, if anybody's.
+        turns: whose turns are kept, one at most in each pool.
     """
 
     now: int = 0
@@ -257,7 +257,7 @@ class Snapshot:
     blocked: Mapping[str, Wait] = field(default_factory=dict)
     futile: Mapping[str, bool] = field(default_factory=dict)
     returning: tuple[Candidate, ...] = ()
-    turn: Turn | None = None
+    turns: tuple[Turn, ...] = ()
     index: NodeIndex | None = field(default=None, repr=False, compare=False)
 
     def pool(self, node: str) -> str:

@@ -220,6 +220,10 @@ class CycleUsage:
         self._count(candidate, nodes, starts=False)
         return True
 
+    def pools_of(self, candidate: Candidate) -> frozenset[str]:
+        """The pools where a job may run, be they open or not."""
+        return frozenset(self.room.pools(candidate.shape, closed=True))
+
     def keep_turn(self, candidate: Candidate, before: tuple[str, ...]) -> tuple[str, ...] | None:
         """Keep room and load for a job until enough scavenger pods have left (`turns.py`): the nodes; or None, and
         nothing is taken, where it would not fit without them either. before: where its room was kept until now."""

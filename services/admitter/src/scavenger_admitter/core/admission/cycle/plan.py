@@ -9,7 +9,7 @@ A pure function of one snapshot. The recipe:
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
      since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
-     Then the job whose turn is kept (`turns.py`) starts, or the room and load that it needs are kept for it.
+     Then the job whose turn is kept in a pool (`turns.py`) starts, or the room and load that it needs are kept for it.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
      the greater weight, then the name) and go down its line (most interrupted first, then first in, first out; in
      queues with turns between namespaces, the line of the namespace that is most under-served first) to the first job
@@ -38,7 +38,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import islice
 from typing import Final
 
 from scavenger_api.reasons import WaitReason
@@ -60,7 +59,7 @@ from scavenger_admitter.core.admission.cycle.starvation import (
     StarvationRules,
     plan_starvation,
 )
-from scavenger_admitter.core.admission.cycle.turns import MOST_OVERDUE, PATIENCE, turn_kept
+from scavenger_admitter.core.admission.cycle.turns import NEVER, PATIENCE, Overdue, turn_kept
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.queue_access import why_barred
 from scavenger_admitter.core.admission.shape import Shape
@@ -108,7 +107,7 @@ class AdmissionPlan:
             at, or jobs while capacity is held for ordinary pods; time alone may change who is asked.
         starvation: who gets too little CPU and goes; None when that was not looked at.
         promised: ordinary pods that free capacity is held for until they take it.
-        turn: whose turn is kept from now on (`turns.py`), if anybody's.
+        turns: whose turns are kept from now on (`turns.py`), one at most in each pool.
     """
 
     starts: tuple[Start, ...]
@@ -119,7 +118,7 @@ class AdmissionPlan:
     unserved: bool = False
     starvation: StarvationPlan | None = None
     promised: tuple[str, ...] = ()
-    turn: Turn | None = None
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def plan_admissions(
     cycle = _Cycle(snapshot, max_starts_per_cycle, patience, arrays_keep_place=arrays_keep_place)
     cycle.hold_jobs_of_queues_not_open()
     cycle.start_again()
-    cycle.keep_turn(rules or PreemptionRules())
+    cycle.keep_turns(rules or PreemptionRules())
     cycle.admit_within_shares()
     cycle.preempt(rules or PreemptionRules())
     cycle.backfill()
@@ -207,15 +206,12 @@ class _Cycle:
         self._truncated = False
         self._unserved = False
         self._starvation: StarvationPlan | None = None
-        # Jobs that have waited for so long and were refused room, the first of each kind; and how many there were when
-        # the last one started, which passed them.
-        self._overdue_before = _NEVER if patience is None else snapshot.now - patience
-        self._overdue: dict[tuple[int, int], Candidate] = {}
-        self._passed = 0
-        self._turn: Turn | None = None
+        before = NEVER if patience is None else snapshot.now - patience
+        self._overdue = Overdue(before, ("", *snapshot.pools), self._usage.pools_of)
+        self._turns_kept: list[Turn] = []
 
     def plan(self) -> AdmissionPlan:
-        turn = self._next_turn()
+        turns = (*self._turns_kept, *self._overdue.next_turns(self._will_fit))
         # Of an array that starts, the other tasks wait for nothing.
         for key in self._served.keys() & self._starts.keys():
             self._held.pop(key, None)
@@ -228,15 +224,12 @@ class _Cycle:
             unserved=self._unserved or self._usage.gangs.postponed > 0 or bool(self._held and self._snapshot.pending),
             starvation=self._starvation,
             promised=self._usage.room.promised,
-            turn=turn,
+            turns=turns,
         )
 
-    def _next_turn(self) -> Turn | None:
-        """Whose turn is kept, or is to be from the next cycle on: passed by, and not served since."""
-        for late in islice(self._overdue.values(), self._passed):
-            if self._held[late.key].reason in _LACKS_ROOM and self._usage.places_in_time(late) is not None:
-                return Turn(late)
-        return self._turn
+    def _will_fit(self, late: Candidate) -> bool:
+        """Whether a job that was refused room has not been served since, and will fit when scavenger pods leave."""
+        return self._held[late.key].reason in _LACKS_ROOM and self._usage.places_in_time(late) is not None
 
     # --- step 4 ---
 
@@ -262,24 +255,32 @@ class _Cycle:
             if not isinstance(found, Wait):
                 self._start(candidate, found)
 
-    def keep_turn(self, rules: PreemptionRules) -> None:
-        turn = self._snapshot.turn
-        if turn is None or self._overdue_before == _NEVER or self._full():
-            return
+    def keep_turns(self, rules: PreemptionRules) -> None:
+        turns = self._snapshot.turns if self._overdue.before != NEVER else ()
+        for turn in turns:
+            if self._full():
+                return
+            self._keep_turn(turn, rules)
+
+    def _keep_turn(self, turn: Turn, rules: PreemptionRules) -> None:
         candidate = turn.candidate
         if why_barred(candidate, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
             return
         found = self._judge(candidate) or self._usage.start(candidate)
         if not isinstance(found, Wait):
             self._start(candidate, found)
-        elif found.reason in _LACKS_ROOM and (kept := self._keep(turn, found, rules)) is not None:
-            self._turn, self._overdue_before, self._unserved = kept, _NEVER, True
+        elif found.reason in _LACKS_ROOM and self._overdue.may_keep(candidate):
+            kept = self._keep(turn, found, rules)
+            if kept is not None:
+                self._overdue.keep(candidate)
+                self._turns_kept.append(kept)
+                self._unserved = True
 
     def _keep(self, turn: Turn, lack: Wait, rules: PreemptionRules) -> Turn | None:
         """Promise the job the room of those that leave or give its queue its share back; else keep its turn."""
         candidate = turn.candidate
         promised = self._usage.promise(candidate)
-        if not promised and self._usage.shares.contested:
+        if not promised and self._usage.shares.contested and not self._preemptions:  # one search in a cycle
             self._preemptions, served = plan_preemptions(self._snapshot, self._usage, [candidate], rules)
             promised = bool(served)
         if promised:
@@ -299,7 +300,7 @@ class _Cycle:
             n: queues[n].admits(line) for n, line in self._snapshot.candidates.items() if n in queues
         }
         served = [start.candidate for start in self._starts.values()]
-        served += [] if self._turn is None else [self._turn.candidate]
+        served += [turn.candidate for turn in self._turns_kept]
         for one in served:
             rest = [candidate for candidate in lines[one.queue] if candidate.key != one.key]
             if self._has_more(one):
@@ -315,7 +316,7 @@ class _Cycle:
         """Go down a line to the first job that starts within its queue's share, or is promised room; those on the way
         there are left waiting, or to step 7."""
         now, blocked, refused, held = self._snapshot.now, self._snapshot.blocked, self._refused, self._held
-        overdue_before = self._overdue_before
+        overdue_before = self._overdue.before
         for candidate in line:
             if candidate.not_before > now or candidate.key in blocked:
                 hold = self._held_back(candidate)
@@ -342,10 +343,8 @@ class _Cycle:
     def _note_overdue(self, candidate: Candidate, wait: Wait) -> int:
         """A job that has waited for long is refused; before when the next one of interest must have been in line."""
         if wait.reason in _LACKS_ROOM:
-            self._overdue.setdefault((id(candidate.shape), candidate.parallelism), candidate)
-            if len(self._overdue) >= MOST_OVERDUE:
-                self._overdue_before = _NEVER
-        return self._overdue_before
+            self._overdue.note(candidate)
+        return self._overdue.before
 
     def _refuse(self, candidate: Candidate) -> _Refusal | None:
         """Why nobody of a job's kind starts in this step any more; None when it starts, or is promised room."""
@@ -386,7 +385,7 @@ class _Cycle:
         return found
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        self._passed = len(self._overdue)
+        self._overdue.passed_in(self._usage.by_pool(nodes))
         start = self._starts.setdefault(candidate.key, _Start(candidate))
         start.nodes += nodes
         start.load_ppm = self._usage.limits.ppm()
@@ -498,7 +497,6 @@ class _Cycle:
 
 _Refusal = tuple[Wait, list[Candidate] | None]  # why jobs of a kind wait, and where a later step looks for them
 _LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.NO_HEADROOM, WaitReason.ADMISSION_LEVEL})
-_NEVER: Final = -(1 << 62)  # before any time
 _BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
 _NEXT_CYCLE = Wait(
     WaitReason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,17 @@ def assert_sound(
     _assert_quotas(plan.starts, snapshot)
     _assert_load(plan.starts, snapshot)
     _assert_preemptions(plan, snapshot, waiting.keys() - set(started))
-    assert plan.turn is None or plan.turn.candidate.key in waiting, "turn: of a job that does not wait"
+    _assert_turns(plan, snapshot, waiting.keys())
+
+
+def _assert_turns(plan: AdmissionPlan, snapshot: Snapshot, waiting: Set[str]) -> None:
+    """A pool has one turn, of a job that waits."""
+    seen: set[str] = set()
+    for turn in plan.turns:
+        assert turn.candidate.key in waiting, f"turns: of {turn.candidate.key}, which does not wait"
+        pools = {snapshot.pool(node) for node in turn.nodes}
+        assert seen.isdisjoint(pools), f"turns: two in a pool of {sorted(pools)}"
+        seen |= pools
 
 
 def _assert_start(start: Start, snapshot: Snapshot) -> None:

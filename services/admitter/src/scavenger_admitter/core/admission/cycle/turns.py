@@ -6,21 +6,23 @@ started in a cycle in which it was refused room or load, its turn is kept: from 
 the nodes where it will fit first, nor under the level that it needs. This is the one reservation of EASY backfilling
 (Lifka, JSSPP 1995). When a program ends nobody knows, so others start beside the reservation and never within it.
 
-  1. One turn at a time, of the whole cluster: more would leave nodes empty for jobs that wait for each other.
+  1. One turn at a time in each pool of nodes: more would leave nodes empty for jobs that wait for each other. A job has
+     its turn in all pools where it may run. While others have theirs in some of these, nobody behind it gets one in the
+     rest, so that a job for several pools waits no longer than its turn in the line (`Overdue.next_turns`).
   2. It is kept for a job that its queue admits, within its share and quota, and that would fit if no scavenger pod were
      there. While what ordinary workloads take is too much for that, nothing is kept and the others pass.
   3. Where it will fit first: on the nodes that lack the smallest part of what it asks for. It stays with these as long
      as it can fit there, so that all it waits for is the end of what ran there when its turn began.
   4. Nobody is interrupted for it, but by the rules of fair-share preemption, which it is the first to be asked for.
 
-Which job it is is remembered from cycle to cycle (`ClusterState.turn`). A successor finds it again with the next start
-that passes it.
+Which jobs these are is remembered from cycle to cycle (`ClusterState.turns`). A successor finds them again with the
+next starts that pass them.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -33,14 +35,84 @@ from scavenger_admitter.core.admission.placement.headroom import HEADROOM
 from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.placement.placement import Room
 from scavenger_admitter.core.admission.shown import Shown
-from scavenger_admitter.core.admission.snapshot import Candidate
+from scavenger_admitter.core.admission.snapshot import Candidate, Turn
 from scavenger_admitter.core.waits import Wait
 
 PATIENCE: Final = 3600 * 1_000_000
 """Default of how long a job waits before its turn is kept, microseconds."""
 
 MOST_OVERDUE: Final = 4
-"""Kinds of jobs, of those that were passed in a cycle, for which a turn is considered."""
+"""Kinds of jobs, of those that were passed in a cycle, for which a turn is considered in each pool."""
+
+NEVER: Final = -(1 << 62)
+"""Before any time, microseconds."""
+
+
+class Overdue:
+    """Jobs that have waited for long and were refused room: the first of each kind, in the order of the cycle.
+
+    Args:
+        before: a job of interest has been in line since before this, microseconds since the epoch; NEVER: none is.
+        pools: of the cluster.
+        pools_of: those where a job may run.
+
+    Attributes:
+        before: as given; NEVER once no pool takes note of another job.
+    """
+
+    def __init__(self, before: int, pools: Iterable[str], pools_of: Callable[[Candidate], frozenset[str]]) -> None:
+        self.before = before
+        self._left = dict.fromkeys(pools, MOST_OVERDUE)
+        self._pools_of = pools_of
+        self._kept: set[str] = set()
+        self._kinds: set[tuple[int, int]] = set()
+        self._jobs: list[tuple[Candidate, frozenset[str]]] = []
+        self._passed: dict[str, int] = {}  # by pool, how many there were when the last job started there
+
+    def note(self, candidate: Candidate) -> None:
+        """A job that was in line before `before` is refused room."""
+        kind = (id(candidate.shape), candidate.parallelism)
+        if kind in self._kinds:
+            return
+        self._kinds.add(kind)
+        pools = self._pools_of(candidate)
+        takes = [pool for pool in pools if self._left.get(pool)]
+        if takes:
+            self._jobs.append((candidate, pools))
+            self._close({pool: self._left[pool] - 1 for pool in takes})
+
+    def may_keep(self, candidate: Candidate) -> bool:
+        """Whether no turn of another job is kept in a pool where this one may run."""
+        return self._kept.isdisjoint(self._pools_of(candidate))
+
+    def keep(self, candidate: Candidate) -> None:
+        """The turn of a job is still kept: no other one is found in the pools where it may run."""
+        pools = self._pools_of(candidate)
+        self._kept |= pools
+        self._close(dict.fromkeys(pools, 0))
+
+    def _close(self, left: Mapping[str, int]) -> None:
+        self._left.update(left)
+        if not any(self._left.values()):
+            self.before = NEVER
+
+    def passed_in(self, pools: Iterable[str]) -> None:
+        """A job starts in these pools, and passes those that were refused before it and may run there."""
+        self._passed.update(dict.fromkeys(pools, len(self._jobs)))
+
+    def next_turns(self, will_fit: Callable[[Candidate], bool]) -> Iterator[Turn]:
+        """The turns to keep from the next cycle on, beside those that are kept.
+
+        Args:
+            will_fit: whether a job still lacks room, and would have it if no scavenger pod were there.
+        """
+        taken = set(self._kept)
+        for i, (candidate, pools) in enumerate(self._jobs):
+            passed = any(self._passed.get(pool, 0) > i for pool in pools)
+            if passed and not pools <= taken and will_fit(candidate):
+                if taken.isdisjoint(pools):
+                    yield Turn(candidate)
+                taken |= pools
 
 
 def places_in_time(

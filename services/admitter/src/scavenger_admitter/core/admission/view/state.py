@@ -105,7 +105,7 @@ class ClusterState:
         self._access = QueueAccess()
         self._waiting = WaitingJobs()
         self._as_created = ShapesAsCreated()
-        self.turn: Turn | None = None
+        self.turns: tuple[Turn, ...] = ()
         """Whose turn is kept, as the last cycle decided."""
 
     # --- nodes ---
@@ -323,16 +323,16 @@ class ClusterState:
             shut=rule.nothing_starts,
             blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),
-            turn=self._turn(),
+            turns=self._turns(),
             returning=tuple(by_priority(sorted(returning, key=lambda one: one.order), lambda one: one.rank)),
         )
         if CHECKS.on:
             assert_sound(snapshot, self._pods.values(), self.assumed_starts.released())
         return snapshot
 
-    def _turn(self) -> Turn | None:
-        waits = self.turn and self._waiting.get(self.turn.candidate.key)
-        return Turn(waits, self.turn.nodes) if self.turn and waits else None
+    def _turns(self) -> tuple[Turn, ...]:
+        waiting = ((self._waiting.get(turn.candidate.key), turn.nodes) for turn in self.turns)
+        return tuple(Turn(waits, nodes) for waits, nodes in waiting if waits is not None)
 
     def _totals(self, reservations: list[Reservation]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
