@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
@@ -24,7 +23,7 @@ def promised_interval(annotations: Mapping[str, str]) -> str | None:
     """
     text = annotations.get(ANNOTATION_INTERRUPTION_AFTER, "")
     least, most = _BOUNDS
-    with contextlib.suppress(DurationError, OverflowError):
-        if least <= parse_duration(text) <= most:
-            return text
-    return None
+    try:
+        return text if least <= parse_duration(text) <= most else None
+    except (DurationError, OverflowError):
+        return None
