@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from scavenger_admitter.core.lifecycle.conditions import states, written
+from scavenger_admitter.core.lifecycle.conditions import written
 from scavenger_api.crd import JOB_COLUMNS
 from scavenger_api.job import Phase
 from scavenger_api.model import Condition
+from scavenger_domain.job_states import states
 
 from . import builders as b
 

@@ -10,19 +10,20 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.adopted.ledger import (
     MAX_BYTES,
     MAX_COUNTED,
-    LedgerError,
-    fields_of,
-    read_ledger,
     write_ledger,
 )
 from scavenger_admitter.core.lifecycle import conditions
 from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import MAX_TASKS, format_indexes, parse_indexes, set_of
 from scavenger_api.job import Phase, ScavengerJobStatus
-from scavenger_api.names import MAX_DEVICES, MAX_RECENT_TIMESTAMPS
+from scavenger_api.ledger import LedgerError, read_ledger
+from scavenger_api.names import CONDITION_LEDGER, MAX_DEVICES, MAX_RECENT_TIMESTAMPS
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.removing import MAX_REMOVING, RemovalReason, entry
+from scavenger_domain import job_states
+from scavenger_domain.adopted import Completions, status_in_own_words
 
+TASKS = Completions(MAX_TASKS, 1, indexed=True, work_queue=False, in_place=None)
 TEXTS = st.text(max_size=4096)
 MOMENTS = st.integers(0, 100 * 365 * 86_400).map(
     lambda seconds: datetime(2000, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
@@ -39,7 +40,7 @@ def statuses(draw: st.DrawFn) -> ScavengerJobStatus:
     phase = draw(st.sampled_from(Phase))
     reason, cause = draw(st.sampled_from(WaitReason)), draw(st.none() | st.sampled_from(InterruptionReason))
     message = draw(TEXTS)
-    stated = conditions.states(phase, reason, message, interrupted=cause, stalled=None)
+    stated = job_states.states(phase, reason, message, interrupted=cause, stalled=None)
     now = draw(MOMENTS)
     return ScavengerJobStatus(
         phase=phase,
@@ -94,9 +95,11 @@ def test_the_longest_ledger_is_within_its_bound() -> None:
 @given(statuses())
 def test_what_is_written_is_read_and_written_the_same(status: ScavengerJobStatus) -> None:
     once = read_ledger(write_ledger(status))
-    fields = fields_of(once, status.phase or Phase.WAITING)
+    said = {"type": CONDITION_LEDGER, "reason": "Running", "message": write_ledger(status)}
+    fields = status_in_own_words({"name": "a"}, {"conditions": [said]}, TASKS)
     again = ScavengerJobStatus.model_validate(fields).model_copy(
         update={
+            "phase": status.phase,
             "conditions": status.conditions,
             "array": ArrayStatus(
                 failed_indexes=once.failed,

@@ -17,6 +17,7 @@ from scavenger_api.array import ArrayStatus
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.names import CONDITION_LEDGER
 from scavenger_api.reasons import FailureReason
+from scavenger_domain import job_states
 from scavenger_testing import adopted_job_dict
 from scavenger_testing.job_status_rules import refusals
 
@@ -35,7 +36,7 @@ def job(status: Object | None = None, **spec: Any) -> AdoptedJob:
 
 def found(phase: Phase, reason: str = "Started", **more: Any) -> ScavengerJobStatus:
     """What the lifecycle has found."""
-    stated = conditions.states(phase, reason, "said", interrupted=None, stalled=None)
+    stated = job_states.states(phase, reason, "said", interrupted=None, stalled=None)
     written = conditions.written((), stated, generation=1, now=NOW)
     return ScavengerJobStatus(phase=phase, conditions=written, message="said", **more)
 

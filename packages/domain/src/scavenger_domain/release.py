@@ -8,7 +8,6 @@ processes at once. `kubectl sj release` and the uninstallation of the admitter c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.indexes import parse_indexes, plain_ranges
+from scavenger_api.ledger import LedgerError, read_ledger
 from scavenger_api.pod_names import number_of, short_name
 from scavenger_api.removing import pod_mark
 from scavenger_api.times import parse_time
@@ -42,7 +42,6 @@ LOOK_SECONDS: Final = 1.0
 MAX_REPEATS: Final = 10
 """The same request so often without an effect: something is in the way."""
 
-_COUNTED: Final = re.compile(r'"counted":"([^"]*)"')
 _GENERATED: Final = frozenset({*names.JOB_LABELS})
 
 
@@ -397,9 +396,12 @@ def counts_of(
         job: as the API server has it.
         pods: of the Job that no admitter counts any more.
         pod_of: reads a pod.
+
+    Raises:
+        ReleaseError: nobody can read what is counted already.
     """
-    counts = _counts(job)
-    counted = _counted(job)
+    counts, pods = _counts(job), list(pods)
+    counted = _counted(job) if pods else frozenset()
     done = parse_indexes(str(counts.get("completedIndexes", "")))
     succeeded, failed = int(counts.get("succeeded", 0)), int(counts.get("failed", 0))
     for one in map(pod_of, pods):
@@ -440,8 +442,11 @@ def _missing(counts: Mapping[str, int | str], job: Object) -> Mapping[str, int |
 def _counted(job: Object) -> frozenset[str]:
     """The pods that the ledger names as counted."""
     found = ledger_of(job)
-    names_of = _COUNTED.search(str(found.get("message", ""))) if found else None
-    return frozenset(names_of[1].split(",")) if names_of is not None else frozenset()
+    try:
+        return read_ledger(found["message"]).counted_pods if found else frozenset()
+    except LedgerError as error:
+        remedy = "use the version that wrote it, or start the admitter: it counts what has ended"
+        raise ReleaseError(str(error), remedy) from error
 
 
 # --- what an object says ---

@@ -20,6 +20,7 @@ import msgspec
 from pydantic import ValidationError
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.ledger import LedgerError
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.pod_ends import moment
 from scavenger_kube.client import ApiClient
@@ -30,7 +31,6 @@ from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.stale_marks import release
 
-from scavenger_admitter.core.adopted.ledger import LedgerError
 from scavenger_admitter.core.adopted.plan import left_behind
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.books.book import taken_down

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import format_indexes, indexes_of, parse_indexes
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
-from scavenger_api.times import format_time, parse_time
+from scavenger_api.ledger import Ledger
+from scavenger_api.times import format_time
 
-VERSION: Final = 1
 MAX_BYTES: Final = 8 * 1024
 MAX_COUNTED: Final = 80
 """Pods that one write counts. At most twice as many are named."""
@@ -35,88 +35,6 @@ MAX_DEVICES: Final = 800
 """Bytes of the figures of devices."""
 MAX_WORD: Final = 64
 """Characters of one word."""
-
-
-class LedgerError(ValueError):
-    """A ledger that this admitter cannot read: it leaves the Job alone."""
-
-
-class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the message says. Times are RFC 3339, sums core-seconds.
-
-    Attributes:
-        v: version of this record.
-        why: one word on the phase.
-        cause: of the last interruption, until the job runs again.
-        runs: when its first task started, and when its last one did.
-        interrupted: how often it was interrupted.
-        interrupted_at: when it was last.
-        ended_at: when a run ended shortly after its start last.
-        short: such runs in a row.
-        ignored: failures that podFailurePolicy ignores.
-        active: seconds in which a pod ran, up to activeSince.
-        active_since: since when pods run without a break, where that is limited.
-        checkpoint: the last one that was reported.
-        useful: what was kept.
-        lost: what was thrown away.
-        served: `servedLevel`; an admitter that does not know it goes by interruptions.
-        useful_of: devices requested times the time that was kept, in seconds.
-        lost_of: the same of what was thrown away.
-        done: workers of a work queue that do not start again.
-        width: its workers when one had succeeded first. No other parallelism counts from then on.
-        failed: indexes that failed.
-        indexes: interrupted indexes. They start before others.
-        counted: pods that are counted and may still have their finalizer.
-        removing: pods that the admitter deletes, and why.
-        asked: when the admitter first saw that the Job is to be released.
-        late: seconds after its creation in which nobody looked at the Job.
-        say: the state in a sentence.
-    """
-
-    v: int
-    why: str = ""
-    cause: str = ""
-    runs: tuple[str, ...] = ()
-    interrupted: int = 0
-    interrupted_at: str = ""
-    ended_at: str = ""
-    short: int = 0
-    ignored: int = 0
-    active: int = 0
-    active_since: str = ""
-    checkpoint: str = ""
-    useful: float = 0.0
-    lost: float = 0.0
-    served: int | None = None
-    useful_of: dict[str, float] = {}
-    lost_of: dict[str, float] = {}
-    done: str = ""
-    width: int = 0
-    failed: str = ""
-    indexes: str = ""
-    counted: str = ""
-    removing: str = ""
-    asked: str = ""
-    late: int = 0
-    say: str = ""
-
-
-_decoder: Final = msgspec.json.Decoder(Ledger)
-
-
-class _Version(msgspec.Struct):
-    v: int = 0
-
-
-def read_ledger(message: str) -> Ledger:
-    """What a message says. Raises LedgerError for one of another version, and for one that nobody has written."""
-    try:
-        version = msgspec.json.decode(message, type=_Version).v
-        if version != VERSION:
-            raise LedgerError(f"the ledger of this Job is of version {version}, and this admitter reads {VERSION}")
-        return _decoder.decode(message)
-    except msgspec.MsgspecError as error:
-        raise LedgerError(f"the ledger of this Job cannot be read: {error}") from error
 
 
 def write_ledger(
@@ -133,7 +51,6 @@ def write_ledger(
     """
     array = status.array or ArrayStatus()
     ledger = Ledger(
-        v=VERSION,
         why=_why(status)[:MAX_WORD],
         cause=_cause(status)[:MAX_WORD],
         runs=tuple(map(format_time, (*status.running_timestamps[:1], *status.running_timestamps[1:][-1:]))),
@@ -160,34 +77,7 @@ def write_ledger(
         late=late,
         say=_cut(status.message or "", MAX_SAID),
     )
-    return msgspec.json.encode(ledger).decode()
-
-
-def fields_of(ledger: Ledger, phase: Phase) -> dict[str, Any]:
-    """The fields of a `ScavengerJobStatus` that a ledger has, as JSON values; those of its array are left out."""
-    return {
-        "phase": phase.value,
-        "runningTimestamps": ledger.runs,
-        "interruptedCount": ledger.interrupted,
-        "interruptedTimestamps": [ledger.interrupted_at] if ledger.interrupted_at else [],
-        "endedTimestamp": ledger.ended_at or None,
-        "shortRuns": ledger.short or None,
-        "ignoredFailures": ledger.ignored or None,
-        "activeSeconds": ledger.active or None,
-        "lastCheckpointTimestamp": ledger.checkpoint or None,
-        "usefulCPUSeconds": ledger.useful,
-        "lostCPUSeconds": ledger.lost,
-        "servedLevel": ledger.served,
-        "usefulSeconds": ledger.useful_of or None,
-        "lostSeconds": ledger.lost_of or None,
-        "removing": tuple(ledger.removing.split(",")) if ledger.removing else None,
-        "message": ledger.say or None,
-    }
-
-
-def active_since(ledger: Ledger) -> datetime | None:
-    """Since when pods run without a break."""
-    return parse_time(ledger.active_since)
+    return ledger.text
 
 
 def _why(status: ScavengerJobStatus) -> str:

@@ -7,17 +7,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import msgspec
 from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.ledger import Ledger, read_ledger
 from scavenger_api.names import CONDITION_LEDGER
 from scavenger_api.times import format_time
+from scavenger_domain.adopted import status_in_own_words
 
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
 from scavenger_admitter.core.adopted.done import with_done, workers_done
-from scavenger_admitter.core.adopted.ledger import VERSION, Ledger, read_ledger
 from scavenger_admitter.core.adopted.release import LOOK_SECONDS, wound_down
 from scavenger_admitter.core.adopted.unlabel import unlabel
-from scavenger_admitter.core.adopted.work import AdoptedJob, status_of_job
+from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.plan import plan_job
 
@@ -88,7 +88,7 @@ def _told(listed: Iterable[Mapping[str, Any]]) -> list[Any]:
     said: list[Any] = []
     for one in listed:
         if one["type"] == CONDITION_LEDGER:
-            said.append((one["reason"], msgspec.structs.replace(read_ledger(one["message"]), counted="", removing="")))
+            said.append((one["reason"], replace(read_ledger(one["message"]), counted="", removing="")))
         else:
             said.append((one["type"], one["status"], one.get("reason"), one.get("message")))
     return said
@@ -102,7 +102,7 @@ def kept_status(job: AdoptedJob, found: dict[str, Any]) -> ScavengerJobStatus:
         "generation": job.metadata.generation,
         "creationTimestamp": job.batch.metadata.creation_timestamp,
     }
-    return ScavengerJobStatus.model_validate(status_of_job(meta, found, job.spec.array))
+    return ScavengerJobStatus.model_validate(status_in_own_words(meta, found, job.spec.array))
 
 
 def _wait(observed: Observation) -> float:
@@ -127,7 +127,7 @@ def left_behind(job: AdoptedJob, outcome: Outcome, say: str, now: datetime) -> d
         noted = {"type": CONDITION_LEDGER, "status": "False", "reason": Phase.WAITING.value}
         noted["lastTransitionTime"] = format_time(now)
         stated.append(noted)
-    ledger = read_ledger(noted["message"]) if "message" in noted else Ledger(VERSION)
-    message = msgspec.json.encode(msgspec.structs.replace(ledger, say=say)).decode()
+    ledger = read_ledger(noted["message"]) if "message" in noted else Ledger()
+    message = replace(ledger, say=say).text
     noted |= {"message": message, "lastProbeTime": format_time(now)}
     return {**patch, "active": 0, "ready": 0, "terminating": 0, "conditions": stated}

@@ -9,8 +9,8 @@ from scavenger_api import names, pod_names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.duration import parse_duration
 from scavenger_api.promises import frozen_promises
+from scavenger_domain.adopted import INDEXED
 
-from scavenger_admitter.core.adopted.work import INDEXED
 from scavenger_admitter.core.pods_of_job import ENV_COMPLETION_INDEX, owner_reference
 
 MAX_NAME: Final = 63

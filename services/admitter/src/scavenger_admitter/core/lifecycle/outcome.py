@@ -6,6 +6,7 @@ from datetime import datetime
 
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_domain import job_states
 from scavenger_domain.pod_ends import moment
 from scavenger_domain.soundness import CHECKS
 
@@ -25,7 +26,7 @@ def summarise(draft: Draft) -> None:
         draft.set(job_name=None)
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
-    wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted, stalled=draft.stalled)
+    wanted = job_states.states(draft.phase, draft.reason, message, interrupted=draft.interrupted, stalled=draft.stalled)
     generation = seen.job.metadata.generation
     draft.set(conditions=conditions.written(status.conditions, wanted, generation=generation, now=seen.now))
 

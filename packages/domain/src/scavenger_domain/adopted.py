@@ -1,0 +1,286 @@
+"""An adopted Job in the words of a ScavengerJob: the one reader of such Jobs, for the admitter and for what shows jobs.
+
+Its completions are the tasks of an array. What it asks for is in its spec, its labels and its annotations. What has
+become of it is in its status and in the ledger there (docs/designs/0032-adopted-jobs.md). Pure: JSON values of one kind
+become those of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol
+
+from scavenger_api import names
+from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, format_indexes, parse_indexes
+from scavenger_api.ledger import Ledger, read_ledger
+from scavenger_api.pod_names import number_of
+from scavenger_api.promises import promised_exit_code, promised_interval
+from scavenger_api.states import Phase
+from scavenger_api.times import format_micro_time, format_time, parse_time
+
+from scavenger_domain import job_states
+
+Object = Mapping[str, Any]
+
+BACKOFF_LIMIT: Final = 6
+"""Of a Job that names none (pkg/apis/batch/v1/defaults.go)."""
+INDEXED: Final = "Indexed"
+
+
+def adopted(job: Object) -> bool:
+    """Whether the admitter runs it. Any Job may have the label of a queue."""
+    return bool((job.get("spec") or {}).get("managedBy") == names.MANAGED_BY_ADOPTER)
+
+
+def in_own_words(job: Object) -> dict[str, Any]:
+    """A Job as a ScavengerJob, with the fields that are shown.
+
+    Args:
+        job: as the API server has it.
+
+    Raises:
+        LedgerError: its ledger is of another version.
+    """
+    meta, spec, written = job["metadata"], job.get("spec") or {}, job.get("status") or {}
+    tasks = Completions.of(spec, ledger_of(written).width)
+    status = status_in_own_words(meta, written, tasks)
+    if "array" in status:  # the admitter counts pods, and writes no set of those that run
+        status["array"]["running"] = written.get("ready") or 0
+    return {
+        "apiVersion": "batch/v1",
+        "kind": names.KIND_JOB,
+        "metadata": meta,
+        "spec": spec_in_own_words(meta, spec) | {"array": tasks.array},
+        "status": status,
+    }
+
+
+# --- what it asks for ---
+
+
+class _Tasks(Protocol):
+    @property
+    def tasks(self) -> int: ...
+    @property
+    def indexed(self) -> bool: ...
+    @property
+    def work_queue(self) -> bool: ...
+
+
+class Completions(NamedTuple):
+    """The completions of a Job, as tasks.
+
+    Attributes:
+        tasks: how many there are.
+        workers: so many may run at a time.
+        indexed: users know the indexes of its tasks.
+        work_queue: nobody says how many completions there are: its pods know when all work is done.
+        in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
+    """
+
+    tasks: int
+    workers: int
+    indexed: bool
+    work_queue: bool
+    in_place: int | None
+
+    @classmethod
+    def of(cls, spec: Object, width: int) -> Completions:
+        """As a spec says. One that says how many pods it wants and not how many completions is a work queue, with as
+        many workers as pods, and with one that waits where it wants none for now. After its first success, it is left
+        as it is (manageJob in pkg/controller/job/job_controller.go).
+
+        Args:
+            spec: of the Job.
+            width: workers of a work queue when one had succeeded first; 0 before that.
+        """
+        completions, workers = spec.get("completions"), spec.get("parallelism", 1)
+        if completions is None and width:
+            workers = width
+        policy = spec["template"]["spec"].get("restartPolicy")
+        return cls(
+            tasks=min(MAX_TASKS, max(1, workers) if completions is None else completions),
+            workers=workers,
+            indexed=spec.get("completionMode") == INDEXED,
+            work_queue=completions is None,
+            in_place=max(1, spec.get("backoffLimit", BACKOFF_LIMIT)) if policy == "OnFailure" else None,
+        )
+
+    @property
+    def array(self) -> dict[str, Any]:
+        """As `spec.array`."""
+        return {"tasks": self.tasks, "maxRunning": self.workers, "failFast": True}
+
+
+def spec_in_own_words(meta: Object, spec: Object) -> dict[str, Any]:
+    """What a Job asks for, without its tasks.
+
+    Args:
+        meta: metadata of the Job.
+        spec: of the Job.
+    """
+    return {
+        "queue": (meta.get("labels") or {}).get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
+        "template": {"metadata": spec["template"].get("metadata"), "spec": spec["template"]["spec"]},
+        "backoffLimit": spec.get("backoffLimit", BACKOFF_LIMIT),
+        "podFailurePolicy": spec.get("podFailurePolicy"),
+        "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
+        "suspend": bool(spec.get("suspend")),
+        **_promises(meta.get("annotations") or {}),
+    }
+
+
+def _promises(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """What the annotations of a Job promise. One that cannot be read says nothing: the webhook refuses it."""
+    found: dict[str, Any] = {}
+    after = promised_interval(annotations)
+    if after is not None:
+        found["interruptionAfter"] = after
+    code = promised_exit_code(annotations)
+    if code is not None:
+        found["checkpointExitCode"] = code
+    return found
+
+
+# --- what has become of it ---
+
+
+def ledger_of(written: Object) -> Ledger:
+    """The ledger of a status; an empty one where there is none. Raises LedgerError for one of another version."""
+    noted = _by_type(written).get(names.CONDITION_LEDGER)
+    return read_ledger(noted["message"]) if noted is not None else Ledger()
+
+
+def queued_at(meta: Object) -> datetime | None:
+    """The place of a Job in the queue: when it was created, which is known to the second. Within a second the UID
+    decides, so that every process finds the same place and nobody has to write it."""
+    created = parse_time(meta.get("creationTimestamp"))
+    if created is None:
+        return None
+    return created + timedelta(microseconds=number_of(meta.get("uid", "")) % 1_000_000)
+
+
+def status_in_own_words(meta: Object, written: Object, tasks: _Tasks) -> dict[str, Any]:
+    """The status of a Job as that of a ScavengerJob. Nothing is in it that is not known.
+
+    Args:
+        meta: metadata of the Job.
+        written: its status.
+        tasks: its completions.
+
+    Raises:
+        LedgerError: its ledger is of another version.
+    """
+    queued, stated, ledger = queued_at(meta), _by_type(written), ledger_of(written)
+    noted = stated.get(names.CONDITION_LEDGER)
+    place = {"queuedTimestamp": format_micro_time(queued) if queued is not None else None, "jobName": meta["name"]}
+    phase, end = _phase(stated, noted)
+    if phase is None:
+        return _known(place)
+    since = (end or noted or {}).get("lastTransitionTime") or (format_time(queued) if queued is not None else None)
+    array = _array(written, tasks, ledger, phase)
+    status = {
+        **place,
+        "phase": phase.value,
+        "runningTimestamps": ledger.runs or None,
+        "interruptedCount": ledger.interrupted,
+        "interruptedTimestamps": [ledger.interrupted_at] if ledger.interrupted_at else None,
+        "endedTimestamp": ledger.ended_at or None,
+        "shortRuns": ledger.short or None,
+        "retries": max(0, (written.get("failed") or 0) - array["failed"]) or None,
+        "ignoredFailures": ledger.ignored or None,
+        "activeSeconds": ledger.active or None,
+        "lastCheckpointTimestamp": ledger.checkpoint or None,
+        "usefulCPUSeconds": ledger.useful,
+        "lostCPUSeconds": ledger.lost,
+        "servedLevel": ledger.served,
+        "usefulSeconds": dict(ledger.useful_of) or None,
+        "lostSeconds": dict(ledger.lost_of) or None,
+        "removing": tuple(ledger.removing.split(",")) if ledger.removing else None,
+        "message": ledger.say or (end.get("message") if end is not None else None),
+        "array": array,
+    }
+    if end is not None:
+        status["finishedTimestamp"] = written.get("completionTime") or since
+    if since is not None:
+        status["conditions"] = _conditions(phase, ledger, meta.get("generation") or 0, since)
+    return _known(status)
+
+
+def _known(found: Object) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _by_type(written: Object) -> dict[str, Object]:
+    return {one["type"]: one for one in written.get("conditions") or ()}
+
+
+def _phase(stated: Mapping[str, Object], noted: Object | None) -> tuple[Phase | None, Object | None]:
+    """The phase, and the condition that says that the Job is over, or about to be."""
+    for kind, phase in (
+        ("Complete", Phase.COMPLETED),
+        ("SuccessCriteriaMet", Phase.COMPLETED),
+        ("Failed", Phase.FAILED),
+        ("FailureTarget", Phase.FAILED),
+    ):
+        if stated.get(kind, {}).get("status") == "True":
+            return phase, stated[kind]
+    if noted is None:
+        return None, None
+    if noted["reason"] == names.LEDGER_RELEASING and stated.get("Suspended", {}).get("status") == "True":
+        return Phase.SUSPENDED, None
+    return next((one for one in Phase if one.value == noted["reason"] and not one.finished), Phase.WAITING), None
+
+
+def _array(written: Object, tasks: _Tasks, ledger: Ledger, phase: Phase) -> dict[str, Any]:
+    all_tasks = all_of(tasks.tasks)
+    completed = all_tasks if phase is Phase.COMPLETED else _completed(written, tasks, ledger)
+    failed = _indexes(ledger.failed) & all_tasks
+    return _known(
+        {
+            "progress": f"{completed.bit_count()}/{tasks.tasks}",
+            "completed": completed.bit_count(),
+            "failed": failed.bit_count(),
+            "completedIndexes": format_indexes(completed),
+            "failedIndexes": format_indexes(failed),
+            "interruptedIndexes": format_indexes(_indexes(ledger.indexes) & all_tasks),
+            "counted": tuple(sorted(ledger.counted_pods)),
+            "activeSince": ledger.active_since or None,
+        }
+    )
+
+
+def _completed(written: Object, tasks: _Tasks, ledger: Ledger) -> int:
+    """The tasks that completed: a set. Where clients see no indexes, those of tasks mean nothing beyond their pods, and
+    the lowest count as done."""
+    if tasks.indexed:
+        return _indexes(written.get("completedIndexes") or "") & all_of(tasks.tasks)
+    if tasks.work_queue:
+        return _indexes(ledger.done) & all_of(tasks.tasks)
+    return all_of(min(tasks.tasks, written.get("succeeded") or 0))
+
+
+def _indexes(text: str) -> int:
+    try:
+        return parse_indexes(text)
+    except IndexesError:
+        return 0
+
+
+def _conditions(phase: Phase, ledger: Ledger, generation: int, since: str) -> list[dict[str, Any]]:
+    stated = job_states.states(
+        phase, ledger.why or "Queued", ledger.say or None, interrupted=ledger.cause or None, stalled=None
+    )
+    return [
+        {
+            "type": kind.value,
+            "status": state.status,
+            "observedGeneration": generation,
+            "lastTransitionTime": since,
+            "reason": str(state.reason),
+            "message": state.message or "",
+        }
+        for kind, state in stated.items()
+        if job_states.worth_saying(kind, state, known=False)
+    ]
