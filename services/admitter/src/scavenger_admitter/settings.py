@@ -42,8 +42,8 @@ class AdmitterSettings(ServiceSettings):
     adopt: bool = ADOPT
     tell_unadopted: bool = option(
         False,
-        "say in an Event that a new Job of a namespace with scavenger.dev/adopt: all is a regular one; the chart sets it"
-        " where a webhook adopts Jobs",
+        "say in an Event that a new Job of a namespace with scavenger.dev/adopt: all is a regular one; the chart sets"
+        " it where a webhook adopts Jobs",
     )
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
