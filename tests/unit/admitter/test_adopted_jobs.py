@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import structlog
 from scavenger_api import names
-from scavenger_kube.resources import JOBS, NODES, PODS
+from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS
 from scavenger_testing import running, terminated
+from scavenger_testing.builders import adopted_job_dict
 
 from .harness import NS, Harness, Object, empty_harness, harness, runs
 
@@ -269,6 +270,40 @@ async def test_a_job_that_names_a_queue_and_is_not_ours_is_left_alone() -> None:
         c.submit_job("a", managedBy="kubernetes.io/job-controller")
         await c.pass_time(30)
         assert (c.pods("a"), status(c)) == ([], {"active": 0})
+
+
+def submit_regular(c: Harness, name: str, labels: Object | None = None) -> None:
+    """A Job that nobody has adopted."""
+    job = adopted_job_dict(name, namespace=NS, created=c.stamp())
+    del job["spec"]["managedBy"]
+    job["metadata"]["labels"] = labels or {}
+    c.api.put(JOBS, job)
+
+
+def told(c: Harness) -> list[str]:
+    """The Jobs of which an Event says that they are regular ones."""
+    assert all(one["count"] == 1 for one in c.events("NotAdopted"))
+    return [one["involvedObject"]["name"] for one in c.events("NotAdopted")]
+
+
+async def test_a_job_that_nobody_adopted_is_told_once_where_a_namespace_is_served_as_a_whole() -> None:
+    """Not by the next leader, and not of a Job that is older than the look, asks for a queue, or opts out."""
+    async with empty_harness() as c:
+        c.node()
+        c.api.put(NAMESPACES, {"metadata": {"name": NS, "labels": {names.LABEL_ADOPT: "all"}}})
+        submit_regular(c, "before")
+        first = c.admitter(adopt=True, tell_unadopted=True)
+        await c.pass_time(5)
+        submit_regular(c, "plain")
+        submit_regular(c, "never", {names.LABEL_ADOPT: "never"})
+        submit_regular(c, "kueue", {names.LABEL_KUEUE_QUEUE: "q"})
+        submit_regular(c, "asked", {names.LABEL_QUEUE: "q"})
+        c.submit_job("adopted")
+        await c.until(lambda: told(c))
+        await first.kill()
+        c.admitter(adopt=True, tell_unadopted=True)
+        await c.pass_time(60)
+        assert told(c) == ["plain"]
 
 
 async def test_a_new_leader_goes_on_from_the_ledger() -> None:

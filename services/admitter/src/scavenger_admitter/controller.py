@@ -16,7 +16,7 @@ from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
-from scavenger_kube.resources import Namespace
+from scavenger_kube.resources import JOBS, Namespace
 from scavenger_runtime.cache import Change
 from scavenger_runtime.jobs_seen import OF_USERS
 from scavenger_runtime.logging import get_logger
@@ -29,6 +29,7 @@ from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.core.adopted.unadopted import REASON, SAID, worth_telling
 from scavenger_admitter.core.lifecycle.other_jobs import other_job
 from scavenger_admitter.core.lifecycle.running import SHOWN_EVERY
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter, namespace_of
@@ -87,6 +88,7 @@ class Admitter:
         self._settings = settings
         self._client = context.client
         self._clock = context.clock
+        self._events = context.events
         self._state = ClusterState(
             tolerated_taints=settings.tolerated_taints,
             pool_ignores=settings.pool_ignores,
@@ -342,6 +344,7 @@ class Admitter:
 
     def _on_batch(self, change: Change[Job]) -> None:
         self._records.started(change.key)
+        self._tell_unadopted(change)
         if self._informers.jobs.get(change.key) is None:
             return
         self._records[change.key].attempt.observe(change.new)
@@ -350,6 +353,15 @@ class Admitter:
             self._wakeups.reconcile(change.key, after=TOGETHER_SECONDS)
         elif new is None or job_progress(old) != job_progress(new):
             self._wakeups.reconcile(change.key)
+
+    def _tell_unadopted(self, change: Change[Job]) -> None:
+        """Say of a Job that it is a regular one, once: by the process that leads when the Job appears."""
+        job, leads = change.new, self._wakeups.loop is not None
+        if not self._settings.tell_unadopted or job is None or change.old is not None or change.initial or not leads:
+            return
+        namespace = self._informers.namespaces.get(job.metadata.namespace)
+        if namespace is not None and worth_telling(job, namespace.metadata.labels, self._clock.now()):
+            self._events.normal(JOBS, job, REASON, SAID)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         if change.new is None:

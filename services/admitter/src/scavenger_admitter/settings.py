@@ -40,6 +40,11 @@ class AdmitterSettings(ServiceSettings):
 
     workers: int = option(48, "reconciles under way at once", ge=1, le=1000)
     adopt: bool = ADOPT
+    tell_unadopted: bool = option(
+        False,
+        "say in an Event that a new Job of a namespace with scavenger.dev/adopt: all is a regular one; the chart sets"
+        " it where a webhook adopts Jobs",
+    )
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
 
