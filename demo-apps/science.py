@@ -4,7 +4,8 @@
     python demo-apps/science.py [--seeds N] [--steps N] [--data FILE] [--name NAME]
 
 Brings up an embedded cluster with two real nodes, a PostgreSQL and a tuner, asks for self-diffusion and density of
-water by two models, ends the pods of every job at random steps, and prints what was found beside what water is.
+water by two models, ends the pods of every job at random steps, and prints what was found beside what water is. Then
+regular pods leave no node with two free cores, and the tuner gives up a job that asks for two, for one of one core.
 `--data` keeps it for docs/pictures.py. Exit code 0 means that all of it came about.
 """
 
@@ -15,12 +16,12 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from demo_stage import DemoError, console, say, until
+from demo_stage import DemoError, Object, Stage, console, programs_on, say, until
 from scavenger_cluster import Cluster, cgroups, stack
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.requirements import obstacles
@@ -39,6 +40,11 @@ from science_figures import Run, recomputed_percent, run_of, table
 NAMESPACE: Final = "science"
 SEED: Final = 18
 TIMEOUT: Final = 1200.0
+CORES: Final = 2
+"""Of a job that finds no capacity."""
+GIVE_UP_SECONDS: Final = 20
+"""For so long it waits for capacity: `--give-up-after`, which is two hours by default."""
+FEW_STEPS: Final = 3_000
 
 Rows = Sequence[tuple[ConfigurationRow, Sequence[AttemptRow]]]
 
@@ -77,6 +83,54 @@ def runs(rows: Rows) -> list[Run]:
     return [run_of(line) for line in lines]
 
 
+def beside(free: Mapping[str, float]) -> dict[str, int]:
+    """What regular pods request of each node, in millicores, so that a job of one core fits and none of CORES does.
+
+    Args:
+        free: millicores of each node that nobody requests.
+    """
+    left = 1000 * CORES - 500
+    return {node: round(amount - left) for node, amount in free.items() if amount > left}
+
+
+def regular_pod(node: str, millicores: int) -> Object:
+    """A pod that holds so much of a node, and does nothing."""
+    container = {
+        "name": "regular",
+        "image": stack.GROMACS_IMAGE,
+        "command": ["sleep", "infinity"],
+        "resources": {"requests": {"cpu": f"{millicores}m"}},
+    }
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"regular-{node}"}, "spec": spec}
+
+
+def give_up(place: Laboratory, stage: Stage, study: Study) -> None:
+    """Show that the tuner withdraws a job that finds no capacity, and computes the same in a smaller one.
+
+    All runs before had one core, so the tuner tries two for the next configuration. DemoError where it does not.
+    """
+    place.tuners.stop()
+    pods = [regular_pod(node, millicores) for node, millicores in beside(stage.free()).items()]
+    if pods:
+        place.world.apply(*pods)
+    say(f"regular pods leave no node with {CORES} free cores; one more configuration is asked for")
+    last = study.configurations()[-1]
+    asyncio.run(ask(place.postgres.url, "smaller", [replace(last, seed=last.seed + 1, steps=FEW_STEPS)]))
+    place.tuners.start("smaller", {"max-cores": str(CORES), "give-up-after": f"{GIVE_UP_SECONDS}s"})
+
+    def finished() -> Sequence[AttemptRow]:
+        row, attempts = rows_of(place)[-1]
+        return attempts if row.finished_at is not None else ()
+
+    attempts = until("the smaller one has a result", finished, timeout=TIMEOUT)
+    for attempt in attempts:
+        cores, why = attempt.ranks * attempt.threads, f"{attempt.reason}: {attempt.message}" if attempt.reason else ""
+        say(f"attempt {attempt.number} with {cores} cores: {attempt.state} {why}", "yellow" if why else "green")
+    if [(one.ranks * one.threads, one.reason) for one in attempts] != [(CORES, "TooLarge"), (1, "")]:
+        raise DemoError("the tuner has not computed it in a smaller job")
+
+
 def perform(cluster: Cluster, study: Study, times: int, data: Path | None) -> None:
     """Tell the story, print the table, and keep what it is made from."""
     cluster.up("real:2")
@@ -96,6 +150,9 @@ def perform(cluster: Cluster, study: Study, times: int, data: Path | None) -> No
         between = (study.steps // 20, study.steps * 3 // 4)
         interruptions = Interruptions(place.world, place.work, seed=SEED, between=between, times=times)
         results = runs(follow(place, interruptions))
+        environment = programs_on(Path(folder), {}, cluster.kubeconfig)
+        stage = Stage(environment, real=True, measured=False, unit=0.0, image=stack.GROMACS_IMAGE)
+        give_up(place, stage, study)
     columns, rows = table(results)
     console.print(as_table({name: [row[place] for row in rows] for place, name in enumerate(columns)}), markup=False)
     say(

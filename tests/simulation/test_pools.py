@@ -42,10 +42,9 @@ def of_pool(whole: Scenario, pool: str) -> Scenario:
 
 
 def played(scenario: Scenario) -> Totals:
-    """All nodes are measured by themselves, in a cluster of one pool as well. No turn is kept: a cluster keeps one for
-    all of its nodes, so two clusters hold capacity for two gangs at a time."""
+    """All nodes are measured by themselves, in a cluster of one pool as well."""
     with mock.patch.object(Cluster, "pooled", True):
-        return simulate(scenario, replace(Settings(), keep_turn_after=0.0), Policy.OURS, 1).totals
+        return simulate(scenario, Settings(), Policy.OURS, 1).totals
 
 
 def test_a_day_with_two_pools_is_as_two_clusters_of_one_pool_each() -> None:

@@ -129,7 +129,10 @@ class Admission:
         now = world.now
         self._planned = False
         rule = self._rule(now)
-        if not world.waiting or rule.nothing_starts is not None:  # the levels wake it again
+        if not world.waiting:
+            return
+        if rule.nothing_starts is not None:  # the levels wake it again
+            self._state.turns = ()  # as in a cycle of the admitter, which has no turn kept then
             return
         self._next = now + max(1, ticks(world.settings.admission_interval))
         shared = len({*world.scenario.queues, DEFAULT_QUEUE}) > 1
@@ -137,9 +140,8 @@ class Admission:
             self._others.update_classes()
         snapshot = self._state.snapshot(now=stamp(now), rule=rule)
         full = {limit.pool for limit in snapshot.limits if not limit.under()}
-        if not shared and full.issuperset(
-            limit.pool for limit in snapshot.limits
-        ):  # nobody starts, and nobody is asked
+        shut = full.issuperset(limit.pool for limit in snapshot.limits)
+        if shut and not shared and not snapshot.turns:  # nobody starts, nobody is asked, and no turn ends
             return
         plan = plan_admissions(
             snapshot,

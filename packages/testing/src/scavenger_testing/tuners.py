@@ -67,9 +67,9 @@ class Tuners:
         }
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str) -> None:
-        """Start one under that name, which no other has had."""
-        flags = [f"--{key}={value}" for key, value in self._options.items()]
+    def start(self, name: str, settings: Mapping[str, str] | None = None) -> None:
+        """Start one under that name, which no other has had. settings: flags that it has in the place of others'."""
+        flags = [f"--{key}={value}" for key, value in {**self._options, **(settings or {})}.items()]
         with self._log(name).open("wb") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, "-m", "scavenger_tuner", "run", f"--identity={name}", *flags],
