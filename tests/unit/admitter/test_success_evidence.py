@@ -262,6 +262,65 @@ async def test_an_admitter_that_comes_when_the_machine_is_back_completes_nothing
         await c.until(lambda: c.status("a").get("interruptedCount") == 1, limit=200)
 
 
+KINDS: Mapping[str, Callable[[Harness], None]] = {
+    "job": lambda c: c.submit("a"),
+    "array": lambda c: c.submit("a", array={"tasks": 2}),
+    "adopted": lambda c: c.submit_job("a"),
+}
+"""What a user submits."""
+
+
+@pytest.mark.parametrize(("kind", "code"), [("job", 0), ("job", 143), ("array", 0), ("array", 143), ("adopted", 0)])
+async def test_a_boot_that_nobody_noticed_while_no_admitter_was_there_is_known_by_the_boot_before(
+    kind: str, code: int
+) -> None:
+    """The machine goes down and is back before its node is called not ready: that was never written anywhere."""
+    async with harness(adopt=True) as c:
+        boot(c, "first")
+        KINDS[kind](c)
+        await c.until(lambda: c.pods("a") and all(pod["status"]["phase"] == "Running" for pod in c.pods("a")))
+        await c.pass_time(10)
+        before = {pod["metadata"]["uid"] for pod in c.pods("a")}
+        await c._admitters[0].kill()
+        for pod in c.pods("a"):
+            c.end(pod, code)
+        silence(c)
+        await c.pass_time(33)
+        boot(c, "second")
+        c.kubelet = True
+        c.admitter(adopt=True)
+
+        def again() -> bool:
+            """Each task runs in another pod."""
+            running = {pod["metadata"]["uid"] for pod in c.pods("a") if pod["status"]["phase"] == "Running"}
+            return len(running - before) == len(before)
+
+        await c.until(again, limit=200)
+        assert c.phase("a") != "Completed"
+        assert not c.job_condition("a", "Complete")
+
+
+async def test_a_boot_that_an_admitter_saw_is_known_to_the_next_one() -> None:
+    async with running_job("a") as c:
+        boot(c, "first")
+        await c.pass_time(10)
+        c.submit("b")
+        await runs(c, "b")
+        silence(c)
+        c.succeed("a")
+        await c.pass_time(33)
+        boot(c, "second")
+        await c.pass_time(6)
+        await c._admitters[0].kill()
+        c.kubelet = True
+        await c.pass_time(10)
+        c.succeed("b")
+        await c.pass_time(60)
+        c.admitter()
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1, limit=200)
+        await c.until(lambda: c.phase("b") == "Completed", limit=200)
+
+
 async def test_an_admitter_that_comes_late_completes_what_was_done() -> None:
     async with running_job("a") as c:
         c.succeed("a")

@@ -1,4 +1,4 @@
-"""The ConfigMap in which the admitter keeps which nodes have refused pods."""
+"""The ConfigMap in which the admitter keeps what it knows of nodes: which ones have refused pods, and their boots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 
 CLOSED: Final = "closed"
 """Its key: a JSON list of objects with `node`, `namespace` (whose jobs do not start there; empty: all) and `said`."""
+BOOTS: Final = "boots"
+"""Its key: by node, the first letters of its bootID, and when it was first reported, where a boot before is known."""
 
 
 def shunned_nodes(data: Mapping[str, str]) -> dict[str, str]:

@@ -30,6 +30,7 @@ from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.adopted.unadopted import REASON, SAID, worth_telling
+from scavenger_admitter.core.lifecycle.boots import reported_at
 from scavenger_admitter.core.lifecycle.other_jobs import other_job
 from scavenger_admitter.core.lifecycle.running import SHOWN_EVERY
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter, namespace_of
@@ -46,7 +47,6 @@ from scavenger_admitter.facts import (
     pod_progress,
     queue_view,
     rebooted,
-    reported_at,
     shape_of,
     signals_pressure,
     version,
@@ -194,7 +194,13 @@ class Admitter:
         )
         self._resizes = Resizes(self._client, self._clock, self._budget, self._informers)
         self._nodes = NodeKeeper(
-            self._client, self._clock, context.events, self._informers.nodes, self._state.trust, settings.namespace
+            self._client,
+            self._clock,
+            context.events,
+            self._informers.nodes,
+            self._state.trust,
+            self._informers.reboots,
+            settings.namespace,
         )
         self._first_pass: set[str] = set()
         self.first_pass_done: Final = asyncio.Event()

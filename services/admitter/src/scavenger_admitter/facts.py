@@ -16,7 +16,6 @@ from scavenger_domain.gang import job_key_of
 from scavenger_domain.marks import class_of, figure_of
 from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_affinity import apart_by
-from scavenger_domain.pod_ends import moment
 from scavenger_domain.pod_reading import read
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_domain.taints import of_resources
@@ -263,13 +262,6 @@ def rebooted(old: Node | None, new: Node | None) -> bool:
     """Whether the machine of a node has started again: the kubelet reports another bootID."""
     before, after = (node.status.node_info.boot_id if node is not None else "" for node in (old, new))
     return bool(before and after) and before != after
-
-
-def reported_at(node: Node) -> datetime | None:
-    """When the kubelet reported this version of its node, by the clock of the node: ends of containers are of the same
-    clock. None where the node does not say it."""
-    ready = condition(node.status.conditions, "Ready")
-    return moment(ready.last_heartbeat_time) if ready is not None else None
 
 
 def failed_by_itself(old: Node | None, new: Node | None) -> str:

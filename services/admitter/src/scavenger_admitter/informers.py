@@ -62,8 +62,8 @@ class Informers:
         self.pods = add(pod_informer(client, clock))
         self.nodes = add(Informer(client, NODES, clock=clock))
         self.reboots: dict[str, datetime] = {}
-        """When nodes have rebooted last, of those seen to since this process began: no later than that, by the clock of
-        the node."""
+        """When nodes have rebooted last, as this process has seen or its predecessor has kept: no later than that, by
+        the clock of the node."""
         self.arrays = PodsSeen(self._says_something)
         self.pods.add_handler(self._on_pod)
         self.nodes.add_handler(self._on_node)

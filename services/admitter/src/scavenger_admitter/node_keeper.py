@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.events import NODE_SHUNNED, NODE_TRUSTED
-from scavenger_api.shunned_nodes import CLOSED
+from scavenger_api.shunned_nodes import BOOTS, CLOSED
 from scavenger_api.times import micros
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import ApiError
+from scavenger_kube.errors import ApiError, Forbidden
 from scavenger_kube.kinds import Node
 from scavenger_kube.resources import NODES
 from scavenger_runtime.clock import Clock
@@ -20,11 +21,14 @@ from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.view.node_trust import EVERYBODY, Change, NodeTrust
+from scavenger_admitter.core.lifecycle import boots
 
 MOST_BYTES: Final = 500_000
-"""A ConfigMap holds 1 MiB."""
+"""Of each of two keys: a ConfigMap holds 1 MiB."""
 ROUND_SECONDS: Final = 5.0
 """So much is lost at most when the process is killed."""
+TRIES: Final = 5
+"""To read what a predecessor left, so many rounds apart from each other."""
 
 log = get_logger(__name__)
 
@@ -38,6 +42,7 @@ class NodeKeeper:
         events: about nodes.
         nodes: as they are shown.
         trust: what is known of them.
+        reboots: when nodes have rebooted last, by name; what a predecessor has kept is added.
         namespace: of the ConfigMap.
     """
 
@@ -48,6 +53,7 @@ class NodeKeeper:
         events: EventRecorder,
         nodes: Informer[Node],
         trust: NodeTrust,
+        reboots: dict[str, datetime],
         namespace: str,
     ) -> None:
         self._client = client
@@ -55,18 +61,32 @@ class NodeKeeper:
         self._events = events
         self._nodes = nodes
         self._trust = trust
+        self._reboots = reboots
         self._namespace = namespace
-        self._kept: str | None = None
+        self._kept: dict[str, str] = {}
 
     async def restore(self) -> None:
-        """Take up what a predecessor left. Without it, refusals are learnt again: three for each node."""
-        try:
-            found = await read_configmap(self._client, self._namespace, names.NODES_CONFIGMAP)
-        except ApiError as error:
-            log.warning("what nodes have refused is not known", error=str(error))
-            return
-        self._kept = found.data.get(CLOSED) if found is not None else None
-        self._trust.load(self._kept, micros(self._clock.now()))
+        """Take up what a predecessor left. Without it, refusals are learnt again, three for each node, and a boot is
+        unknown that nobody noticed while no admitter was there."""
+        self._kept, now = await self._read(), self._clock.now()
+        self._trust.load(self._kept.get(CLOSED), micros(now))
+        for name, at in boots.missed(self._kept.get(BOOTS, ""), self._nodes.items(), now).items():
+            self._reboots.setdefault(name, at)
+
+    async def _read(self) -> dict[str, str]:
+        for left in reversed(range(TRIES)):
+            try:
+                found = await read_configmap(self._client, self._namespace, names.NODES_CONFIGMAP)
+            except ApiError as error:
+                log.warning("what is known of nodes cannot be read", error=str(error), tries_left=left)
+                if isinstance(error, Forbidden):
+                    break
+                if left:
+                    await self._clock.sleep(ROUND_SECONDS)
+            else:
+                data = found.data if found is not None else {}
+                return {key: data[key] for key in (CLOSED, BOOTS) if key in data}
+        return {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,15 +98,15 @@ class NodeKeeper:
         for change in self._trust.changes():
             self._tell(change)
         metrics.SHUNNED_NODES.set(len(self._trust.shunned()))
-        kept = self._trust.dump(MOST_BYTES)
-        if kept == self._kept or (self._kept is None and not self._trust):
+        kept = {CLOSED: self._trust.dump(MOST_BYTES)}
+        if shown := boots.dump(self._nodes.items(), self._reboots, MOST_BYTES):
+            kept[BOOTS] = shown
+        if kept == self._kept or not (self._kept or self._trust or shown):
             return
         try:
-            await apply_configmap(
-                self._client, self._namespace, names.NODES_CONFIGMAP, {CLOSED: kept}, component=names.ADMITTER
-            )
+            await apply_configmap(self._client, self._namespace, names.NODES_CONFIGMAP, kept, component=names.ADMITTER)
         except ApiError as error:
-            log.warning("what nodes have refused is not kept", error=str(error))
+            log.warning("what is known of nodes is not kept", error=str(error))
         else:
             self._kept = kept
 
