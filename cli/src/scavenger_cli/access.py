@@ -22,8 +22,9 @@ from scavenger_kube.kinds import ConfigMap
 from scavenger_kube.resources import Lease
 
 from scavenger_cli import connection, paths, remedies
-from scavenger_cli.exits import CliError, Interrupted
-from scavenger_cli.objects import Job, Queue, decode, decode_items
+from scavenger_cli.exits import CliError, ExitCode, Interrupted
+from scavenger_cli.objects import AdoptedJob, Job, Queue, decode, decode_items, is_adopted, kind_and_name
+from scavenger_cli.sources import job_sources
 
 
 class Access:
@@ -71,21 +72,52 @@ class Access:
         return datetime.now(UTC)
 
     def job(self, name: str) -> Job:
-        """A ScavengerJob of the namespace. Raises CliError naming close matches, ApiError."""
-        return decode(self.job_body(name), Job)
+        """A job of the namespace, of either kind.
 
-    def job_body(self, name: str) -> bytes:
-        """The same, as it came."""
+        Args:
+            name: of the job, or KIND/NAME.
+
+        Raises:
+            CliError: there is none, which names close matches, or one of each kind.
+            ApiError: the API server says no.
+        """
+        return self.job_and_body(name)[0]
+
+    def job_and_body(self, name: str) -> tuple[Job, bytes]:
+        """The same, and the object as it came."""
+        kind, name = kind_and_name(name)
+        bodies = {one: self._body(name, one, wanted=one is kind) for one in ((kind,) if kind else (Job, AdoptedJob))}
+        found = [(one, body) for one, body in bodies.items() if body and (one is Job or is_adopted(body))]
+        if len(found) > 1:
+            remedy = f"write job/{name} or scavengerjob/{name}"
+            raise CliError(f"{name} is a ScavengerJob and a Job", remedy, ExitCode.USAGE)
+        if not found:
+            raise self._no_job(name, kind, regular=bool(bodies.get(AdoptedJob)))
+        kind, body = found[0]
+        return decode(body, kind), body
+
+    def _body(self, name: str, kind: type[Job], *, wanted: bool) -> bytes:
+        """An object as it came; empty where there is none. wanted: by its user, who has said the kind."""
         try:
-            return self.client.get(paths.job(self.namespace, name))
+            return self.client.get(paths.job(self.namespace, name, kind))
         except NotFound as error:
-            if not error.details.get("name"):
+            if not kind.adopted and not error.details.get("name"):
                 raise
-            raise self._no_job(name) from error
+        except Forbidden:
+            if wanted or not kind.adopted:
+                raise
+        return b""
 
     def jobs(self, namespace: str | None) -> list[Job]:
-        """The ScavengerJobs of a namespace; of all namespaces without one."""
-        return decode_items(self.client.get(paths.jobs(namespace)), Job)
+        """The ScavengerJobs and the adopted Jobs of a namespace; of all namespaces without one."""
+        found: list[Job] = []
+        for source in job_sources(namespace):
+            try:
+                found += decode_items(self.client.get(source.path, source.params), source.kind)
+            except (Forbidden, NotFound):
+                if not source.optional:
+                    raise
+        return found
 
     def queue(self, name: str) -> Queue:
         """A ScavengerQueue. Raises CliError naming close matches, ApiError."""
@@ -163,19 +195,25 @@ class Access:
         except ApiError:
             return SharedSettings()
 
-    def _no_job(self, name: str) -> CliError:
-        """The job may be in another namespace, which is the mistake made most often."""
+    def _no_job(self, name: str, kind: type[Job] | None, *, regular: bool) -> CliError:
+        """The job may be in another namespace, which is the mistake made most often. regular: there is a Job of that
+        name which nobody has adopted."""
+        if regular:
+            remedy = f"Jobs are adopted that have the label {names.LABEL_QUEUE} from the beginning (docs/move-a-job.md)"
+            return CliError(f"{name} is a regular Job, and no scavenger job", remedy, ExitCode.NOT_FOUND)
+        what = "adopted Job" if kind is AdoptedJob else "ScavengerJob"
         try:
             everywhere = self.jobs(None)
         except Forbidden:
             everywhere = self.jobs(self.namespace)
+        everywhere = [job for job in everywhere if kind in (None, type(job))]
         elsewhere = sorted({job.namespace for job in everywhere if job.name == name})
         if elsewhere:
-            error = remedies.missing("ScavengerJob", name, (), where=f" in namespace {self.namespace}")
+            error = remedies.missing(what, name, (), where=f" in namespace {self.namespace}")
             error.remedy = f"there is one in {' and '.join(elsewhere)}: add -n {elsewhere[0]}"
             return error
         here = [job.name for job in everywhere if job.namespace == self.namespace]
-        return remedies.missing("ScavengerJob", name, here, where=f" in namespace {self.namespace}")
+        return remedies.missing(what, name, here, where=f" in namespace {self.namespace}")
 
 
 def global_parameters(*, hidden: bool, namespace: bool = False, everywhere: bool = False) -> list[inspect.Parameter]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -158,13 +159,19 @@ def cluster_names(given: Mapping[str, Any], sort: str) -> Iterable[str]:
             return sorted(getattr(kubeconfig.merged(given.get("kubeconfig")), f"{sort}s"))
         with Access(connection.client(given, PATIENCE), given.get("namespace")) as access:
             if sort == "job":
-                return sorted(job.name for job in access.jobs(access.namespace))
+                return _job_names(access.jobs(access.namespace))
             if sort == "queue":
                 return sorted(queue.metadata.name for queue in access.queues())
             body = access.client.get("/api/v1/namespaces")
             return sorted(one.metadata.name for one in objects.decode_items(body, objects.Named))
     except (CliError, ApiError, ValueError):
         return ()
+
+
+def _job_names(jobs: Sequence[objects.Job]) -> list[str]:
+    """Names of jobs; with their kind where there is one of each."""
+    many = Counter(job.name for job in jobs)
+    return sorted(job.name if many[job.name] == 1 else f"{job.kind_of.lower()}/{job.name}" for job in jobs)
 
 
 def main() -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import queue
 import random
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from scavenger_kube.blocking import Client
 from scavenger_kube.decoders import decoder_of
-from scavenger_kube.errors import Gone, TooManyRequests, Unavailable, error_for_status
+from scavenger_kube.errors import Forbidden, Gone, NotFound, TooManyRequests, Unavailable, error_for_status
 from scavenger_kube.resources import Params
 
 from scavenger_cli.objects import readable_item, with_raws
+from scavenger_cli.sources import Source
 
 WATCH_SECONDS: Final = 300
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
@@ -186,6 +189,58 @@ class Follower(Generic[T]):
         else:
             self._known[uid] = obj
         return Change(event.type, obj, event.object)
+
+
+def follow(client: Client, sources: Sequence[Source[T]], deadline: Deadline | None = None) -> Iterator[Change[T]]:
+    """The changes of several collections, as they come: all that they have at first, then SYNCED once. Each has a
+    thread of its own, as each is a connection.
+
+    Raises:
+        ApiError: a first list failed.
+    """
+    followers = [Follower(client, one.path, one.kind, one.params, deadline=deadline) for one in sources]
+    if len(followers) == 1:
+        yield from followers[0].changes()
+        return
+    changes: queue.SimpleQueue[Change[T] | BaseException | None] = queue.SimpleQueue()
+    listed = threading.Event()
+    for follower, source in zip(followers, sources, strict=True):
+        threading.Thread(target=_put, args=(follower, source, changes, listed), daemon=True).start()
+    unlisted, going = len(followers), len(followers)
+    while going:
+        change = changes.get()
+        if isinstance(change, BaseException):
+            raise change
+        if change is None:
+            going -= 1
+        elif change.type != "SYNCED":
+            yield change
+        elif (unlisted := unlisted - 1) == 0:
+            yield change
+            listed.set()
+
+
+def _put(
+    follower: Follower[T],
+    source: Source[T],
+    into: queue.SimpleQueue[Change[T] | BaseException | None],
+    all_listed: threading.Event,
+) -> None:
+    listed = False
+    try:
+        for change in follower.changes():
+            again = change.type == "SYNCED" and listed
+            if not again and (change.obj is None or source.selects is None or source.selects(change.obj)):
+                into.put(change)
+            if change.type == "SYNCED":
+                listed = True
+                all_listed.wait()  # nobody watches before it is known what there is
+    except BaseException as error:
+        if listed or not source.optional or not isinstance(error, Forbidden | NotFound):
+            into.put(error)
+            return
+        into.put(Change("SYNCED"))
+    into.put(None)
 
 
 def _uid(item: Any) -> str:

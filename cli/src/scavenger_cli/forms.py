@@ -59,12 +59,18 @@ def print_objects(items: Iterable[dict[str, Any]], form: Format, kind: str, *, s
     kind: for -o name, where an object does not say it itself. single: one object, not a list of one.
     """
     if form is Format.NAME:
-        lines = (f"{item.get('kind', kind).lower()}.{names.GROUP}/{item['metadata']['name']}\n" for item in items)
+        lines = (f"{_resource(item, kind)}/{item['metadata']['name']}\n" for item in items)
         sys.stdout.writelines(lines)
     elif single:
         print_data(next(iter(items)), form)
     else:
         sys.stdout.writelines(_yaml_list(items) if form is Format.YAML else _json_list(items))
+
+
+def _resource(item: dict[str, Any], kind: str) -> str:
+    """The kind of an object as kubectl writes it."""
+    group = str(item.get("apiVersion") or names.API_VERSION).partition("/")[0]
+    return f"{item.get('kind', kind).lower()}.{group}"
 
 
 def print_data(data: Any, form: Format) -> None:

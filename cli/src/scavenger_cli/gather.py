@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from scavenger_api.events import SNAPSHOT_WARNING
 from scavenger_api.levels import LevelsView
-from scavenger_api.names import LABEL_JOB, LABEL_TASK
+from scavenger_api.names import LABEL_TASK
 from scavenger_api.pod_sums import running_total
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.shunned_nodes import shunned_nodes
@@ -138,7 +138,7 @@ class Reader:
     def job_pods(self, job: Job, task: int | None = None) -> list[JobPod]:
         """The pods of one job. task: only those of this task."""
         of_task = f",{LABEL_TASK}={task}" if task is not None else ""
-        params = {"labelSelector": f"{LABEL_JOB}={job.name}{of_task}"}
+        params = {"labelSelector": f"{job.pods_selector}{of_task}"}
         read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), JobPod)  # noqa: E731
         return self.optional("the job's pods", read) or []
 
@@ -185,7 +185,7 @@ class Reader:
 
     def pod_use(self, job: Job) -> dict[str, dict[str, int]]:
         """Real use of the pods of a job, by name and resource; empty where nobody measures it."""
-        params = {"labelSelector": f"{LABEL_JOB}={job.name}"}
+        params = {"labelSelector": job.pods_selector}
         try:
             found = decode_pod_metrics(self.access.client.get(paths.pod_metrics(job.namespace), params))
         except (NotFound, Forbidden, Unavailable, ValueError):
@@ -198,7 +198,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
     """Everything that is to be known about a job, or the task of an array that users call by this number. Raises
     CliError for one that does not exist, ApiError."""
     job = access.job(name)
-    index = job.place_of(task) if task is not None else None
+    index = job.place_of(task) if task is not None else 0 if job.alone else None
     now = access.now()
     reader = Reader(access)
     warning = reader.snapshot_warning(job)

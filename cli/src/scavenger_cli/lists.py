@@ -11,11 +11,14 @@ from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.words import age, cpu_time, short_amount
 
 UNKNOWN = "<none>"
+KIND = "KIND"
+"""The column that says which kind a job is. It is shown with -o wide, and where both are listed: kubectl names the kind
+where it lists several."""
 
 
 def job_header(*, wide: bool, namespaces: bool) -> list[str]:
     """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
-    header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
+    header = ["NAME", KIND, "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     if wide:
         header += ["PODS", "TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
@@ -26,6 +29,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
     status = job.status
     row = [
         job.name,
+        job.kind_of,
         job.spec.queue,
         displayed_phase(job),
         str(status.interrupted_count),

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from scavenger_api.checkpoints import completion_index
-from scavenger_api.names import LABEL_JOB
 from scavenger_api.states import Phase
+from scavenger_domain.gang import task_index
 from scavenger_kube.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
 from scavenger_kube.kinds import Pod
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.follow import Change, Follower
-from scavenger_cli.objects import Job, decode_items
+from scavenger_cli.follow import Change, Follower, follow
+from scavenger_cli.objects import Job, decode_items, program_of
+from scavenger_cli.sources import of_job
 from scavenger_cli.words import ordinal
 
 MAX_PODS: Final = 100
@@ -67,19 +68,20 @@ Item: TypeAlias = Line | Ended | Broken | Change[Job] | Change[Pod]
 
 
 def index_of(pod: Pod) -> int:
-    """The pod's completion index; 0 where it has none."""
-    return completion_index(pod.metadata.annotations, pod.metadata.labels) or 0
+    """The index of the task that a pod is of, or its completion index; 0 where it has none."""
+    task = task_index(pod)
+    return task if task is not None else completion_index(pod.metadata.annotations, pod.metadata.labels) or 0
 
 
 def has_output(pod: Pod) -> bool:
     """Whether its container has started, so that there is a log to ask for."""
-    status = next((s for s in pod.status.container_statuses if s.name == pod.program), None)
+    status = next((s for s in pod.status.container_statuses if s.name == program_of(pod)), None)
     return status is not None and (status.state.running is not None or status.state.terminated is not None)
 
 
 def has_ended(pod: Pod) -> bool:
     """Whether its container has printed its last line."""
-    status = next((s for s in pod.status.container_statuses if s.name == pod.program), None)
+    status = next((s for s in pod.status.container_statuses if s.name == program_of(pod)), None)
     return pod.ended or (status is not None and status.state.terminated is not None)
 
 
@@ -195,8 +197,8 @@ class Follow:
         threading.Thread(target=run, daemon=True).start()
 
     def _follow_job(self) -> None:
-        params = {"fieldSelector": f"metadata.name={self._job.name}"}
-        for change in Follower(self._access.client, paths.jobs(self._job.namespace), Job, params).changes():
+        source = of_job(type(self._job), self._job.namespace, self._job.name)
+        for change in follow(self._access.client, [source]):
             self._items.put(change)
 
     def _follow_pods(self) -> None:
@@ -246,7 +248,7 @@ class _LogReader:
     def lines(self, *, follow: bool) -> Iterator[Line]:
         index, began = index_of(self.pod), self.last
         params: dict[str, str | int | bool | None] = {
-            "container": self.pod.program,
+            "container": program_of(self.pod),
             "follow": follow,
             "timestamps": True,
         }
@@ -265,7 +267,7 @@ class _LogReader:
 
 
 def _selector(job: Job) -> dict[str, str]:
-    return {"labelSelector": f"{LABEL_JOB}={job.name}"}
+    return {"labelSelector": job.pods_selector}
 
 
 def pods_of(access: Access, job: Job) -> list[Pod]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
+from scavenger_api.job_keys import job_key, parse_key
+from scavenger_api.ledger import LedgerError
 from scavenger_api.main_container import main_index, unequal
 from scavenger_api.pod_sums import sides, template_requests
 from scavenger_api.reclaimed import asked_for, placed_by
@@ -20,7 +22,7 @@ from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.task_numbers import TaskNumbers, numbers_of
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain import queues
+from scavenger_domain import adopted, queues
 from scavenger_domain.gang import PER_CPU_SECOND, Place, Rank, by_priority, line_order, moment
 from scavenger_domain.pod_reading import read
 from scavenger_domain.taints import TolerationLike
@@ -120,10 +122,29 @@ class JobStatus(ShownStatus, frozen=True, gc=False, rename="camel"):
 
 
 class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
-    """A ScavengerJob."""
+    """A ScavengerJob, or what is read as one (`AdoptedJob`)."""
+
+    resource: ClassVar[str] = f"scavengerjob.{names.GROUP}"
+    kind_of: ClassVar[str] = "ScavengerJob"
+    adopted: ClassVar[bool] = False
 
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+    @property
+    def told(self) -> str:
+        """As kubectl names it where it has done something: `job.batch/NAME`."""
+        return f"{self.resource}/{self.name}"
+
+    @property
+    def pods_selector(self) -> str:
+        """By which exactly its pods are found."""
+        return f"{names.LABEL_JOB}={self.name},{parse_key(self.key).selector}"
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has one task, so that nobody has to tell it from the job."""
+        return self.adopted and len(self.numbers) == 1
 
     @property
     def name(self) -> str:
@@ -189,8 +210,8 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         return array.numbers if array is not None else numbers_of(0, "")
 
     def task_name(self, index: int) -> str:
-        """A task as commands take it: `sweep[57]`."""
-        return f"{self.name}[{self.numbers[index]}]"
+        """A task as commands take it: `sweep[57]`; the job itself where it is `alone`."""
+        return self.name if self.alone else f"{self.name}[{self.numbers[index]}]"
 
     def place_of(self, number: int) -> int:
         """The index of the task that users call by this number. Raises CliError."""
@@ -252,6 +273,50 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         while it does not run."""
         unit = self.unit
         return None if unit.started is None else moment(unit.safe_until(micros(now)))
+
+
+class AdoptedJob(Job, frozen=True, gc=False, rename="camel"):
+    """A Job of batch/v1 that the admitter runs, in the words of a ScavengerJob (`scavenger_domain.adopted`)."""
+
+    resource: ClassVar[str] = "job.batch"
+    kind_of: ClassVar[str] = names.KIND_JOB
+    adopted: ClassVar[bool] = True
+
+    @property
+    def key(self) -> str:
+        """As its pods name it."""
+        return job_key(self.namespace, self.name, names.KIND_JOB)
+
+
+_KINDS: Final[Mapping[str, type[Job]]] = {
+    **dict.fromkeys(("job", "jobs", "job.batch", "jobs.batch"), AdoptedJob),
+    **dict.fromkeys(("sj", "scavengerjob", "scavengerjobs"), Job),
+    **dict.fromkeys((f"scavengerjob.{names.GROUP}", f"scavengerjobs.{names.GROUP}"), Job),
+}
+
+
+def kind_and_name(text: str) -> tuple[type[Job] | None, str]:
+    """`job/NAME` as what it names; no kind of a bare name. Raises CliError for another kind."""
+    kind, slash, name = text.rpartition("/")
+    if not slash:
+        return None, text
+    if kind.lower() not in _KINDS:
+        remedy = f"write job/{name}, scavengerjob/{name} or {name}"
+        raise CliError(f"{kind} is no kind of jobs", remedy, ExitCode.USAGE)
+    return _KINDS[kind.lower()], name
+
+
+def is_adopted(body: bytes | msgspec.Raw) -> bool:
+    """Whether the admitter runs a Job."""
+    return adopted.adopted(msgspec.json.decode(body))
+
+
+def program_of(pod: Pod) -> str:
+    """The name of the container that does the work."""
+    default, containers = names.ANNOTATION_DEFAULT_CONTAINER, pod.spec.containers
+    if names.LABEL_KIND in pod.metadata.labels and default not in pod.metadata.annotations and containers:
+        return containers[main_index([one.name for one in containers], names.MAIN_CONTAINER)].name
+    return pod.program
 
 
 class Reference(Struct, frozen=True, gc=False, rename="camel"):
@@ -351,7 +416,9 @@ _LISTS: Final[dict[Any, type[Any]]] = {}
 
 def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """One object of the API. A pod template that no component can read is left out: no webhook has refused it, and the
-    admitter does not start it. Raises msgspec.DecodeError, a ValueError."""
+    admitter does not start it. Raises msgspec.DecodeError, a ValueError; CliError for a Job of a later version."""
+    if issubclass(kind, AdoptedJob):
+        return _in_own_words(msgspec.json.decode(body, type=dict[str, Any]), kind)
     try:
         return decoder_of(kind).decode(body)
     except msgspec.ValidationError:
@@ -360,6 +427,13 @@ def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
         if not isinstance(spec, dict) or spec.pop("template", None) is None:
             raise
         return msgspec.convert(found, kind)
+
+
+def _in_own_words(found: dict[str, Any], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(adopted.in_own_words(found), kind)
+    except LedgerError as error:
+        raise CliError(str(error), "use the kubectl sj of the version that runs in the cluster") from error
 
 
 class _List(msgspec.Struct):
@@ -374,7 +448,10 @@ def _list_of(kind: type[T]) -> type[Any]:
 
 
 def decode_items(body: bytes, kind: type[T]) -> list[T]:
-    """The items of a list. One that cannot be read hides no other: standard error says that it is left out."""
+    """The items of a list. One that cannot be read hides no other: standard error says that it is left out. Of Jobs,
+    those that are adopted."""
+    if issubclass(kind, AdoptedJob):
+        return [item for item, _ in with_raws(body, kind)]
     try:
         return decoder_of(_list_of(kind)).decode(body).items or []
     except msgspec.ValidationError:
@@ -387,17 +464,20 @@ def with_raws(body: bytes, kind: type[T]) -> list[tuple[T, msgspec.Raw]]:
 
 
 def readable_item(raw: msgspec.Raw, kind: type[T]) -> T | None:
-    """An object of the API; None where it cannot be read, which standard error says."""
+    """An object of the API; None for a Job that is not adopted, and where it cannot be read, which standard error
+    says."""
     try:
+        if issubclass(kind, AdoptedJob) and not is_adopted(raw):
+            return None
         return decode(raw, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, CliError) as error:
         from scavenger_cli.output import note  # what is read as it should be needs none of it
 
         try:
             name = decoder_of(Named).decode(raw).metadata.key
         except msgspec.ValidationError:
             name = "an object"
-        note(f"{name} is left out, as it cannot be read: {error}")
+        note(f"{name} is left out, as it cannot be read: {getattr(error, 'message', error)}")
         return None
 
 
@@ -446,8 +526,8 @@ def place_in_line(job: Job, jobs: list[Job], queues: Iterable[Queue] = ()) -> tu
     line = [j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue]
     if takes_turns(job, queues):
         line = [one for one in line if one.namespace == job.namespace]
-    keys = [one.metadata.key for one in by_priority(sorted(line, key=_line_order), _rank)]
-    return (keys.index(job.metadata.key) + 1, len(keys)) if job.metadata.key in keys else None
+    keys = [one.key for one in by_priority(sorted(line, key=_line_order), _rank)]
+    return (keys.index(job.key) + 1, len(keys)) if job.key in keys else None
 
 
 def position(job: Job, line: tuple[int, int] | None, queues: Iterable[Queue] = ()) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from scavenger_api import names
 from scavenger_kube import metrics_api, resources
 
-from scavenger_cli.objects import Job, Queue
+from scavenger_cli.objects import AdoptedJob, Job, Queue
 
-_JOBS: Final = resources.scavenger_jobs(Job)
+_JOBS: Final[dict[type[Job], resources.Resource[Any]]] = {
+    Job: resources.scavenger_jobs(Job),
+    AdoptedJob: resources.Resource("batch", "v1", "jobs", names.KIND_JOB, True, AdoptedJob),
+}
 _QUEUES: Final = resources.scavenger_queues(Queue)
 NODES: Final = resources.NODES.path()
 PODS: Final = resources.PODS.path()
@@ -20,14 +23,14 @@ PART_OF_US: Final = "app.kubernetes.io/part-of=scavenger-jobs"
 QUEUES: Final = _QUEUES.path()
 
 
-def jobs(namespace: str | None) -> str:
-    """The ScavengerJobs of a namespace; of all without one."""
-    return _JOBS.path(quote(namespace) if namespace else None)
+def jobs(namespace: str | None, kind: type[Job] = Job) -> str:
+    """The ScavengerJobs, or the Jobs, of a namespace; of all without one."""
+    return _JOBS[kind].path(quote(namespace) if namespace else None)
 
 
-def job(namespace: str, name: str) -> str:
-    """One ScavengerJob."""
-    return _JOBS.path(quote(namespace), quote(name, safe=""))
+def job(namespace: str, name: str, kind: type[Job] = Job) -> str:
+    """One ScavengerJob, or Job."""
+    return _JOBS[kind].path(quote(namespace), quote(name, safe=""))
 
 
 def pod_metrics(namespace: str) -> str:

@@ -114,7 +114,11 @@ def missing(kind: str, name: str, others: Iterable[str], *, where: str = "") -> 
     return CliError(f"there is no {kind} {name}{where}", remedy, ExitCode.NOT_FOUND)
 
 
-_LIST: Final = {"ScavengerJob": "kubectl sj list -A", "ScavengerQueue": "kubectl sj queue list"}
+_LIST: Final = {
+    "ScavengerJob": "kubectl sj list -A",
+    "adopted Job": "kubectl sj list -A",
+    "ScavengerQueue": "kubectl sj queue list",
+}
 
 
 def invalid_fields(error: ApiError, name: str = "") -> list[str]:

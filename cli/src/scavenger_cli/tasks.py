@@ -26,7 +26,7 @@ from scavenger_cli.explain import (
     what_fits,
 )
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
-from scavenger_cli.objects import Job
+from scavenger_cli.objects import Job, program_of
 from scavenger_cli.words import age, plural, span
 
 SHOWN_TASKS = 5
@@ -51,7 +51,7 @@ def runs(pod: Pod) -> bool:
 
 
 def _program(pod: Pod) -> ContainerStatus | None:
-    return next((one for one in pod.status.container_statuses if one.name == pod.program), None)
+    return next((one for one in pod.status.container_statuses if one.name == program_of(pod)), None)
 
 
 def unit_of(facts: Facts, pod: Pod) -> Unit:
@@ -77,6 +77,18 @@ def _core_seconds(facts: Facts, pod: Pod, startup_cost: int, trusted: int) -> fl
     if any(member.past for member in task.members):
         return task.at_risk(now, startup_cost, trusted).cost / PER_CPU_SECOND
     return facts.job.core_seconds(task.time_at_risk(now, startup_cost, trusted), facts.shared.resource_weights)
+
+
+def explain_job(facts: Facts) -> Explanation:
+    """The explanation of a job of any shape. One with a single task is explained by it while it runs, and where it
+    failed."""
+    job = facts.job
+    if job.spec.array is None:
+        return explain(facts)
+    if not job.alone:
+        return explain_array(facts)
+    of_task = job.phase in (Phase.STARTING, Phase.RUNNING) or _exit_code(next(iter(facts.pods), None)) is not None
+    return explain_task(facts, 0) if of_task else explain(facts)
 
 
 # --- an array ---

@@ -21,10 +21,11 @@ from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli import objects
 from scavenger_cli.accounts import node_accounts
-from scavenger_cli.lists import by_name, displayed_phase, gang_amounts
+from scavenger_cli.lists import KIND, by_name, displayed_phase, gang_amounts
 from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.output import PHASE_STYLES
 from scavenger_cli.room import Use, load_by_requests
+from scavenger_cli.sources import both_kinds
 from scavenger_cli.words import age, bar, cpu_time, percent, plural, short_amount
 
 ADMISSION_MARK: Final = "┃"
@@ -205,11 +206,13 @@ def job_section(view: View, namespace: str | None) -> list[RenderableType]:
     active = [job for job in view.jobs if job.phase in (Phase.RUNNING, Phase.STARTING)]
     waiting = sum(job.phase in (*objects.QUEUED, "") for job in view.jobs)
     active.sort(key=lambda job: (-job.spec.requests.get("cpu", 0) * job.pods, job.metadata.key))
-    headers = ("JOB", "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "UNSAVED", "CLASS")
+    kinds = (KIND,) if both_kinds(view.jobs) else ()
+    headers = ("JOB", *kinds, "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "UNSAVED", "CLASS")
     table = _table(*headers, right=("CPU", "MEMORY", "RUNTIME", "UNSAVED"))
     for job in active[: view.limit]:
         table.add_row(
             job.name if namespace else job.metadata.key,
+            *((job.kind_of,) if kinds else ()),
             job.spec.queue,
             Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
             *gang_amounts(job),
@@ -266,7 +269,8 @@ def jobs_screen(
     rank = {phase: i for i, phase in enumerate(order)}
     shown = sorted(by_name(jobs), key=lambda job: rank.get(job.phase, len(order)))
     progress = ["CHECKPOINT", "UNSAVED", "USEFUL"] if width >= PROGRESS_WIDTH else []
-    headers = ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", *progress, "AGE", "MESSAGE"]
+    kinds = [KIND] if both_kinds(jobs) else []
+    headers = ["NAME", *kinds, "QUEUE", "STATUS", "INTERR.", "RUNTIME", *progress, "AGE", "MESSAGE"]
     right = ("INTERR.", "RUNTIME", *progress, "AGE")
     table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=right)
     table.columns[-1].no_wrap = False  # rich narrows what may be wrapped before it cuts any other column
@@ -276,6 +280,7 @@ def jobs_screen(
         phase = displayed_phase(job)
         cells += [
             Text(job.name),
+            *((Text(job.kind_of),) if kinds else ()),
             Text(job.spec.queue),
             Text(phase, style=PHASE_STYLES.get(phase, "")),
             Text(str(job.status.interrupted_count)),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from scavenger_api.states import Phase
 
-from scavenger_cli import objects, paths
+from scavenger_cli import objects
 from scavenger_cli.access import Access
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.follow import Deadline, Follower
+from scavenger_cli.follow import Deadline, follow
 from scavenger_cli.objects import Job
+from scavenger_cli.sources import of_job
 
 
 class Goal(StrEnum):
@@ -67,6 +69,23 @@ def verdict_error(name: str, job: Job | None, goal: Goal) -> CliError:
     return CliError(f"{name} is {job.phase}, and will not be {goal.value} any more", code=ExitCode.JOB_FAILED)
 
 
+class Target(NamedTuple):
+    """What is waited for.
+
+    Attributes:
+        kind: of the job.
+        name: of the job.
+    """
+
+    kind: type[Job]
+    name: str
+
+    @property
+    def told(self) -> str:
+        """As kubectl names it."""
+        return f"{self.kind.resource}/{self.name}"
+
+
 def wait_for(
     access: Access,
     wanted: Iterable[str],
@@ -77,64 +96,72 @@ def wait_for(
 ) -> None:
     """Block until every one of these jobs has reached the goal.
 
-    timeout: seconds, None for ever. report: called with a job whenever its phase has changed. reached: called with the
-    name of each job that is there. Raises CliError: exit code 3, 4 or 5 (ExitCode).
+    timeout: seconds, None for ever. report: called with a job whenever its phase has changed. reached: called with each
+    job that is there, as kubectl names it. Raises CliError: exit code 3, 4 or 5 (ExitCode).
     """
-    missing = dict.fromkeys(wanted)
-    _check_existence(access, missing, goal)
+    missing = dict.fromkeys(_target(access, name, goal) for name in wanted)
     deadline = Deadline(timeout)
-    params = {"fieldSelector": f"metadata.name={next(iter(missing))}"} if len(missing) == 1 else None
-    follower = Follower(access.client, paths.jobs(access.namespace), Job, params, deadline=deadline)
-    phases: dict[str, str] = {}
+    kinds = dict.fromkeys(one.kind for one in missing)
+    only = next(iter(missing)).name if len(missing) == 1 else None
+    sources = [of_job(kind, access.namespace, only) for kind in kinds]
+    phases: dict[Target, str] = {}
     synced = False
-    known: dict[str, Job] = {}
-    before: dict[str, int] = {}
-    for change in follower.changes():
+    known: dict[Target, Job] = {}
+    before: dict[Target, int] = {}
+    for change in follow(access.client, sources, deadline):
         synced = synced or change.type == "SYNCED"
         if change.obj is not None:
+            target = Target(type(change.obj), change.obj.name)
             if change.type == "DELETED":
-                known.pop(change.obj.name, None)
+                known.pop(target, None)
             else:
-                known[change.obj.name] = change.obj
-                before.setdefault(change.obj.name, change.obj.status.interrupted_count)
-                _report(change.obj, missing, phases, report)
+                known[target] = change.obj
+                before.setdefault(target, change.obj.status.interrupted_count)
+                if target in missing:
+                    _report(target, change.obj, phases, report)
         if synced:
             _settle(missing, known, before, goal, reached)
         if not missing:
             return
+    names = [one.name for one in missing]
     raise CliError(
-        f"{' and '.join(missing)} {'was' if len(missing) == 1 else 'were'} not {goal.value} within {timeout:g} s",
-        f"kubectl sj why {next(iter(missing))} says what is in the way",
+        f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} not {goal.value} within {timeout:g} s",
+        f"kubectl sj why {names[0]} says what is in the way",
         ExitCode.TIMED_OUT,
     )
 
 
-def _check_existence(access: Access, wanted: Iterable[str], goal: Goal) -> None:
-    """A name that was misspelt must not be waited for."""
-    if goal is not Goal.DELETED:
-        for name in wanted:
-            access.job(name)
+def _target(access: Access, name: str, goal: Goal) -> Target:
+    """The job of that name. One that was misspelt must not be waited for, unless it is to be gone. Raises CliError."""
+    try:
+        job = access.job(name)
+    except CliError as error:
+        if goal is not Goal.DELETED or error.code != ExitCode.NOT_FOUND:
+            raise
+        kind, bare = objects.kind_and_name(name)
+        return Target(kind or Job, bare)
+    return Target(type(job), job.name)
 
 
-def _report(job: Job, missing: Iterable[str], phases: dict[str, str], report: Callable[[Job], None] | None) -> None:
-    if report is not None and job.name in missing and phases.get(job.name) != job.phase:
-        phases[job.name] = job.phase
+def _report(target: Target, job: Job, phases: dict[Target, str], report: Callable[[Job], None] | None) -> None:
+    if report is not None and phases.get(target) != job.phase:
+        phases[target] = job.phase
         report(job)
 
 
 def _settle(
-    missing: dict[str, None],
-    known: Mapping[str, Job],
-    before: Mapping[str, int],
+    missing: dict[Target, None],
+    known: Mapping[Target, Job],
+    before: Mapping[Target, int],
     goal: Goal,
     reached: Callable[[str], None] | None,
 ) -> None:
-    for name in list(missing):
-        job = known.get(name)
-        verdict = judge(job, goal, before.get(name))
+    for target in list(missing):
+        job = known.get(target)
+        verdict = judge(job, goal, before.get(target))
         if verdict is Verdict.FAILED:
-            raise verdict_error(name, job, goal)
+            raise verdict_error(target.name, job, goal)
         if verdict is Verdict.REACHED:
-            missing.pop(name)
+            missing.pop(target)
             if reached is not None:
-                reached(name)
+                reached(target.told)

@@ -13,14 +13,15 @@ import pytest
 import yaml
 from aiohttp import web
 from scavenger_api import names
+from scavenger_api.ledger import Ledger
 from scavenger_board.controller import BoardView
 from scavenger_board.core.recorded import MOMENT
-from scavenger_board.facts import EVENTS, JOBS, QUEUES
+from scavenger_board.facts import BATCH_JOBS, EVENTS, JOBS, QUEUES
 from scavenger_board.prometheus import MAX_ANSWER
 from scavenger_board.settings import BoardSettings
 from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_runtime.clock import SystemClock
-from scavenger_testing import FakeApi, eventually
+from scavenger_testing import FakeApi, adopted_job_dict, eventually
 from scavenger_testing.answers import Request
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
 
@@ -70,6 +71,38 @@ async def test_what_is_in_the_cluster_is_in_the_picture_and_what_goes_leaves_it(
         picture = await view.picture()
         assert (picture.jobs, [row.pods for row in picture.nodes]) == ([], [0])
         assert picture.levels.visibility == "Blind"
+
+
+async def test_adopted_jobs_are_jobs(api: FakeApi) -> None:
+    """Beside a ScavengerJob of the same name; the pods of each are its own."""
+    ledger = Ledger(runs=("2026-03-01T12:00:00Z",), interrupted=2, useful=7200, say="returned after 41 s")
+    said = {"type": names.CONDITION_LEDGER, "status": "False", "reason": "Running", "message": ledger.text}
+    adopted = adopted_job_dict("a", namespace="lab", queue="lab", completions=4, parallelism=2)
+    adopted["metadata"]["labels"][names.LABEL_QUEUE] = "lab"
+    adopted["status"] = {"active": 1, "ready": 1, "succeeded": 1, "conditions": [said]}
+    regular = adopted_job_dict("b", namespace="lab", queue="lab")
+    del regular["spec"]["managedBy"]
+    later = adopted_job_dict("c", namespace="lab", queue="lab")
+    later["status"] = {"conditions": [said | {"message": '{"v":2}'}]}
+    for job in (adopted, regular, later):
+        api.put(BATCH_JOBS, job)
+    api.put(JOBS, scavengerjob_dict("a", namespace="lab", queue="lab", phase="Waiting"))
+    labels = {names.LABEL_JOB: "a", names.LABEL_KIND: names.KIND_JOB, names.LABEL_TASK: "1"}
+    began = {"name": "main", "state": {"running": {"startedAt": "2026-03-01T12:00:00Z"}}}
+    api.put(
+        PODS, pod_dict("a-x", namespace="lab", node="n1", phase="Running", labels=labels, container_statuses=[began])
+    )
+    async with following(api, adopt=True) as view:
+        rows = {row.key: row for row in (await view.picture()).jobs}
+    assert rows.keys() == {"lab/a", "lab/job.batch/a", "lab/job.batch/c"}
+    found = rows["lab/job.batch/a"]
+    assert (found.queue, found.phase, found.interrupted, found.useful) == ("lab", "Running", 2, 7200)
+    assert (found.nodes, found.says) == (["n1"], "returned after 41 s")
+    assert found.array is not None
+    assert (found.array.tasks, found.array.completed, found.array.cells) == (4, 1, "cr..")
+    assert (rows["lab/a"].nodes, rows["lab/job.batch/c"].phase) == ([], "Waiting")
+    async with following(api) as view:
+        assert [row.key for row in (await view.picture()).jobs] == ["lab/a"]
 
 
 async def test_budgets_and_finalizers_that_nobody_takes_off(api: FakeApi) -> None:

@@ -685,5 +685,5 @@ def test_the_use_of_pods_is_asked_for_where_it_may_be_more_than_requested(
     server.on("/api/v1/namespaces/lab/pods", listed())
     code, out, _ = sj("why", "sim")
     assert code == 0
-    assert asked == ["scavenger.dev/job=sim"] * (sides is SIDES)
+    assert asked == ["scavenger.dev/job=sim,!scavenger.dev/kind"] * (sides is SIDES)
     assert ("sim-0-x uses 2.5 of 1 cpu" in " ".join(out.split())) is (sides is SIDES)

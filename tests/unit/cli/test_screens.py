@@ -67,10 +67,10 @@ QUEUES = [
 def test_the_list() -> None:
     rows = [job_row(one, NOW, wide=False, namespaces=False) for one in JOBS]
     assert columns(job_header(wide=False, namespaces=False), rows) == [
-        "NAME              QUEUE     STATUS      INTERRUPTED   RUNTIME   AGE    REASON",
-        "protein-folding   default   Running     1             20m       150m",
-        "render            night     Waiting     0                       10m    NoPlace",
-        "done              default   Completed   0                       10m",
+        "NAME              KIND           QUEUE     STATUS      INTERRUPTED   RUNTIME   AGE    REASON",
+        "protein-folding   ScavengerJob   default   Running     1             20m       150m",
+        "render            ScavengerJob   night     Waiting     0                       10m    NoPlace",
+        "done              ScavengerJob   default   Completed   0                       10m",
     ]
 
 
@@ -78,10 +78,10 @@ def test_the_wide_list() -> None:
     rows = [job_row(one, NOW, wide=True, namespaces=True) for one in JOBS[:1]]
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
-        *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
+        *("NAMESPACE", "NAME", "KIND", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
         *("TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"),
     ]
-    assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.7", "h", "running"]
+    assert row.split()[8:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.7", "h", "running"]
 
 
 def test_colours_change_no_width() -> None:

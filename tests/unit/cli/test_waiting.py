@@ -62,7 +62,7 @@ def test_several_jobs(server: Server, access: Access) -> None:
         reached=done.append,
     )
     assert phases == ["a Waiting", "b Completed", "a Running", "a Completed"]
-    assert done == ["b", "a"]
+    assert done == ["scavengerjob.scavenger.dev/b", "scavengerjob.scavenger.dev/a"]
 
 
 def test_an_interruption_that_was_over_before_anybody_looked(server: Server, access: Access) -> None:
@@ -70,7 +70,7 @@ def test_an_interruption_that_was_over_before_anybody_looked(server: Server, acc
     serve(server, one("a", "Running", interruptedCount=2), then=[again])
     done: list[str] = []
     wait_for(access, ["a"], Goal.INTERRUPTED, 20, reached=done.append)
-    assert done == ["a"]
+    assert done == ["scavengerjob.scavenger.dev/a"]
 
 
 @pytest.mark.parametrize(

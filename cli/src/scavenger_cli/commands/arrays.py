@@ -67,12 +67,15 @@ def retry(access: Access, name: JobName) -> None:
       kubectl sj retry sweep
     """
     job = _array(access, name)
+    if job.adopted:
+        remedy = f"when it is corrected, `kubectl sj delete {name}`, and create it again"
+        raise CliError(f"{name} is a Job: it fails as a whole, and does not start again", remedy)
     if not job.status.array.failed:
-        say(f"scavengerjob.{names.GROUP}/{name} has no task that failed")
+        say(f"{job.told} has no task that failed")
         return
     before = job.spec.array.retry if job.spec.array is not None else 0
-    patch_job(access, name, {"spec": {"array": {"retry": before + 1}}})
-    say(f"scavengerjob.{names.GROUP}/{name} starts {job.status.array.failed} tasks again")
+    patch_job(access, job, {"spec": {"array": {"retry": before + 1}}})
+    say(f"{job.told} starts {job.status.array.failed} tasks again")
 
 
 def _array(access: Access, name: str) -> Job:

@@ -19,14 +19,14 @@ from scavenger_cli.waiting import Goal, wait_for
 
 
 def each(jobs: list[str], act: Callable[[str], str]) -> None:
-    """Act on every job and print what was done; what fails does not keep the others back.
+    """Act on every job and print what was done, which `act` says; what fails does not keep the others back.
 
     Raises the first CliError in the end.
     """
     first: CliError | None = None
     for name in jobs:
         try:
-            say(f"scavengerjob.{names.GROUP}/{name} {act(name)}")
+            say(act(name))
         except CliError as error:
             if len(jobs) > 1 and first is not None:
                 note(f"error: {error.message}")
@@ -65,9 +65,9 @@ def _set_suspend(access: Access, name: str, suspended: bool) -> str:
     if job.phase in objects.FINISHED:
         raise CliError(f"{name} is {job.phase} already", "submit it again under another name")
     if job.spec.suspend == suspended:
-        return "is suspended already" if suspended else "is not suspended"
-    patch_job(access, name, {"spec": {"suspend": suspended}})
-    return "suspended" if suspended else "resumed"
+        return f"{job.told} is {'suspended already' if suspended else 'not suspended'}"
+    patch_job(access, job, {"spec": {"suspend": suspended}})
+    return f"{job.told} {'suspended' if suspended else 'resumed'}"
 
 
 @namespaced_command
@@ -90,24 +90,28 @@ def move(
     if queue is None and priority is None:
         raise CliError("say where to", "give --queue, or --priority, or both", ExitCode.USAGE)
     job = access.job(name)
+    if job.adopted:
+        text = "stays in the queue that it was created in" if queue is not None else "has no priority among other jobs"
+        raise CliError(f"{name} is a Job: it {text}", "delete it, and create it again with other labels")
     if queue not in (None, names.DEFAULT_QUEUE):
         access.queue(queue)
     wanted = {"queue": (job.spec.queue, queue), "priority": (job.spec.priority, priority)}
     changes = {field: new for field, (old, new) in wanted.items() if new is not None and new != old}
     if not changes:
-        say(f"scavengerjob.{names.GROUP}/{name} is there already")
+        say(f"{job.told} is there already")
         return
-    patch_job(access, name, {"spec": changes})
+    patch_job(access, job, {"spec": changes})
     said = ", ".join(f"{field} {value}" for field, value in changes.items())
-    say(f"scavengerjob.{names.GROUP}/{name} moved to {said}")
+    say(f"{job.told} moved to {said}")
 
 
-def patch_job(access: Access, name: str, patch: Any) -> None:
+def patch_job(access: Access, job: Job, patch: Any) -> None:
     """Change a job by a merge patch. Raises CliError, ApiError."""
     try:
-        access.client.patch(paths.job(access.namespace, name), patch, {"fieldManager": "kubectl-sj"})
+        path = paths.job(job.namespace, job.name, type(job))
+        access.client.patch(path, patch, {"fieldManager": "kubectl-sj"})
     except Invalid as error:
-        raise CliError("\n".join(remedies.invalid_fields(error, name))) from error
+        raise CliError("\n".join(remedies.invalid_fields(error, job.name))) from error
 
 
 @namespaced_command
@@ -126,7 +130,7 @@ def cancel(access: Access, jobs: JobNames) -> None:
         if job.phase in objects.FINISHED:
             raise CliError(f"{name} is {job.phase} already: nothing to cancel", f"kubectl sj delete {name} removes it")
         _delete(access, job)
-        return "cancelled"
+        return f"{job.told} cancelled"
 
     each(jobs, one)
 
@@ -156,8 +160,8 @@ def delete(
     found = [job for job in access.jobs(access.namespace) if everything or job.phase in objects.FINISHED]
     if not found:
         note(f"No {'finished ' if finished else ''}jobs in namespace {access.namespace}.")
-    by_name = {job.name: job for job in found}
-    each(sorted(by_name), lambda name: _delete(access, by_name[name]))
+    by_key = {job.key: job for job in found}
+    each(sorted(by_key), lambda key: _delete(access, by_key[key]))
 
 
 def _delete(access: Access, job: Job) -> str:
@@ -169,10 +173,10 @@ def _delete(access: Access, job: Job) -> str:
         "preconditions": {"uid": job.metadata.uid},
     }
     try:
-        access.client.request("DELETE", paths.job(job.namespace, job.name), body=body)
+        access.client.request("DELETE", paths.job(job.namespace, job.name, type(job)), body=body)
     except NotFound:
-        return "is gone already"
-    return "deleted"
+        return f"{job.told} is gone already"
+    return f"{job.told} deleted"
 
 
 @namespaced_command
@@ -191,5 +195,4 @@ def wait(
       kubectl sj wait simulation
       kubectl sj wait first second --for=finished --timeout 2h
     """
-    done = lambda name: say(f"scavengerjob.{names.GROUP}/{name} {goal.value}")  # noqa: E731
-    wait_for(access, jobs, goal, seconds(timeout), reached=done)
+    wait_for(access, jobs, goal, seconds(timeout), reached=lambda told: say(f"{told} {goal.value}"))

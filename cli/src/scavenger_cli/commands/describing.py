@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from scavenger_cli import objects, paths
+from scavenger_cli import paths
 from scavenger_cli.access import Access, cluster_command, namespaced_command
 from scavenger_cli.commands.showing import print_job
 from scavenger_cli.forms import DATA, Format, output_of, print_data
-from scavenger_cli.objects import Job, decode_items
+from scavenger_cli.objects import decode_items
 from scavenger_cli.options import JobNames, OutputOption
 from scavenger_cli.output import columns, say
 
@@ -37,7 +37,7 @@ def _describe(access: Access, name: str) -> None:
     from scavenger_cli.details import condition_rows, event_rows, pod_rows
     from scavenger_cli.gather import Reader
 
-    job = objects.decode(access.job_body(name), Job)
+    job = access.job(name)
     print_job(access, job)
     reader, now = Reader(access), access.now()
     params = {"fieldSelector": f"involvedObject.uid={job.metadata.uid}"}

@@ -15,7 +15,7 @@ from scavenger_cli.access import Access, listing_command
 from scavenger_cli.collection import Collection, follow_collection, print_collection
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import Format, output_of
-from scavenger_cli.lists import job_header, job_row
+from scavenger_cli.lists import KIND, job_header, job_row
 from scavenger_cli.objects import Job
 from scavenger_cli.options import (
     FieldSelectorOption,
@@ -25,6 +25,7 @@ from scavenger_cli.options import (
     WatchOption,
 )
 from scavenger_cli.output import columns, console, note, say
+from scavenger_cli.sources import both_kinds, job_sources
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -89,9 +90,7 @@ def list_jobs(
         return in_queue and (status is None or (job.phase or Phase.WAITING) == status.capitalize())
 
     jobs = Collection(
-        path=paths.jobs(access.scope),
-        params={"labelSelector": selector, "fieldSelector": field_selector},
-        kind=Job,
+        sources=job_sources(access.scope, selector, field_selector),
         word="scavengerjob",
         header=job_header(wide=form.wide, namespaces=namespaces),
         row=lambda job: job_row(job, access.now(), wide=form.wide, namespaces=namespaces),
@@ -100,6 +99,7 @@ def list_jobs(
         headers=not no_headers,
         empty="No jobs found." if namespaces else f"No jobs found in namespace {access.namespace}.",
         remark=access.statuses_as_of,
+        without=lambda found: () if form.wide or both_kinds(found) else (KIND,),
     )
     if watch:
         follow_collection(access.client, jobs, form)
@@ -122,13 +122,13 @@ def watch(
       kubectl sj watch
       kubectl sj watch -A --queue night
     """
-    from scavenger_cli.follow import Follower
+    from scavenger_cli.follow import follow
 
-    follower = Follower(access.client, paths.jobs(access.scope), Job)
+    changes = follow(access.client, job_sources(access.scope))
     if not sys.stdout.isatty():
         if text := access.statuses_as_of():
             note(text)
-        _watch_lines(access, follower.changes(), queue)
+        _watch_lines(access, changes, queue)
         return
     from rich.live import Live
 
@@ -145,7 +145,7 @@ def watch(
 
     # rich asks for the picture from a thread of its own, so that ages grow while nothing changes.
     with Live(console=screen, get_renderable=render, refresh_per_second=REFRESHES_PER_SECOND, screen=True):
-        for change in follower.changes():
+        for change in changes:
             if change.obj is not None and change.type == "DELETED":
                 jobs.pop(change.obj.metadata.uid, None)
             elif change.obj is not None:
@@ -175,6 +175,7 @@ def history(
     from scavenger_cli.gather import Reader
 
     jobs = access.jobs(access.scope) if name is None else [access.job(name)]
+    told = name is None or not jobs[0].adopted  # the admitter writes no Event about a Job
     selectors = ("involvedObject.kind=ScavengerJob", *(f"reason={one}" for one in interruptions.TELL_WHOM))
     reader, events = Reader(access), []
     for selector in selectors:
@@ -184,7 +185,8 @@ def history(
         )
         events += reader.optional("Events", read) or []
     namespaces = access.all_namespaces
-    found = [one for one in past.departures(jobs, events) if name is None or one.job == name]
+    events = [one for one in events if told or one.involved_object.kind != "ScavengerJob"]
+    found = [one for one in past.departures(jobs, events) if name is None or one.job == jobs[0].name]
     for what in sorted(set(reader.unreadable)):
         note(f"You may not list {what}: by whom, and what it cost, is not known.")
     if not found:

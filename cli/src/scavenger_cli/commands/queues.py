@@ -23,6 +23,7 @@ from scavenger_cli.manifests import namespace_weights, scavenger_queue
 from scavenger_cli.objects import Named, Queue, plain
 from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, SelectorOption, WatchOption
 from scavenger_cli.output import note, say
+from scavenger_cli.sources import Source
 
 EMPTY = "No queues found; jobs line up in the queue default all the same."
 Weight = Annotated[int, typer.Option("--weight", "-w", metavar="N", min=1, help="Its share against other queues.")]
@@ -101,9 +102,7 @@ def list_queues(
     form = output_of(output, "queue list")
     wanted, empty = (None, EMPTY) if all_ else _usable(access)
     queues = Collection(
-        path=paths.QUEUES,
-        params={"labelSelector": selector},
-        kind=Queue,
+        sources=[Source(paths.QUEUES, {"labelSelector": selector}, Queue)],
         word="scavengerqueue",
         header=QUEUE_HEADER,
         row=lambda queue: queue_row(queue, access.now()),

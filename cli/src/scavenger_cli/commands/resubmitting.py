@@ -12,7 +12,6 @@ from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.commands.submitting import Client, Created, DryRun, Wait, Watch, create_all, see_through
 from scavenger_cli.exits import CliError
 from scavenger_cli.manifests import Changes, again, next_name
-from scavenger_cli.objects import Job
 from scavenger_cli.options import RESTRICTED, JobName, PodSecurity, Timeout, level_of
 
 
@@ -45,8 +44,9 @@ def resubmit(
       kubectl sj resubmit simulation
       kubectl sj resubmit simulation --memory 16Gi --name simulation-large --wait
     """
-    body = access.job_body(name)
-    job = objects.decode(body, Job)
+    job, body = access.job_and_body(name)
+    if job.adopted:
+        raise CliError(f"{name} is a Job: whoever created it creates it again", "`kubectl sj delete` it first")
     if job.phase not in (*objects.FINISHED, "Suspended"):
         remedy = f"`kubectl sj suspend {name}` or `kubectl sj cancel {name}` first, or wait until it has finished"
         raise CliError(f"{name} is {job.phase or 'Waiting'}: two would write to the same volumes", remedy)

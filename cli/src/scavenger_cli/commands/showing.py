@@ -45,9 +45,9 @@ def get(access: Access, name: JobName, output: ObjectOutput = Format.TABLE) -> N
       kubectl sj get simulation -o yaml
     """
     form = output_of(output, "get")
-    body = access.job_body(name)
+    job, body = access.job_and_body(name)
     if form.table:
-        print_job(access, objects.decode(body, Job))
+        print_job(access, job)
     else:
         print_objects([plain(body)], form, "scavengerjob", single=True)
 
@@ -86,16 +86,12 @@ def why(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> N
       kubectl sj why 'sweep[57]'
     """
     from scavenger_cli import render, tasks
-    from scavenger_cli.explain import explain
     from scavenger_cli.gather import gather
 
     form = output_of(output, "why", DATA)
     name, task = task_of(name)
     facts = gather(access, name, task)
-    if task is not None:
-        found = tasks.explain_task(facts, facts.job.place_of(task))
-    else:
-        found = explain(facts) if facts.job.spec.array is None else tasks.explain_array(facts)
+    found = tasks.explain_job(facts) if task is None else tasks.explain_task(facts, facts.job.place_of(task))
     if not form.table:
         print_data(render.explanation_data(found), form)
         return

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
-from scavenger_api import names
 from scavenger_kube.errors import AlreadyExists, Invalid
 
 from scavenger_cli import paths, remedies
@@ -355,11 +354,11 @@ def see_through(
     inside = Access(access.client, namespaces.pop())
     wait_for(
         inside,
-        [one["metadata"]["name"] for one in jobs],
+        [f"scavengerjob/{one['metadata']['name']}" for one in jobs],
         Goal.COMPLETED,
         seconds(timeout),
         report=_report if watch else None,
-        reached=lambda name: say(f"scavengerjob.{names.GROUP}/{name} completed"),
+        reached=lambda told: say(f"{told} completed"),
     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from scavenger_api.names import KIND_JOB, LABEL_KIND
+from scavenger_api.names import KIND_JOB, LABEL_JOB, LABEL_KIND, LABEL_QUEUE
 
 ADOPTED: Final = "job.batch/"
 """Before the name of an adopted Job, as kubectl prints it."""
+OF_USERS: Final = f"{LABEL_QUEUE},!{LABEL_JOB}"
+"""Label selector of Jobs that name a queue and belong to no ScavengerJob."""
 
 
 class JobKey(NamedTuple):

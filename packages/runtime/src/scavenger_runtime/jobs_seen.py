@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from scavenger_api.job_keys import ADOPTED, job_key, parse_key
-from scavenger_api.names import KIND_JOB, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.job_keys import ADOPTED, OF_USERS, job_key, parse_key
+from scavenger_api.names import KIND_JOB
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed, Metadata
 from scavenger_kube.resources import Resource, scavenger_jobs
@@ -16,9 +16,6 @@ from scavenger_runtime.cache import Change
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Handler, Informer
 from scavenger_runtime.kept_jobs import adopted_requests_alone, requests_alone
-
-OF_USERS: Final = f"{LABEL_QUEUE},!{LABEL_JOB}"
-"""Label selector of Jobs that name a queue and belong to no ScavengerJob."""
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 ADOPTED_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, AdoptedJob)

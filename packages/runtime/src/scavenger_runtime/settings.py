@@ -125,7 +125,7 @@ POOL_IGNORES: Any = option(
 ADOPT: Any = option(
     False,
     "follow adopted Jobs as well, which have spec.managedBy: scavenger.dev/adopter and the label of a queue; "
-    "global.adopt.enabled of the charts sets it for admitter, prioritizer and regulator",
+    "global.adopt.enabled of the charts sets it",
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(

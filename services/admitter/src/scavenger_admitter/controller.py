@@ -12,13 +12,13 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
+from scavenger_api.job_keys import OF_USERS
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros
 from scavenger_domain.gang import task_index
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import JOBS, Namespace
 from scavenger_runtime.cache import Change
-from scavenger_runtime.jobs_seen import OF_USERS
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import LOW_PRIORITY, PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from scavenger_api.job import ScavengerJob
+from scavenger_api.job_keys import OF_USERS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Job
 from scavenger_runtime.cache import IndexFunction, by_namespace
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
-from scavenger_runtime.jobs_seen import OF_USERS, JobsSeen
+from scavenger_runtime.jobs_seen import JobsSeen
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.other_jobs import waits_for

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 from scavenger_api import names
+from scavenger_api.job_keys import OF_USERS
 from scavenger_api.levels import PublishedLevels
 from scavenger_api.levels_text import DEFAULT_POOL
 from scavenger_api.quantity import readable_amounts
@@ -44,9 +45,12 @@ from scavenger_board.core.past import picture_at
 from scavenger_board.core.picture import AboutRow, Picture
 from scavenger_board.core.snapshot import Amounts, EventFacts, JobFacts, NodeFacts, PodFacts, QueueFacts, Snapshot
 from scavenger_board.facts import (
+    BATCH_JOBS,
     EVENTS,
     JOBS,
     QUEUES,
+    BatchJob,
+    adopted_facts,
     event_facts,
     held,
     is_ours,
@@ -55,6 +59,7 @@ from scavenger_board.facts import (
     pod_facts,
     queue_facts,
     renewed_at,
+    short_job,
 )
 from scavenger_board.guard import ACCESS_PATH, Guard
 from scavenger_board.prometheus import Prometheus
@@ -142,6 +147,7 @@ class BoardView:
         self._prometheus = Prometheus(settings) if settings.prometheus_url else None
         self._changed: Callable[[], None] = lambda: None
         self._jobs: dict[str, JobFacts] = {}
+        self._adopted: dict[str, JobFacts] = {}
         self._pods: dict[str, PodFacts] = {}
         self._nodes: dict[str, NodeFacts] = {}
         self._queues: dict[str, QueueFacts] = {}
@@ -160,6 +166,7 @@ class BoardView:
             self.levels,
             self._refusing,
             self._follow(Informer(client, JOBS, clock=clock, transform=requests_alone), self._jobs, job_facts),
+            *(self._adopted_jobs(client, clock) if settings.adopt else ()),
             self._follow(
                 Informer(
                     client,
@@ -222,6 +229,12 @@ class BoardView:
         informer.add_handler(handle)
         return informer
 
+    def _adopted_jobs(self, client: ApiClient, clock: Clock) -> tuple[Informer[BatchJob]]:
+        jobs = Informer(
+            client, BATCH_JOBS, label_selector=OF_USERS, name="adopted-jobs", clock=clock, transform=short_job
+        )
+        return (self._follow(jobs, self._adopted, adopted_facts),)
+
     def _lease_informer(self, client: ApiClient, namespace: str, clock: Clock) -> Informer[Lease]:
         """Leases are renewed every other second, which is no change of a picture as long as somebody does: how old they
         are is looked at with each one."""
@@ -272,7 +285,7 @@ class BoardView:
         configmap, refusing = self.levels.get(self._levels_key), self._refusing.get(self._refusing_key)
         return Snapshot(
             now=self._clock.now(),
-            jobs=list(self._jobs.values()),
+            jobs=[*self._jobs.values(), *self._adopted.values()],
             pods=list(self._pods.values()),
             nodes=list(self._nodes.values()),
             queues=list(self._queues.values()),

@@ -5,16 +5,21 @@ Never raises: what cannot be read counts as absent, as nothing is decided by it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from scavenger_api import names
 from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, parse_indexes
+from scavenger_api.job_keys import job_key
+from scavenger_api.ledger import LedgerError
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.task_numbers import parse_numbers
 from scavenger_api.times import checkpoint_time, micros, parse_time
+from scavenger_domain import adopted
 from scavenger_domain.gang import task_index
 from scavenger_domain.nodes import marks_of
 from scavenger_domain.plain_text import plain
@@ -50,6 +55,14 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     status: ShownStatus = ShownStatus()
 
 
+class BatchJob(Struct, frozen=True, gc=False, rename="camel"):
+    """A Job of batch/v1, as `scavenger_domain.adopted` reads it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+    status: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+
+
 class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerQueue."""
 
@@ -82,6 +95,7 @@ class BoardEvent(Event, frozen=True, gc=False, rename="camel"):
 
 
 JOBS: Final = scavenger_jobs(Job)
+BATCH_JOBS: Final = Resource("batch", "v1", "jobs", names.KIND_JOB, True, BatchJob)
 QUEUES: Final = scavenger_queues(Queue)
 EVENTS: Final = Resource("", "v1", "events", "Event", True, BoardEvent)
 
@@ -129,6 +143,35 @@ def job_facts(job: Job) -> JobFacts:
         interval=interval_of(spec.checkpoint_due),
         array=_array(job),
     )
+
+
+_READ_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
+
+
+def short_job(job: BatchJob, _known: BatchJob | None = None) -> BatchJob:
+    """A Job of whose template is left what pods request. Users choose how large templates are."""
+    template = job.spec.get("template") or {}
+    pod = template.get("spec") or {}
+    kept: dict[str, Any] = {name: pod[name] for name in ("restartPolicy", "overhead", "resources") if name in pod}
+    for name in ("containers", "initContainers"):
+        kept[name] = [{key: one[key] for key in _READ_OF_CONTAINERS if key in one} for one in pod.get(name) or ()]
+    return msgspec.structs.replace(job, spec={**job.spec, "template": {"spec": kept}})
+
+
+def adopted_facts(job: BatchJob) -> JobFacts | None:
+    """What is shown of an adopted Job, as of a ScavengerJob; None of another one. Where its ledger is of a later
+    version, nothing is known but what it asks for."""
+    meta = msgspec.to_builtins(job.metadata)
+    written = {"metadata": meta, "spec": job.spec, "status": job.status}
+    if not adopted.adopted(written):
+        return None
+    try:
+        words = adopted.in_own_words(written)
+    except LedgerError:
+        words = adopted.in_own_words({**written, "status": {}})
+    key = job_key(job.metadata.namespace, job.metadata.name, names.KIND_JOB)
+    found = job_facts(msgspec.convert(words, Job))
+    return replace(found, key=key, array=replace(found.array, by_pods=True) if found.array is not None else None)
 
 
 def _array(job: Job) -> ArrayFacts | None:
@@ -204,7 +247,7 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
     return PodFacts(
         key=meta.key,
         node=pod.spec.node_name,
-        job=f"{meta.namespace}/{job}" if job else "",
+        job=job_key(meta.namespace, job, meta.labels.get(names.LABEL_KIND, "")) if job else "",
         requests=_requests(pod),
         service=service,
         image=_image(pod, service) if service else "",

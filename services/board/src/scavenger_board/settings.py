@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import model_validator
-from scavenger_runtime.settings import Seconds, ServiceSettings, option
+from scavenger_runtime.settings import ADOPT, Seconds, ServiceSettings, option
 
 
 class BoardSettings(ServiceSettings):
@@ -21,6 +21,7 @@ class BoardSettings(ServiceSettings):
         "", "folder of tls.crt and tls.key, with which the page is served; needed for access token"
     )
     listeners: int = option(32, "pages that may follow the picture at once", ge=1, le=1000)
+    adopt: bool = ADOPT
     period: Seconds = option(1.0, "between two pictures at least", unit="seconds", ge=0.1)
     check: Seconds = option(5.0, "between two pictures at most, as what is silent grows stale", unit="seconds", gt=0)
     usage_period: Seconds = option(

@@ -81,11 +81,23 @@ def _array(array: ArrayFacts, own: list[PodFacts]) -> ArrayRow:
         completed=array.completed,
         failed=array.failed,
         running=array.running,
-        cells=array.cells,
+        cells=_with_pods(array, own),
         pods=len(own),
         shown=[(numbers[task], node) for task, node in tasks if task < len(numbers)],
         indexes=array.indexes,
     )
+
+
+def _with_pods(array: ArrayFacts, own: list[PodFacts]) -> str:
+    """The cells, with tasks that run as their pods say where the status does not."""
+    if not array.by_pods or not array.cells:
+        return array.cells
+    cells, each = list(array.cells), -(-array.tasks // len(array.cells))
+    for pod in own:
+        place = pod.task // each if pod.task is not None and pod.started is not None else len(cells)
+        if place < len(cells) and cells[place] != "f":
+            cells[place] = "r"
+    return "".join(cells)
 
 
 def in_phase_since(job: JobFacts) -> datetime | None:

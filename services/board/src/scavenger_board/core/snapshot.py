@@ -31,6 +31,7 @@ class ArrayFacts:
         running: how many run.
         cells: all tasks by index in up to `MOST_CELLS` cells of equally many, one letter each (`facts.cells`).
         indexes: those that a user gave, in place of 0 and on; none where they cannot be read.
+        by_pods: which tasks run, only their pods say.
     """
 
     tasks: int
@@ -39,6 +40,7 @@ class ArrayFacts:
     running: int
     cells: str
     indexes: str = ""
+    by_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True)

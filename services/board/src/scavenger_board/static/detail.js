@@ -62,7 +62,7 @@ function job(picture, key, open, now, all) {
   const history = el("div");
   const [make, update] = entryRow(null, now);
   rows(history, left, (entry) => entry.id, make, update);
-  const [namespace, name] = key.split("/");
+  const [namespace, ...kindAndName] = key.split("/"), name = kindAndName.join("/");
   if (!found) return [el("p", {}, "There is no such job any more, or there was none yet."), el("h3", {}, "When it left, and for whom"), history];
   const [label, says] = why(found, picture.meanings);
   return [

@@ -1,0 +1,277 @@
+"""Adopted Jobs in the commands: users see no difference but the kind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_api import names
+from scavenger_api.ledger import Ledger
+from scavenger_api.times import format_time
+from scavenger_cli.exits import ExitCode
+from scavenger_testing import adopted_job_dict
+from scavenger_testing.builders import pod_dict, scavengerjob_dict
+
+from .conftest import Answer, Run, Server, event, listed, status
+
+OWN = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs"
+JOBS = "/apis/batch/v1/namespaces/lab/jobs"
+PODS = "/api/v1/namespaces/lab/pods"
+
+
+def ago(**span: float) -> str:
+    return format_time(datetime.now(UTC) - timedelta(**span))
+
+
+def own(name: str = "a", phase: str = "Running") -> dict[str, Any]:
+    return {
+        **scavengerjob_dict(name, namespace="lab"),
+        "status": {"phase": phase, "runningTimestamps": [ago(minutes=5)]},
+    }
+
+
+def batch(name: str = "a", phase: str = "Running", ledger: Ledger | None = None, **more: Any) -> dict[str, Any]:
+    """An adopted Job. more: of its spec, or `status` over the one that it has."""
+    written = more.pop("status", {})
+    said = ledger or Ledger(runs=(ago(minutes=5),), interrupted=2, useful=7200, lost=95, say="returned after 41 s")
+    noted = {"type": names.CONDITION_LEDGER, "status": "False", "reason": phase, "message": said.text}
+    found = adopted_job_dict(name, namespace="lab", created=ago(hours=1), uid=f"u-{name}", **more)
+    found["status"] = {
+        "active": 1,
+        "ready": 1,
+        "conditions": [noted | {"lastTransitionTime": ago(minutes=5)}],
+        **written,
+    }
+    return found
+
+
+def pod(name: str = "a-xab12", of: str = "a", task: int = 0, **more: Any) -> dict[str, Any]:
+    labels = {names.LABEL_JOB: of, names.LABEL_TASK: str(task), names.LABEL_KIND: names.KIND_JOB}
+    owner = {"kind": "Job", "name": of, "uid": f"u-{of}", "controller": True}
+    found = pod_dict(name, namespace="lab", labels=labels, **more)
+    found["metadata"]["ownerReferences"] = [owner]
+    found["spec"]["containers"][0]["name"] = "work"
+    return found
+
+
+def have(server: Server, *jobs: dict[str, Any]) -> None:
+    """Jobs of both kinds, in lists and by name."""
+    kinds: dict[str, list[dict[str, Any]]] = {OWN: [], JOBS: []}
+    for job in jobs:
+        path = JOBS if job["kind"] == "Job" else OWN
+        kinds[path].append(job)
+        server.on(f"{path}/{job['metadata']['name']}", Answer(body=job))
+        server.on(f"{path}/{job['metadata']['name']}", Answer(body=job), method="PATCH")
+        server.on(f"{path}/{job['metadata']['name']}", Answer(body={}), method="DELETE")
+    for path, found in kinds.items():
+        bare = [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in found]
+        server.on(path, listed(*(bare if path == JOBS else found)))
+        server.on(path.replace("/namespaces/lab", ""), listed(*(bare if path == JOBS else found)))
+    for path in ("/api/v1/nodes", "/api/v1/pods", PODS, "/apis/scavenger.dev/v1alpha1/scavengerqueues"):
+        server.on(path, listed())
+
+
+def regular(name: str) -> dict[str, Any]:
+    job = batch(name)
+    del job["spec"]["managedBy"]
+    return job
+
+
+def test_a_list_of_both_kinds_has_a_column_for_the_kind(server: Server, sj: Run) -> None:
+    have(server, own("b"), batch("a"), regular("c"))
+    code, out, _ = sj("list")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0][:5] == ["NAME", "KIND", "QUEUE", "STATUS", "INTERRUPTED"]
+    assert rows[1][:5] == ["a", "Job", "default", "Running", "2"]
+    assert rows[2][:4] == ["b", "ScavengerJob", "default", "Running"]
+    assert len(rows) == 3, "a Job that is not adopted is nobody's business here"
+    assert server.asked(JOBS)[0].query["labelSelector"] == f"{names.LABEL_QUEUE},!{names.LABEL_JOB}"
+
+
+@pytest.mark.parametrize("job", [own(), batch()])
+def test_a_list_of_one_kind_does_not_say_which(server: Server, sj: Run, job: dict[str, Any]) -> None:
+    have(server, job)
+    assert sj("list")[1].split()[:3] == ["NAME", "QUEUE", "STATUS"]
+    assert "KIND" in sj("list", "-o", "wide")[1]
+
+
+def test_a_list_without_the_right_to_list_jobs(server: Server, sj: Run) -> None:
+    have(server, own())
+    server.on(JOBS, Answer(403, status(403, "Forbidden", "no")))
+    code, out, err = sj("list")
+    assert (code, out.splitlines()[1].split()[0]) == (0, "a")
+    assert "You may not list Jobs" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("--status", "running"), ["a"]),
+        (("--status", "waiting"), ["w"]),
+        (("--queue", "night"), ["n"]),
+        (("--field-selector", "spec.queue=night"), ["n"]),
+        (("--field-selector", "status.phase!=Running,metadata.namespace=lab"), ["w"]),
+    ],
+)
+def test_what_is_selected(server: Server, sj: Run, words: tuple[str, ...], shown: list[str]) -> None:
+    have(server, batch("a"), batch("w", "Waiting"), batch("n", queue="night"))
+    code, out, _ = sj("list", "--no-headers", *words)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == shown or shown == ["a"]
+    assert shown[0] in out
+
+
+def test_objects_say_their_kind(server: Server, sj: Run) -> None:
+    have(server, own("b"), batch("a"))
+    assert sj("list", "-o", "name")[1] == "scavengerjob.scavenger.dev/b\njob.batch/a\n"
+    items = yaml.safe_load(sj("list", "-o", "yaml")[1])["items"]
+    assert [(one["apiVersion"], one["kind"]) for one in items] == [
+        (names.API_VERSION, "ScavengerJob"),
+        ("batch/v1", "Job"),
+    ]
+
+
+def test_get_shows_the_ledger(server: Server, sj: Run) -> None:
+    have(server, batch("a"))
+    code, out, _ = sj("get", "a")
+    assert code == 0
+    assert "2 times" in out
+    assert "2.0 h useful, 95 s lost" in out
+    assert "returned after 41 s" in out
+
+
+@pytest.mark.parametrize(
+    "verb", ["get", "why", "logs", "suspend", "cancel", "delete", "describe", "tasks", "retry", "wait"]
+)
+def test_one_name_of_two_kinds_needs_the_kind(server: Server, sj: Run, verb: str) -> None:
+    have(server, own(), batch())
+    code, _, err = sj(verb, "a")
+    assert code == ExitCode.USAGE
+    assert "a is a ScavengerJob and a Job" in err
+    assert "job/a" in err
+    assert "scavengerjob/a" in err
+    assert not [one for one in server.requests if one.method != "GET"]
+
+
+@pytest.mark.parametrize("name", ["job/a", "jobs/a", "job.batch/a", "jobs.batch/a"])
+def test_a_name_with_its_kind(server: Server, sj: Run, name: str) -> None:
+    have(server, own(), batch())
+    assert sj("suspend", name)[:2] == (0, "job.batch/a suspended\n")
+    assert server.asked(f"{JOBS}/a", "PATCH")[0].body == {"spec": {"suspend": True}}
+    assert sj("suspend", "sj/a")[:2] == (0, "scavengerjob.scavenger.dev/a suspended\n")
+
+
+def test_a_kind_that_is_none(server: Server, sj: Run) -> None:
+    code, _, err = sj("get", "pod/a")
+    assert code == ExitCode.USAGE
+    assert "job/a" in err
+
+
+def test_changes_are_made_to_the_job(server: Server, sj: Run) -> None:
+    have(server, batch())
+    assert sj("suspend", "a")[:2] == (0, "job.batch/a suspended\n")
+    assert sj("cancel", "a")[:2] == (0, "job.batch/a cancelled\n")
+    assert server.asked(f"{JOBS}/a", "DELETE")[0].body["preconditions"] == {"uid": "u-a"}
+    assert sj("delete", "--all")[:2] == (0, "job.batch/a deleted\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("move", "a", "--queue", "night"), "stays in the queue"),
+        (("move", "a", "--priority", "3"), "no priority"),
+        (("retry", "a"), "fails as a whole"),
+        (("resubmit", "a"), "whoever created it"),
+    ],
+)
+def test_what_a_job_cannot_do_is_said(server: Server, sj: Run, words: tuple[str, ...], says: str) -> None:
+    have(server, batch(phase="Running"))
+    server.on("/apis/scavenger.dev/v1alpha1/scavengerqueues/night", Answer(body={"metadata": {"name": "night"}}))
+    code, _, err = sj(*words)
+    assert code == ExitCode.ERROR
+    assert says in err
+    assert not [one for one in server.requests if one.method != "GET"]
+
+
+def test_a_regular_job_is_told_apart(server: Server, sj: Run) -> None:
+    have(server, regular("a"))
+    code, _, err = sj("get", "a")
+    assert code == ExitCode.NOT_FOUND
+    assert "a regular Job" in err
+    assert names.LABEL_QUEUE in err
+
+
+def test_why_of_a_job_with_one_task_is_about_the_job(server: Server, sj: Run) -> None:
+    have(server, batch())
+    began = {"name": "work", "state": {"running": {"startedAt": ago(minutes=5)}}}
+    server.on(PODS, listed(pod(phase="Running", node="n1", container_statuses=[began])))
+    code, out, _ = sj("why", "a")
+    assert code == 0
+    assert out.startswith("a has been running for 5m")
+    assert server.asked(PODS)[0].query["labelSelector"] == "scavenger.dev/job=a,scavenger.dev/kind=Job"
+
+
+def test_why_of_a_job_with_several_is_about_its_tasks(server: Server, sj: Run) -> None:
+    have(server, batch(completions=4, parallelism=2, status={"succeeded": 1}))
+    server.on(PODS, listed())
+    assert "a runs 0 of 3 tasks that have not ended" in sj("why", "a")[1].replace("\n", " ")
+
+
+def test_why_of_a_job_that_waits(server: Server, sj: Run) -> None:
+    waits = Ledger(why="Quota", say="queue default is at its quota of cpu")
+    have(server, batch("a", "Waiting", waits), own("b", "Waiting"))
+    code, out, _ = sj("why", "a")
+    assert code == 0
+    assert "queue default is at its quota of cpu" in out
+    assert "of 2 in queue default" in out, "both kinds are in one line"
+
+
+def test_logs_ask_for_the_pods_of_this_kind(server: Server, sj: Run) -> None:
+    have(server, batch())
+    began = {"name": "work", "state": {"running": {"startedAt": ago(minutes=5)}}}
+    server.on(PODS, listed(pod(container_statuses=[began], phase="Running")))
+    server.on(f"{PODS}/a-xab12/log", Answer(lines=[b"2026-03-01T12:00:00.000000000Z hello"]))
+    assert sj("logs", "a")[:2] == (0, "hello\n")
+
+
+def test_wait_follows_the_kind_of_each_job(server: Server, sj: Run) -> None:
+    have(server, own("b"), batch("a"))
+    done = batch(
+        "a", status={"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": ago(seconds=1)}]}
+    )
+    done.pop("kind")
+    server.on(JOBS, Answer(lines=[event("MODIFIED", done, "11")]), watch=True)
+    server.on(OWN, Answer(lines=[event("MODIFIED", own("b", "Completed"), "11")]), watch=True)
+    code, out, err = sj("wait", "job/a", "b", "--timeout", "20s")
+    assert (code, sorted(out.splitlines())) == (
+        0,
+        ["job.batch/a completed", "scavengerjob.scavenger.dev/b completed"],
+    ), err
+
+
+def test_history_has_the_last_interruption_of_a_job(server: Server, sj: Run) -> None:
+    was = Ledger(interrupted=1, interrupted_at=ago(minutes=1), cause="Preempted")
+    have(server, batch("a", "Interrupted", was))
+    server.on("/api/v1/namespaces/lab/events", listed())
+    assert sj("history", "a", "--no-headers")[1].split()[2:4] == ["a", "Preempted"]
+
+
+def test_tasks(server: Server, sj: Run) -> None:
+    have(server, batch(completions=4, completionMode="Indexed", status={"completedIndexes": "0,2", "succeeded": 2}))
+    server.on(PODS, listed(pod(task=1, phase="Pending")))
+    code, out, err = sj("tasks", "a")
+    assert (code, out.splitlines()[1].split()[:2]) == (0, ["1", "Starting"])
+    assert "2 of 4 tasks completed" in err
+
+
+def test_a_ledger_of_a_later_version_hides_no_other_job(server: Server, sj: Run) -> None:
+    later = batch("z")
+    later["status"]["conditions"][0]["message"] = '{"v":2}'
+    have(server, later, batch("a"))
+    code, out, err = sj("list", "--no-headers")
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, ["a"])
+    assert "lab/z is left out" in err
+    assert "version 2" in sj("get", "z")[2]
