@@ -18,6 +18,9 @@ from tests.simulation.system.specs import FAILS_WITH, SAVED
 
 Object = dict[str, Any]
 
+WIDEST: Final = 3
+"""The most parallelism that users want."""
+
 REASONS: Final = {"BackoffLimitExceeded": "Failed"}
 """Why a Job failed, and what a ScavengerJob would say."""
 
@@ -44,8 +47,9 @@ def as_array(job: Object) -> Object:
     """A Job as an array that says the same."""
     spec, status, ledger = job["spec"], job.get("status") or {}, ledger_of(job)
     kept = ("backoffLimit", "podFailurePolicy", "suspend", "activeDeadlineSeconds")
-    tasks = spec["completions"]
-    array = {"tasks": tasks, "maxRunning": min(tasks, spec["parallelism"])}
+    tasks = spec.get("completions", WIDEST)  # as many as its user may have wanted workers
+    width = (ledger or {}).get("width") or spec["parallelism"]  # of a queue, no other counts after its first success
+    array = {"tasks": tasks, "maxRunning": min(tasks, width)}
     own = {"parallelism": 1, "array": array, **{name: spec[name] for name in kept if name in spec}}
     seen: Object = {"kind": "Job", "metadata": job["metadata"], "spec": own, "status": {}}
     if ledger is None:
@@ -114,9 +118,14 @@ def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
         spec["activeDeadlineSeconds"] = chance.choice((60, 600))
     if chance.random() < 0.2:
         spec["podFailurePolicy"] = {"rules": [_rule(chance)]}
-    grace = {"terminationGracePeriodSeconds": chance.choice((0, 5, 30))}
+    pod: Object = {"terminationGracePeriodSeconds": chance.choice((0, 5, 30))}
     cpu = chance.choice(("500m", "1", "1", "2"))
-    return adopted_job_dict(name, annotations=notes, cpu=cpu, pod=grace, **meta, **spec)
+    if "podFailurePolicy" not in spec and chance.random() < 0.2:  # the API server has the two together only with Never
+        pod["restartPolicy"] = "OnFailure"
+    job = adopted_job_dict(name, annotations=notes, cpu=cpu, pod=pod, **meta, **spec)
+    if spec["completionMode"] == "NonIndexed" and chance.random() < 0.25:
+        del job["spec"]["completions"]  # a work queue
+    return job
 
 
 def _rule(chance: random.Random) -> Object:

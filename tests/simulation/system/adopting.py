@@ -5,16 +5,18 @@ happens to them as well.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.indexes import parse_indexes
-from scavenger_kube.resources import JOBS
+from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing.clock import START
 
+from tests.simulation.system import kubelet
 from tests.simulation.system.adopted import as_array, drawn, held_true, is_adopted, ledger_of
-from tests.simulation.system.history import COUNTED_WITHIN, JOBS_AT_MOST, OFFICE, _job, _namespace
-from tests.simulation.system.ledger import Way
+from tests.simulation.system.history import COUNTED_WITHIN, JOBS_AT_MOST, OFFICE, _controller, _job, _namespace
+from tests.simulation.system.ledger import Life, Way
 from tests.simulation.system.world import World
 from tests.unit.admitter.harness import NS, Object
 
@@ -30,6 +32,11 @@ class Adopting(World):
     adopts = True
     first: tuple[str, ...] = ("c", "d")
     """Jobs that there are from the beginning."""
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.restarted: Counter[str] = Counter()
+        """How often programs were started again in their pods, by the uid of their Job."""
 
     def set_up(self) -> None:
         super().set_up()
@@ -100,6 +107,18 @@ class Adopting(World):
             await self.turn(self.random.choice((0.2, 1.0, 3.0)))
             self._suspend(job, suspended=False)
 
+    def fails(self, pod: Object, code: int, reason: str = "") -> None:
+        """With OnFailure its kubelet starts the program again, and the pod has not ended."""
+        if pod["spec"].get("restartPolicy") != "OnFailure":
+            super().fails(pod, code, reason)
+            return
+        self.restarted[_controller(pod)] += 1
+        self._status(pod, containerStatuses=kubelet.starts_again(pod, code, self.clock.now(), reason))
+
+    def may_have_failed(self, job: Object) -> bool:
+        limit = max(1, job["spec"].get("backoffLimit", 0))
+        return super().may_have_failed(job) or self.restarted[job["metadata"]["uid"]] >= limit
+
     def batch_of(self, job: Object) -> Object | None:
         return job if is_adopted(job) else super().batch_of(job)
 
@@ -120,8 +139,11 @@ class Adopting(World):
     def delete_one(self) -> None:
         if (job := self._one()) is None:
             super().delete_one()
-        else:
+        elif self.random.random() < HALF:
             self.remove_job(job)
+        else:  # what clients do that name no propagation policy
+            self.trouble.removed.add(job["metadata"]["uid"])
+            self.orphan_pods(job)
 
     def remove_job(self, job: Object) -> None:
         if is_adopted(job):
@@ -153,6 +175,16 @@ class Adopting(World):
             if not self.clocks_stepped:
                 self.check_books(seen)
         self._check_course()
+        self._check_orphans()
+
+    def _check_orphans(self) -> None:
+        """Pods that belong to nobody have nothing of ours any more that would hold them."""
+        for pod in self.api.list(PODS):
+            meta = pod["metadata"]
+            if not meta.get("ownerReferences") and self.owners.get(meta["uid"]) in self.trouble.removed:
+                marks = [key for key in meta.get("labels", {}) if key.startswith(f"{names.GROUP}/")]
+                marks += meta.get("finalizers", ())
+                assert not marks, f"an orphan has marks of a scavenger job: {pod}"
 
     def _check_work(self, job: Object) -> None:
         """Each index has a pod that was left alone to its end, and is counted once."""
@@ -164,11 +196,23 @@ class Adopting(World):
             indexes = parse_indexes(status.get("completedIndexes", ""))
             assert indexes.bit_count() == counted, where
             assert all(task in done for task in range(spec["completions"]) if indexes >> task & 1), where
+        if "completions" not in spec and "Complete" in held_true(job):
+            self._check_workers(lives, uid, where)
         failures = sum(Way.FAILED in self.ledger.ways_of_task(life, uid) for life in lives)
         assert failures or not status.get("failed", 0), f"failed, and no program has: {where}"
         if "Complete" in held_true(job):
-            assert counted == spec["completions"], where
+            assert counted == spec["completions"] if "completions" in spec else counted >= 1, where
             assert not status.get("active", 0) + status.get("terminating", 0), where
+
+    def _check_workers(self, lives: list[Life], uid: str, where: str) -> None:
+        """A worker of a queue that others interrupted came back, as its item may have been in hand; unless its user has
+        suspended the queue, or wanted fewer workers."""
+        truth = self.ledger.truths[uid]
+        if truth.suspensions or len({width for _, width in truth.widths}) > 1:
+            return
+        last = {life.task: life for life in sorted(lives, key=lambda one: one.created)}
+        lost = [one for one in last.values() if self.ledger.ways_of_task(one, uid) == {Way.INTERRUPTED}]
+        assert not lost, f"workers were interrupted and did not come back: {lost}: {where}"
 
     def _check_course(self) -> None:
         """Of all statuses that Jobs have had."""

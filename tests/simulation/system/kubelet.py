@@ -165,6 +165,17 @@ def unseen(pod: Object) -> Object:
     }
 
 
+def starts_again(pod: Object, code: int, now: datetime, reason: str = "") -> list[Object]:
+    """The statuses of containers where the program ends with this code, and its pod has it started again at once."""
+    main, found = program(pod), list[Object]()
+    for one in pod["status"]["containerStatuses"]:
+        if one["name"] == main:
+            last, count = ended(one, code, now, reason)["state"], one.get("restartCount", 0) + 1
+            one = {**running(started=format_time(now), name=main), "restartCount": count, "lastState": last}
+        found.append(one)
+    return found
+
+
 def started_again(pod: Object, now: datetime, before: Object | None) -> list[Object]:
     """The statuses of containers that a kubelet starts again in the same pod, as its machine has lost them. before: how
     they ended as it knows; None where it knows nothing."""

@@ -75,6 +75,28 @@ async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_
         assert {c.phase("a10"), c.phase("a11")} == {"Waiting"}, "the interrupted one went before them"
 
 
+async def test_adopted_jobs_give_a_lent_share_back_and_nothing_is_counted_as_a_failure() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="4.1", memory="400Gi")
+        queue(c, "a")
+        queue(c, "b")
+        c.admitter(fallback_admission_percent=100, adopt=True)
+        for number in range(4):
+            c.submit_job(f"a{number}", queue="a", backoffLimit=0)
+        jobs = [f"a{number}" for number in range(4)]
+        await c.until(lambda: all(c.ledger_of(name).get("runs") for name in jobs))
+        c.submit("b0", queue="b", cpu="1")
+        await c.until(lambda: running(c, "b") == 1)
+        await c.until(lambda: any(c.ledger_of(name).get("interrupted") for name in jobs))
+        assert [cause for name in jobs if (cause := c.ledger_of(name).get("cause"))] == ["QueueReclaimed"]
+        c.succeed("b0")
+        await c.until(lambda: not any(c.ledger_of(name).get("cause") for name in jobs))
+        assert not any(c.batch(name)["status"].get("failed") for name in jobs)
+        for name in jobs:
+            c.succeed(name)
+        await c.until(lambda: all(c.job_condition(name, "Complete") for name in jobs))
+
+
 QUOTA = 'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1'
 NO_ACCOUNT = 'pods "b-x" is forbidden: error looking up service account x/robot: serviceaccount "robot" not found'
 

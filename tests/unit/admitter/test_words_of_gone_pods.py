@@ -107,6 +107,28 @@ async def test_a_task_that_completed_does_not_run_again() -> None:
         assert not c.status("a").get("interruptedCount")
 
 
+@pytest.mark.parametrize(("code", "counted"), [(0, {"succeeded": 1}), (3, {"failed": 1})])
+async def test_the_end_of_a_pod_of_an_adopted_job_counts_as_it_was(code: int, counted: dict[str, int]) -> None:
+    """Its Job has a key of its own, by which the words are found."""
+    async with empty_harness() as c:
+        c.node(cpu="10")
+        empty(c)
+        admitter = c.admitter(adopt=True)
+        c.submit_job("a", completions=2, completionMode="Indexed")
+        await c.until(lambda: c.ledger_of("a").get("runs"))
+        await c.pass_time(30)
+        await admitter.kill()
+        c.end(c.pods("a")[0], code)
+        await remove(c)
+        assert len(kept(c)) == 1
+        c.admitter(adopt=True)
+        await c.until(lambda: any(c.batch("a")["status"].get(name) for name in ("succeeded", "failed")))
+        status = c.batch("a")["status"]
+        assert {name: status[name] for name in ("succeeded", "failed") if name in status} == counted
+        assert c.ledger_of("a").get("interrupted", 0) == 0
+        await c.until(lambda: kept(c) == {})
+
+
 async def test_an_interrupted_pod_computed_until_its_end_and_no_longer() -> None:
     async with away() as c:
         pod = c.pods("a")[0]

@@ -351,6 +351,25 @@ async def test_who_has_just_written_a_checkpoint_yields_until_there_is_room_agai
         assert c.pods() == ["job-0-run-0"], "the load is below the admission threshold"
 
 
+async def test_a_pod_of_an_adopted_job_yields_as_soon_as_it_has_written_a_checkpoint() -> None:
+    async with cluster(adopt=True, yield_at_checkpoint=True) as c:
+        c.add_adopted("saved", started=900)
+        c.add_adopted("unsaved", started=1000)
+        c.add_job("job", started=1000)
+        mark = {ANNOTATION_LAST_CHECKPOINT: c.ago(1)}
+        c.api.edit(PODS, "lab", "saved-run-0", lambda pod: pod["metadata"].update(annotations=mark))
+        await c.caught_up()
+        c.measure(8.3, each=0.2)
+        await c.period()
+        assert c.pods() == ["job-run-0", "unsaved-run-0"]
+        gone = c.api.get(PODS, "lab", "saved-run-0")
+        assert gone is not None
+        note = read_eviction_note(gone["metadata"]["annotations"])
+        assert note is not None
+        assert note.reason is EvictionReason.YIELD
+        assert not c.writes("/jobs")
+
+
 async def test_a_gang_goes_whole() -> None:
     async with cluster() as c:
         c.add_job("gang", pods=3)
