@@ -641,7 +641,7 @@ def test_bad_queue_is_refused_naming_the_field(refused: Refused, _name: str, edi
 
 
 def test_kubectl_says_what_the_api_server_says(kubectl: Kubectl) -> None:
-    """The rest of the table is sent without kubectl, which takes a hundred times as long to start."""
+    """The rest of the table is sent without kubectl, which takes a tenth of a second to start alone."""
     for name in ("queue-long", "unknown-field"):
         ((edits, message),) = [(edits, message) for found, edits, message in BAD_JOBS if found == name]
         assert message in kubectl.refused("create", "-f", "-", stdin=json.dumps(changed(MINIMAL_JOB, edits)))
