@@ -67,7 +67,7 @@ def test_what_is_missing_fails_the_job(world: World, spec: dict[str, Any], words
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
-        ("ConfigMap", {"configMaps": [{"name": "late", "mountPath": "/x"}]}),
+        pytest.param("ConfigMap", {"configMaps": [{"name": "late", "mountPath": "/x"}]}, marks=pytest.mark.long),
         ("Secret", {"secrets": [{"name": "late", "mountPath": "/x"}]}),
         ("ServiceAccount", {"serviceAccountName": "late"}),
     ],
@@ -174,6 +174,7 @@ def test_pod_deleted_before_it_ran_is_no_interruption(world: World, cluster: Clu
     world.wait_phase("early", "Running")
 
 
+@pytest.mark.long
 def test_deleted_while_starting_leaves_nothing(world: World, cluster: Cluster) -> None:
     cluster.component_stop("kube-scheduler")
     try:

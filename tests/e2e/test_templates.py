@@ -95,6 +95,7 @@ def test_a_failed_init_container_is_the_end_of_the_job(world: World) -> None:
     assert "exited with code 3" in status["message"]
 
 
+@pytest.mark.long
 def test_members_of_a_gang_go_to_nodes_of_their_own(world: World) -> None:
     apart = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "apart"}}}
     affinity = {

@@ -20,6 +20,7 @@ from scavenger_cluster import Cluster, cgroups
 from scavenger_cluster.build import ensure_tools
 from scavenger_testing import debian
 from scavenger_testing.cluster_names import cluster_name
+from scavenger_testing.place import Server
 from scavenger_testing.waiting import TIMEOUT, wait
 
 _log = logging.getLogger(__name__)
@@ -106,6 +107,14 @@ def api_cluster(kubeconfig: Path) -> Kubectl:
         # Established is not all: for a moment the API server may still say that there is no such kind.
         wait("the definitions to be served", lambda: kubectl("get", "scavengerjobs,scavengerqueues").returncode == 0)
     return kubectl
+
+
+@pytest.fixture(scope="session")
+def server(api_cluster: Kubectl) -> Iterator[Server]:
+    """The same API server, for tables of objects that are sent without kubectl."""
+    made = Server(api_cluster.kubeconfig)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ SETTINGS = {
     "SCAVENGER_UNSCHEDULABLE_AFTER": "5",
     "SCAVENGER_START_BACKOFF": "2",
     "SCAVENGER_EXPLAIN_AFTER": "1",
+    "SCAVENGER_SUCCESS_EVIDENCE_AFTER": "0",  # kwok renews Leases every 10 s
     # An API server that is away for half a minute, and slow to come back, is not to cost the lease.
     "SCAVENGER_LEASE_DURATION": "240",
     "SCAVENGER_RENEW_DEADLINE": "200",
@@ -36,7 +37,7 @@ SETTINGS = {
     "PYTEST_CURRENT_TEST": "",  # or every test would have another environment, and a restart
 }
 
-ADOPT = {"SCAVENGER_ADOPT": "true", "SCAVENGER_EXPLAIN_AFTER": "5", "SCAVENGER_SUCCESS_EVIDENCE_AFTER": "0"}
+ADOPT = {"SCAVENGER_ADOPT": "true", "SCAVENGER_EXPLAIN_AFTER": "5"}
 """Settings of an admitter that runs adopted Jobs."""
 
 Object = dict[str, Any]

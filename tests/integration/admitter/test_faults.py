@@ -106,7 +106,6 @@ def leader(cluster: Cluster) -> int:
     return 0
 
 
-@pytest.mark.cpu
 def test_the_leader_is_killed_in_the_middle_of_an_admission(
     cluster: Cluster, pair: Place, gate: Gate, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.place import MASTERS, Answer, Object, Place, Server, account, namespace, pod_spec, sized_spec
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import Kubectl
 
 ADMITTER: Final = account("admitter")
 TENANT: Final = "tenant"
@@ -57,9 +53,8 @@ class Places(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def places(cluster: Cluster, api_cluster: Kubectl) -> Iterator[Places]:
+def places(cluster: Cluster, server: Server) -> Iterator[Places]:
     """With the policies of `global.adopt.enabled`, and a tenant with the role edit in each namespace."""
-    server = Server(cluster)
     stack.adopt_jobs(cluster)
     labelled = {names.LABEL_ADOPT: "labelled"}
     whole = {names.LABEL_ADOPT: "all", names.LABEL_ADOPT_QUEUE: "night"}
@@ -78,7 +73,6 @@ def places(cluster: Cluster, api_cluster: Kubectl) -> Iterator[Places]:
             yield found
     finally:
         stack.adopt_no_jobs(cluster)
-        server.close()
 
 
 def allow(place: Place) -> None:
@@ -134,10 +128,9 @@ def owner(version: str, kind: str) -> Object:
 # --- creation ---
 
 
-@pytest.mark.usefixtures("api_cluster")
-def test_nothing_is_adopted_by_default(cluster: Cluster) -> None:
+def test_nothing_is_adopted_by_default(cluster: Cluster, server: Server) -> None:
     """First, as the others turn it on. A namespace with the label is not served until an administrator says so."""
-    with closing(Server(cluster)) as server, namespace(cluster, server, **{names.LABEL_ADOPT: "all"}) as place:
+    with namespace(cluster, server, **{names.LABEL_ADOPT: "all"}) as place:
         place.wait("the policies to be in force", lambda: not place.try_create("jobs", batch(**OURS)).allowed)
         place.wait("all of them", lambda: not place.try_create("cronjobs", cron(QUEUE)).allowed)
         assert not adopted(place.try_create("jobs", batch()))

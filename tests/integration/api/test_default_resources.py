@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from scavenger_cluster.stack import rendered
+from scavenger_testing.place import Server, path_of
 from scavenger_testing.waiting import wait
 
 if TYPE_CHECKING:
@@ -29,22 +30,23 @@ def template(*containers: dict[str, Any], **pod: Any) -> dict[str, Any]:
     return {"spec": {"containers": named, **pod}}
 
 
-def creating(cluster: Kubectl, namespace: str) -> Create:
+def creating(server: Server, namespace: str) -> Create:
     """Returns a job as it is kept: its spec, with what is noted on it."""
-    kubectl = cluster.inside(namespace)
+    path = f"{path_of('scavengerjobs', namespace)}?dryRun=All&fieldValidation=Strict"
 
     def create(spec: Object, noted: str | None = None) -> Object:
         meta = {"name": "j", **({"annotations": {NOTED: noted}} if noted is not None else {})}
         job = {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": meta, "spec": spec}
-        found = kubectl.ok("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(job))
-        made: Object = json.loads(found)
+        answer = server("POST", path, job)
+        assert answer.allowed, answer
+        made = answer.body
         return {**made["spec"], "noted": made["metadata"].get("annotations", {}).get(NOTED)}
 
     return create
 
 
 @pytest.fixture(scope="module")
-def policies(api_cluster: Kubectl, module_namespace: str) -> Iterator[None]:
+def policies(api_cluster: Kubectl, server: Server, module_namespace: str) -> Iterator[None]:
     """The policies, in force in all namespaces until the module has ended, and annotations on one."""
     has = ("--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
     settings = [f"--set=defaultResources.{name}={value}" for name, value in OF_ALL.items()]
@@ -54,7 +56,7 @@ def policies(api_cluster: Kubectl, module_namespace: str) -> Iterator[None]:
 
     def filled() -> bool:
         try:
-            found = creating(api_cluster, module_namespace)({"template": template({})})
+            found = creating(server, module_namespace)({"template": template({})})
         except AssertionError:  # for a moment it says that it does not know the kind
             return False
         return "resources" in found["template"]["spec"]["containers"][0]
@@ -66,9 +68,9 @@ def policies(api_cluster: Kubectl, module_namespace: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def kept(api_cluster: Kubectl, policies: None, module_namespace: str) -> Create:
+def kept(server: Server, policies: None, module_namespace: str) -> Create:
     """In a namespace with annotations."""
-    return creating(api_cluster, module_namespace)
+    return creating(server, module_namespace)
 
 
 def both(cpu: str, memory: str) -> dict[str, Any]:
@@ -112,9 +114,9 @@ def test_what_is_named_stays(kept: Create) -> None:
 
 
 def test_a_namespace_without_defaults_has_those_of_the_administrator(
-    api_cluster: Kubectl, policies: None, namespace: str
+    server: Server, policies: None, namespace: str
 ) -> None:
-    create = creating(api_cluster, namespace)
+    create = creating(server, namespace)
     short = create({"image": "i:1"})
     assert (short["resources"], short["noted"]) == (both("250m", str(1 << 29)), "cpu,memory")
     whole = create({"template": template({"resources": {"limits": {**GPUS, "memory": "1Gi"}}})})
@@ -124,9 +126,9 @@ def test_a_namespace_without_defaults_has_those_of_the_administrator(
 
 
 def test_a_limit_range_goes_before_the_administrator_in_whatever_order_the_policies_are_asked(
-    api_cluster: Kubectl, policies: None, namespace: str
+    api_cluster: Kubectl, server: Server, policies: None, namespace: str
 ) -> None:
-    create = creating(api_cluster, namespace)
+    create = creating(server, namespace)
     for name in ("a", "b"):
         body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name}, "spec": {"limits": [RANGE]}}
         api_cluster.inside(namespace).ok("create", "-f", "-", stdin=json.dumps(body))
@@ -148,10 +150,10 @@ def test_a_limit_range_goes_before_the_administrator_in_whatever_order_the_polic
 
 
 def test_a_limit_range_counts_for_sidecars_and_other_containers(
-    api_cluster: Kubectl, policies: None, namespace: str
+    api_cluster: Kubectl, server: Server, policies: None, namespace: str
 ) -> None:
     """Kubernetes gives its defaults to each container of a pod that names no size: the job is planned with as much."""
-    create = creating(api_cluster, namespace)
+    create = creating(server, namespace)
     body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "a"}, "spec": {"limits": [RANGE]}}
     api_cluster.inside(namespace).ok("create", "-f", "-", stdin=json.dumps(body))
     filled = {"requests": {"cpu": "200m"}, "limits": {"cpu": "400m"}}

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scavenger_api import names
+from scavenger_testing.place import Server, may
 from scavenger_testing.waiting import wait
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Kubectl
 
-ADMITTER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.ADMITTER}"
-SYSTEM = f"--namespace={names.SYSTEM_NAMESPACE}"
+SYSTEM = names.SYSTEM_NAMESPACE
+USERS = "default"
 
 
 @pytest.fixture(scope="module")
@@ -26,52 +27,51 @@ def kubectl(api_cluster: Kubectl) -> Kubectl:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "words"),
+    ("allowed", "right"),
     [
-        (True, ("list", "scavengerjobs.scavenger.dev", "--all-namespaces")),
-        (True, ("delete", "scavengerjobs.scavenger.dev")),
-        (True, ("patch", "scavengerjobs.scavenger.dev", "--subresource=status")),
-        (True, ("update", "scavengerjobs.scavenger.dev", "--subresource=finalizers")),
-        (False, ("patch", "scavengerjobs.scavenger.dev")),
-        (False, ("create", "scavengerjobs.scavenger.dev")),
-        (True, ("watch", "scavengerqueues.scavenger.dev")),
-        (False, ("delete", "scavengerqueues.scavenger.dev")),
-        (True, ("create", "jobs.batch")),
-        (True, ("delete", "jobs.batch")),
-        (True, ("patch", "pods")),
-        (True, ("delete", "pods")),
-        (True, ("create", "pods")),
-        (False, ("create", "pods", "--subresource=exec")),
-        (False, ("create", "pods", "--subresource=eviction")),
-        (True, ("create", "services")),
-        (True, ("watch", "nodes")),
-        (False, ("patch", "nodes")),
-        (False, ("patch", "nodes", "--subresource=status")),
-        (True, ("create", "events.events.k8s.io")),
-        (True, ("list", "events")),
-        (False, ("list", "secrets")),
-        (False, ("get", "secrets", SYSTEM)),
-        (True, ("get", "configmaps")),
-        (False, ("list", "configmaps")),
-        (False, ("list", "persistentvolumeclaims")),
-        (True, ("watch", f"configmaps/{names.LEVELS_CONFIGMAP}", SYSTEM)),
-        (False, ("watch", "configmaps", SYSTEM)),
-        (False, ("patch", f"configmaps/{names.LEVELS_CONFIGMAP}", SYSTEM)),
-        (True, ("create", "leases.coordination.k8s.io", SYSTEM)),
-        (True, ("update", f"leases.coordination.k8s.io/{names.ADMITTER}", SYSTEM)),
-        (False, ("update", "leases.coordination.k8s.io/other", SYSTEM)),
-        (False, ("create", "leases.coordination.k8s.io")),
+        (True, ("list", "scavenger.dev", "scavengerjobs", "", "")),
+        (True, ("delete", "scavenger.dev", "scavengerjobs", "", USERS)),
+        (True, ("patch", "scavenger.dev", "scavengerjobs/status", "", USERS)),
+        (True, ("update", "scavenger.dev", "scavengerjobs/finalizers", "", USERS)),
+        (False, ("patch", "scavenger.dev", "scavengerjobs", "", USERS)),
+        (False, ("create", "scavenger.dev", "scavengerjobs", "", USERS)),
+        (True, ("watch", "scavenger.dev", "scavengerqueues", "", "")),
+        (False, ("delete", "scavenger.dev", "scavengerqueues", "", "")),
+        (True, ("create", "batch", "jobs", "", USERS)),
+        (True, ("delete", "batch", "jobs", "", USERS)),
+        (True, ("patch", "", "pods", "", USERS)),
+        (True, ("delete", "", "pods", "", USERS)),
+        (True, ("create", "", "pods", "", USERS)),
+        (False, ("create", "", "pods/exec", "", USERS)),
+        (False, ("create", "", "pods/eviction", "", USERS)),
+        (True, ("create", "", "services", "", USERS)),
+        (True, ("watch", "", "nodes", "", "")),
+        (False, ("patch", "", "nodes", "", "")),
+        (False, ("patch", "", "nodes/status", "", "")),
+        (True, ("create", "events.k8s.io", "events", "", USERS)),
+        (True, ("list", "", "events", "", USERS)),
+        (False, ("list", "", "secrets", "", USERS)),
+        (False, ("get", "", "secrets", "", SYSTEM)),
+        (True, ("get", "", "configmaps", "", USERS)),
+        (False, ("list", "", "configmaps", "", USERS)),
+        (False, ("list", "", "persistentvolumeclaims", "", USERS)),
+        (True, ("watch", "", "configmaps", names.LEVELS_CONFIGMAP, SYSTEM)),
+        (False, ("watch", "", "configmaps", "", SYSTEM)),
+        (False, ("patch", "", "configmaps", names.LEVELS_CONFIGMAP, SYSTEM)),
+        (True, ("create", "coordination.k8s.io", "leases", "", SYSTEM)),
+        (True, ("update", "coordination.k8s.io", "leases", names.ADMITTER, SYSTEM)),
+        (False, ("update", "coordination.k8s.io", "leases", "other", SYSTEM)),
+        (False, ("create", "coordination.k8s.io", "leases", "", USERS)),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-def test_rights_of_the_admitter(kubectl: Kubectl, allowed: bool, words: tuple[str, ...]) -> None:
-    def answer() -> str:
-        return kubectl("auth", "can-i", f"--as={ADMITTER}", *words).stdout.strip()
-
+@pytest.mark.usefixtures("kubectl")
+def test_rights_of_the_admitter(server: Server, allowed: bool, right: tuple[str, str, str, str, str]) -> None:
+    """Verb, group, resource, name and namespace."""
     if allowed:  # the API server hears of roles and bindings by watches
-        wait("the right", lambda: answer() == "yes")
+        wait("the right", lambda: may(server, "admitter", *right))
     else:
-        assert answer() == "no"
+        assert not may(server, "admitter", *right)
 
 
 def test_priority_classes_have_the_values_of_the_contract(kubectl: Kubectl) -> None:

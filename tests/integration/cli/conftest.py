@@ -29,6 +29,7 @@ CPUS = 8
 """Of each node; without a regulator, jobs start while less than 70 % of the 32 are requested: under 22.4."""
 
 SETTINGS = {
+    "SCAVENGER_SUCCESS_EVIDENCE_AFTER": "0",  # kwok renews Leases every 10 s
     "SCAVENGER_EXPLAIN_AFTER": "1",
     "SCAVENGER_START_BACKOFF": "2",
     "PYTEST_CURRENT_TEST": "",  # or every test would have another environment, and a restart

@@ -37,6 +37,7 @@ def told(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.long
 def test_a_cluster_whose_owner_was_killed_is_taken_down_by_who_gets_its_name() -> None:
     name = f"it-left-{uuid.uuid4().hex[:6]}"
     cluster = Cluster(name, report=lambda line: None)

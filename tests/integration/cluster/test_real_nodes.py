@@ -14,6 +14,7 @@ from .traces import traces, untouched
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.long,
     pytest.mark.timeout(900),
 ]
 
@@ -192,7 +193,6 @@ def test_a_killed_kubelet_comes_back(reals: Cluster) -> None:
     assert next(part for part in reals.status() if part.name == "node2/kubelet").state == "running"
 
 
-@pytest.mark.long
 def test_up_after_a_crash_of_everything_that_can_crash(reals: Cluster, image: str) -> None:
     """The containers of node1 survive the loss of kubelet, containerd and API server; those of node2 start anew."""
     reals.apply(pod("stays", image, "sleep", "600", node="node1", restart="Always"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +16,15 @@ import yaml
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.names import RESOURCE_RECLAIMED_MEMORY as MEMORY
 from scavenger_cluster.stack import reclaimed_rules
+from scavenger_testing.place import MASTERS, Answer, Server, account, path_of
 from scavenger_testing.waiting import wait
 
 from tests.integration.conftest import REPOSITORY, Kubectl
 
 SYSTEM = "scavenger-system"
-REGULATOR = f"--as=system:serviceaccount:{SYSTEM}:scavenger-regulator"
-OTHER = f"--as=system:serviceaccount:{SYSTEM}:scavenger-admitter"
+REGULATOR: dict[str, Any] = {"user": account("regulator")}
+OTHER: dict[str, Any] = {"user": account("admitter")}
+PATCHES = {kind: f"application/{kind}-patch+json" for kind in ("merge", "json", "strategic-merge")}
 NODE_INFO = (
     *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
     *("machineID", "operatingSystem", "osImage", "systemUUID"),
@@ -45,7 +46,7 @@ MORE: dict[str, Any] = {
         {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "create", "patch", "update"]}
     ],
 }
-"""What kubectl needs, and rather too much: the policy has to hold by itself."""
+"""Rather too much: the policy has to hold by itself."""
 BOUND: dict[str, Any] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
@@ -67,44 +68,51 @@ def rendered() -> str:
 
 
 @pytest.fixture(scope="module")
-def kubectl(api_cluster: Kubectl, rendered: str) -> Iterator[Kubectl]:
+def guarded(api_cluster: Kubectl, server: Server, rendered: str) -> Iterator[Server]:
     """The policy installed and in force."""
     api_cluster.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=rendered)
     probe = f"probe-{uuid.uuid4().hex[:8]}"
-    make_node(api_cluster, probe)
+    make_node(server, probe)
     try:
         # Rights and policy are not seen at one moment, and who has no right yet is refused as well.
-        wait("the right", lambda: patch(api_cluster, probe, both(dict(OFFER))).returncode == 0)
-        wait("the policy", lambda: SPEC_OR_METADATA in patch(api_cluster, probe, relabelled()).stderr)
-        yield api_cluster
+        wait("the right", lambda: patch(server, probe, both(dict(OFFER))).allowed)
+        wait("the policy", lambda: SPEC_OR_METADATA in patch(server, probe, relabelled()).message)
+        yield server
     finally:
-        api_cluster("delete", "node", probe)
+        server("DELETE", path_of("nodes", name=probe))
         api_cluster("delete", "--ignore-not-found", "-f", "-", stdin=rendered)
 
 
 @pytest.fixture
-def node(kubectl: Kubectl) -> Iterator[str]:
+def node(guarded: Server) -> Iterator[str]:
     """A node as a kubelet left it."""
     name = f"node-{uuid.uuid4().hex[:8]}"
-    make_node(kubectl, name)
+    make_node(guarded, name)
     yield name
-    kubectl.ok("delete", "node", name)
+    assert guarded("DELETE", path_of("nodes", name=name)).allowed
 
 
-def make_node(kubectl: Kubectl, name: str) -> None:
-    metadata = {"name": name, "labels": {"zone": "a"}, "annotations": {"owner": "us"}}
+def make_node(server: Server, name: str) -> None:
+    create(server, {"name": name, "labels": {"zone": "a"}, "annotations": {"owner": "us"}})
+    made = patch(server, name, {"status": STATUS}, user="")
+    assert made.allowed, made
+
+
+def create(server: Server, metadata: dict[str, Any], **who: Any) -> Answer:
     made = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-    kubectl.ok("create", "-f", "-", stdin=json.dumps(made))
-    kubectl.ok("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": STATUS}))
+    return server("POST", path_of("nodes"), made, **who)
 
 
-def patch(
-    kubectl: Kubectl, node: str, change: Any, *words: str, kind: str = "merge", sub: bool = True
-) -> subprocess.CompletedProcess[str]:
-    """As the regulator, unless the words say somebody else."""
-    status = ["--subresource=status"] if sub else []
-    who = words or (REGULATOR,)
-    return kubectl("patch", "node", node, *status, f"--type={kind}", "-p", json.dumps(change), *who)
+def patch(server: Server, node: str, change: Any, *, kind: str = "merge", sub: bool = True, **who: Any) -> Answer:
+    """As the regulator, unless somebody else is said."""
+    path = path_of("nodes", name=node, sub="status" if sub else "")
+    return server("PATCH", path, change, content_type=PATCHES[kind], **(who or REGULATOR))
+
+
+def get(server: Server, node: str) -> dict[str, Any]:
+    answer = server("GET", path_of("nodes", name=node))
+    assert answer.allowed, answer
+    return answer.body
 
 
 def relabelled() -> dict[str, Any]:
@@ -116,29 +124,29 @@ def both(amounts: dict[str, str | None]) -> dict[str, Any]:
     return {"status": {"capacity": amounts, "allocatable": amounts}}
 
 
-def test_its_two_resources_it_sets_changes_and_takes_away(kubectl: Kubectl, node: str) -> None:
+def test_its_two_resources_it_sets_changes_and_takes_away(guarded: Server, node: str) -> None:
     for amounts in (OFFER, {CPU: "0", MEMORY: "1"}):
-        done = patch(kubectl, node, both(dict(amounts)))
-        assert done.returncode == 0, done.stderr
-        status = kubectl.get("node", node)["status"]
+        done = patch(guarded, node, both(dict(amounts)))
+        assert done.allowed, done
+        status = get(guarded, node)["status"]
         for kind in ("capacity", "allocatable"):
             assert {name: status[kind][name] for name in amounts} == amounts
             assert {name: status[kind][name] for name in STATUS[kind]} == STATUS[kind]
-    done = patch(kubectl, node, both({CPU: None, MEMORY: None}))
-    assert done.returncode == 0, done.stderr
-    status = kubectl.get("node", node)["status"]
+    done = patch(guarded, node, both({CPU: None, MEMORY: None}))
+    assert done.allowed, done
+    status = get(guarded, node)["status"]
     assert (status["capacity"], status["allocatable"]) == (STATUS["capacity"], STATUS["allocatable"])
     assert status["conditions"][0]["status"] == "False"
 
 
-def test_a_node_without_any_status_can_offer(kubectl: Kubectl) -> None:
+def test_a_node_without_any_status_can_offer(guarded: Server) -> None:
     name = f"bare-{uuid.uuid4().hex[:8]}"
-    kubectl.ok("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))
+    assert create(guarded, {"name": name}).allowed
     try:
-        done = patch(kubectl, name, both(dict(OFFER)))
-        assert done.returncode == 0, done.stderr
+        done = patch(guarded, name, both(dict(OFFER)))
+        assert done.allowed, done
     finally:
-        kubectl.ok("delete", "node", name)
+        assert guarded("DELETE", path_of("nodes", name=name)).allowed
 
 
 METADATA = ("labels", "finalizers", "ownerReferences")
@@ -184,34 +192,35 @@ ALLOCATABLE = "of what a node can allocate"
     ],
     ids=lambda value: value if isinstance(value, str) else json.dumps(value)[:60],
 )
-def test_everything_else_is_refused(kubectl: Kubectl, node: str, change: dict[str, Any], says: str) -> None:
-    before = kubectl.get("node", node)
+def test_everything_else_is_refused(guarded: Server, node: str, change: dict[str, Any], says: str) -> None:
+    before = get(guarded, node)
     for with_offer in (False, True):
         merged = json.loads(json.dumps(change))
         if with_offer and isinstance(merged.setdefault("status", {}).setdefault("capacity", {}), dict):
             merged["status"]["capacity"].update(OFFER)
-        done = patch(kubectl, node, merged)
-        assert done.returncode != 0, done.stdout
-        assert says in done.stderr
-    after = kubectl.get("node", node)
+        done = patch(guarded, node, merged)
+        assert not done.allowed, done
+        assert says in done.message
+    after = get(guarded, node)
     for kept in (set(STATUS) - {"conditions"}) | {"volumesInUse", "volumesAttached", "daemonEndpoints"}:
         assert after["status"].get(kept) == before["status"].get(kept)
     assert [after["metadata"].get(kept) for kept in METADATA] == [before["metadata"].get(kept) for kept in METADATA]
 
 
-def test_json_and_strategic_patches_are_no_way_around(kubectl: Kubectl, node: str) -> None:
+def test_json_and_strategic_patches_are_no_way_around(guarded: Server, node: str) -> None:
     taken = [{"op": "remove", "path": "/status/conditions/0"}]
-    assert STATUS_ONLY in patch(kubectl, node, taken, kind="json").stderr
+    assert STATUS_ONLY in patch(guarded, node, taken, kind="json").message
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    assert STATUS_ONLY in patch(kubectl, node, ready, kind="strategic").stderr
+    assert STATUS_ONLY in patch(guarded, node, ready, kind="strategic-merge").message
 
 
-def test_the_node_itself_is_not_its_to_change_make_or_delete(kubectl: Kubectl, node: str) -> None:
+def test_the_node_itself_is_not_its_to_change_make_or_delete(guarded: Server, node: str) -> None:
     for change in ({"spec": {"unschedulable": True}}, {"metadata": {"labels": {"zone": "b"}}}):
-        assert "the status only" in patch(kubectl, node, change, sub=False).stderr
-    made = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "made"}})
-    assert "the status only" in kubectl.refused("create", "-f", "-", REGULATOR, stdin=made)
-    assert "cannot delete resource" in kubectl.refused("delete", "node", node, REGULATOR)
+        assert "the status only" in patch(guarded, node, change, sub=False).message
+    made = create(guarded, {"name": "made"}, **REGULATOR)
+    assert "the status only" in made.message
+    deleted = guarded("DELETE", path_of("nodes", name=node), **REGULATOR)
+    assert "cannot delete resource" in deleted.message
 
 
 def test_the_role_alone_gives_one_verb(rendered: str) -> None:
@@ -221,12 +230,12 @@ def test_the_role_alone_gives_one_verb(rendered: str) -> None:
     assert (on_nodes["nodes"], on_nodes["nodes/status"]) == (["get", "list", "watch"], ["patch"])
 
 
-def test_others_are_left_alone(kubectl: Kubectl, node: str) -> None:
+def test_others_are_left_alone(guarded: Server, node: str) -> None:
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": "16"}, "phase": None}}
-    for who in ([OTHER], ["--as=admin", "--as-group=system:masters"]):
+    for who in (OTHER, {"user": "admin", "groups": (MASTERS,)}):
         for change in (ready, {"metadata": {"labels": {"zone": uuid.uuid4().hex}}}):
-            done = patch(kubectl, node, change, *who)
-            assert done.returncode == 0, done.stderr
+            done = patch(guarded, node, change, **who)
+            assert done.allowed, done
 
 
 def test_without_the_feature_there_is_neither_the_right_nor_the_policy() -> None:
@@ -235,9 +244,11 @@ def test_without_the_feature_there_is_neither_the_right_nor_the_policy() -> None
     assert "scavenger-regulator-nodes" not in text
 
 
-def test_the_type_checker_has_nothing_to_say(kubectl: Kubectl) -> None:
+@pytest.mark.usefixtures("guarded")
+def test_the_type_checker_has_nothing_to_say(api_cluster: Kubectl) -> None:
     def checked() -> dict[str, Any] | None:
-        status: dict[str, Any] = kubectl.get("validatingadmissionpolicy", "scavenger-regulator-nodes").get("status", {})
+        policy = api_cluster.get("validatingadmissionpolicy", "scavenger-regulator-nodes")
+        status: dict[str, Any] = policy.get("status", {})
         return status if "observedGeneration" in status else None
 
     status = wait("a word of the type checker", checked)

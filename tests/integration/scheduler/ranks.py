@@ -5,14 +5,12 @@ Each scenario runs with kube-scheduler as it comes and with the plugin.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from scavenger_api import names
-from scavenger_cluster.errors import CommandError
+from scavenger_kube.errors import ApiError
 
 from bench.scheduler import harness
 
@@ -126,12 +124,9 @@ def class_named(name: str) -> dict[str, Any]:
 def rank(pool: Pool, named: str = "") -> tuple[str, int]:
     """Class and priority that a pod gets at this moment; none of both where it is refused."""
     try:
-        made = pool.cluster.kubectl(
-            "create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump(unranked(pool, "probe", named))
-        )
-    except CommandError:  # the API server does not know the class yet
+        spec = pool.client.request("POST", f"{harness.PODS}?dryRun=All", unranked(pool, "probe", named))["spec"]
+    except ApiError:  # the API server does not know the class yet
         return "?", -1
-    spec = json.loads(made)["spec"]
     return spec.get("priorityClassName", ""), spec["priority"]
 
 

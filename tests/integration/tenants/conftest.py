@@ -125,7 +125,7 @@ def cores(count: int) -> Object:
 
 @pytest.fixture(scope="package")
 def server(cluster: Cluster) -> Iterator[Server]:
-    made = Server(cluster)
+    made = Server(cluster.kubeconfig)
     yield made
     made.close()
 

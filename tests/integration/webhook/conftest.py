@@ -41,7 +41,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="package")
 def server(cluster: Cluster) -> Iterator[Server]:
-    made = Server(cluster)
+    made = Server(cluster.kubeconfig)
     yield made
     made.close()
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from scavenger_api import names
 from scavenger_cluster import Cluster
+from scavenger_testing import place as place_of_tests
 from scavenger_testing.place import (
     JOB_CONTROLLER,
     MASTERS,
@@ -145,24 +146,9 @@ def place(cluster: Cluster, server: Server) -> Iterator[Place]:
 
 
 def may(place: Place, service: str, verb: str, group: str, resource: str, name: str, where: str) -> bool:
-    plural, _, sub = resource.partition("/")
-    attributes = {
-        "verb": verb,
-        "group": group,
-        "resource": plural,
-        "subresource": sub,
-        "name": place.namespace if name == "*" else name,
-        "namespace": place.namespace if where == "*" else where,
-    }
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"]
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": account(service), "groups": groups, "resourceAttributes": attributes},
-    }
-    answer = place.server("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
-    assert answer.code == 201, answer
-    return bool(answer.body["status"]["allowed"])
+    """ "*" is the namespace of the test."""
+    name, where = (place.namespace if one == "*" else one for one in (name, where))
+    return place_of_tests.may(place.server, service, verb, group, resource, name, where)
 
 
 @pytest.mark.parametrize("service", SERVICES)

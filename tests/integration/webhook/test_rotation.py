@@ -63,7 +63,9 @@ class Load:
         self.answered = 0
         self.enough = threading.Event()
         self._place = place
-        self._threads = [threading.Thread(target=self._work, args=(Server(cluster),)) for _ in range(THREADS)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(Server(cluster.kubeconfig),)) for _ in range(THREADS)
+        ]
 
     def __enter__(self) -> Load:
         for thread in self._threads:

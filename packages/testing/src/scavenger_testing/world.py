@@ -25,6 +25,7 @@ SETTINGS = {
     "SCAVENGER_UNSCHEDULABLE_AFTER": "5",
     "SCAVENGER_START_BACKOFF": "2",
     "SCAVENGER_EXPLAIN_AFTER": "1",
+    "SCAVENGER_SUCCESS_EVIDENCE_AFTER": "0",  # kubelets renew their Leases every 10 s
     "SCAVENGER_SNAPSHOT_IMAGE": stack.SNAPSHOT_IMAGE,
 }
 """Of every admitter that a test starts: shorter waits than the defaults, so that a test of them takes seconds."""
