@@ -514,6 +514,12 @@ BUGS: Final = (
         {f"{ADMITTER}.core.admission.snapshot.line_order": first_come},
     ),
     Bug(
+        "what a job has had is not written down",
+        situations.QueuedByServed,
+        "not in the order of the line",
+        {f"{LIFECYCLE}.draft.served_level": always(None)},
+    ),
+    Bug(
         "an array keeps its place while tasks of it start",
         situations.QueuedArray,
         "an array is more than one place",

@@ -6,6 +6,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import compress
 from typing import Final, Protocol
 
 from scavenger_api.evictions import EvictionReason
@@ -88,6 +89,8 @@ class Regulation:
             for node, amounts, pool in zip(nodes, room, world.cluster.pools, strict=True)
         }
         self._sizes = [labels_of(node)[INSTANCE_TYPE] for node in nodes]
+        self._cpu = [node.cpu_milli for node in nodes]
+        self._full_from = [FULL * cpu for cpu in self._cpu]
         # The load of a pool is that of its nodes.
         self._by_node = self._rules.per_node or world.cluster.pooled
         self._states: dict[str, ScopeState] = {}
@@ -311,6 +314,7 @@ class Regulation:
 
     def _record(self, decision: Decision) -> None:
         world, decided = self._world, decision.scopes[CLUSTER]
+        used = [100 * use.cpu for use in world.cluster.by_node]
         running = [job.millicores for job in world.holding.values() if job.stage is Stage.RUNNING]
         seen = self._seen(decision)
         default = seen.pop(CLUSTER)
@@ -331,8 +335,8 @@ class Regulation:
                 running_cores=sum(running) / 1000,
                 pools={names[scope.removeprefix(POOL)]: point for scope, point in sorted(seen.items())},
             ),
-            self._nodes_above(decision),
-            self._full(),
+            self._nodes_above(decision, used),
+            self._full(used),
         )
 
     def _seen(self, decision: Decision) -> dict[str, PoolPoint]:
@@ -365,23 +369,23 @@ class Regulation:
             points.append(ResourcePoint(load, ordinary, levels.lower, levels.admission, levels.upper))
         return PoolPoint(points[0], points[1], decided.state.value, decided.admit)
 
-    def _nodes_above(self, decision: Decision) -> int:
-        """Nodes whose CPU is used up to an upper level: their own where they have one, else that of the cluster."""
+    def _nodes_above(self, decision: Decision, used: Sequence[int]) -> int:
+        """Nodes whose CPU is used up to an upper level: their own where they have one, else that of the cluster. used:
+        hundredths of a millicore by node."""
         cluster, initial = self._world.cluster, self._rules.initial
         upper = {scope: decided.levels.get("cpu", initial).upper for scope, decided in decision.scopes.items()}
-        used = [100 * use.cpu for use in cluster.by_node]
         if len(upper) == 1:
             most = upper[CLUSTER]
-            return sum([cpu >= most * node.cpu_milli for cpu, node in zip(used, cluster.nodes, strict=True)])
+            return sum([cpu >= most * room for cpu, room in zip(used, self._cpu, strict=True)])
         pools = [upper[decision.pool_of.get(name, CLUSTER)] for name in cluster.names]
         limits = [upper.get(name, pool) for name, pool in zip(cluster.names, pools, strict=True)]
-        nodes = zip(used, limits, cluster.nodes, strict=True)
-        return sum([cpu >= most * node.cpu_milli for cpu, most, node in nodes])
+        nodes = zip(used, limits, self._cpu, strict=True)
+        return sum([cpu >= most * room for cpu, most, room in nodes])
 
-    def _full(self) -> Counter[str]:
-        """Nodes without idle CPU, by their size."""
-        nodes = zip(self._sizes, self._world.cluster.nodes, self._world.cluster.by_node, strict=True)
-        return Counter(size for size, node, use in nodes if 100 * use.cpu >= FULL * node.cpu_milli)
+    def _full(self, used: Sequence[int]) -> Counter[str]:
+        """Nodes without idle CPU, by their size. used: as above."""
+        full = [cpu >= most for cpu, most in zip(used, self._full_from, strict=True)]
+        return Counter(compress(self._sizes, full))
 
 
 def _add(sums: list[int], amounts: tuple[int, int]) -> None:

@@ -532,24 +532,44 @@ class Crowd(SystemSituation):
 class Queued(SystemSituation):
     """Jobs wait, one of those that run is interrupted, and the next leader goes on with the line."""
 
+    hit: ClassVar[str] = "b"
+    """The one that is interrupted."""
+    spec: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Of the third job that runs."""
+    runs_seconds: ClassVar[float] = 0.0
+    """For so long they run before others wait."""
+    line: ClassVar[tuple[str, ...]] = ("b", "d", "e", "f")
+    """The order in which they start."""
+
     async def comes(self) -> None:
         await self.leave_a_core_each()
-        self.submit("c")
+        self.submit("c", **self.spec)
         await self.until(lambda: self.settled("Running"))
+        await self.pass_time(self.runs_seconds, step=10)
         before = len(self.starts())
         for name in ("d", "e", "f"):
             self.submit(name)
             await self.turn(2.0)
-        self.disrupt(self.pods("b")[0], BY_SCHEDULER)
-        await self.until(lambda: self.phase("b") == "Interrupted")
+        self.disrupt(self.pods(self.hit)[0], BY_SCHEDULER)
+        await self.until(lambda: self.phase(self.hit) == "Interrupted")
         leader = next(one for one in self.replicas if _leads(one))
         self.replicas.remove(leader)
         await leader.kill()
         self.stand_by()
-        line = ("b", "d", "e", "f")
-        await self.until(lambda: self.done(*line), limit=5 * LATE, step=1)
+        await self.until(lambda: self.done(*self.line), limit=5 * LATE, step=1)
         started = self.starts()[before:]
-        assert started == [*line], f"not in the order of the line: {started}"
+        assert started == [*self.line], f"not in the order of the line: {started}"
+
+
+class QueuedByServed(Queued):
+    """The same where jobs go first that have had the least CPU time. The one that is interrupted has kept two
+    minutes."""
+
+    admitter_settings = MappingProxyType({"interrupted_first": "least-served"})
+    hit = "c"
+    spec = MappingProxyType({"interruption_after": "1m"})
+    runs_seconds = 150.0
+    line = ("d", "e", "f", "c")
 
 
 class QueuedArray(SystemSituation):

@@ -129,6 +129,7 @@ def test_with_least_served_a_job_stands_by_what_it_has_had_and_keeps_its_place_a
     job = again(b.job(RUNNING, running=[10]), ran=3700, least_served=True)
     assert (job.status.useful_cpu_seconds, job.status.served_level, job.precedence) == (7200.0, 13, -13)
     assert job.status.queued_timestamp == b.at(0) + timedelta(microseconds=1), "no two runs have one place"
+    assert (job.status.message or "").endswith("; queued to start again"), "it need not rest"
     calm, late = b.job(Phase.WAITING, queued=60), b.job(Phase.WAITING, queued=7200)
     less, equal = (b.written(late, late.status.model_copy(update={"served_level": level})) for level in (12, 13))
     line = sorted([candidate(one, 0) for one in (equal, job, less, calm)], key=lambda one: one.order)

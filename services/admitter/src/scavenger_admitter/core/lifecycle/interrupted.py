@@ -35,10 +35,8 @@ def interrupt(draft: Draft, found: Removed) -> None:
     at_most = not last and spent.lost > 0  # its pods may save more before they have ended
     removal = found.removal
     message = interruptions.tell(removal.cause, removal.pod, removal.detail, spent.lost, at_most=at_most)
-    until = rests_until(draft.status)
-    if until is None:
-        draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; queued to start again")
-    else:
+    draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; queued to start again")
+    if (until := rests_until(draft.status)) is not None:
         draft.enter(Phase.INTERRUPTED, WaitReason.BACKING_OFF, f"{message}; {short}: not started before {until:%X} UTC")
     draft.cause = found.removal.cause
     draft.interrupted = found.removal.cause.value
