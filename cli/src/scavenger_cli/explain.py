@@ -374,7 +374,22 @@ def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:
         findings.append(Finding("interrupted", f"{plural(status.interrupted_count, 'time')}, last {last} ago"))
     if facts.levels is not None and facts.levels.levels is not None:
         findings.append(Finding("cluster", f"{facts.levels.levels.state}; kubectl sj levels shows the load"))
-    return [*findings, *_above_request(facts), *_warnings(facts)]
+    return [*findings, *_use(facts), *_above_request(facts), *_warnings(facts)]
+
+
+def _use(facts: Facts) -> list[Finding]:
+    """What the pods use now of what they request, on average: how much is reserved and lies idle."""
+    asked, parts = facts.job.spec.requests, []
+    for name in names.LEVELS_RESOURCES:
+        used = [use[name] for use in facts.pod_use.values() if name in use]
+        if used and asked.get(name):
+            mean = round(sum(used) / len(used))
+            parts.append(f"{short_amount(name, mean)} of {short_amount(name, asked[name])} {name}")
+    if not parts:
+        return []
+    pods = len(facts.pod_use)
+    whose = "it requests, now" if pods == 1 else f"each of {plural(pods, 'pod')} requests, on average now"
+    return [Finding("uses", f"{' and '.join(parts)} that {whose}")]
 
 
 def _above_request(facts: Facts) -> list[Finding]:

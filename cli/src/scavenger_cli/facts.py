@@ -53,7 +53,7 @@ class Facts:
     Secrets that these pull images with, those of their service account included. shared: what all components read.
     admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not
     be read". snapshot_warning: what `snap` last warned of, as an Event has it; empty without one. pod_use: what
-    its pods use, by name and resource, where they may use more than they request. unreadable: what could not be
+    its pods use now, by name and resource, while it runs. unreadable: what could not be
     read, in words. shunned: nodes on which no job starts as they have refused pods, and what each has said; empty where
     that may not be read.
     """

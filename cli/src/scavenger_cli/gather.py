@@ -224,7 +224,7 @@ def gather(access: Access, name: str, task: int | None = None) -> Facts:
             queues=reader.optional("queues", access.queues) if job.spec.array is not None else None,
             room=judged.room,  # of an array, other tasks may wait
             snapshot_warning=warning,
-            pod_use=reader.pod_use(job) if job.phase == Phase.RUNNING and job.spec.suffers else {},
+            pod_use=reader.pod_use(job) if job.phase == Phase.RUNNING else {},
             unreadable=tuple(reader.unreadable),
         )
     queues = reader.optional("queues", access.queues)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scavenger_api import names
 from scavenger_api.indexes import all_of, lowest, parse_counts, parse_indexes, set_of
 from scavenger_api.states import Phase
@@ -235,11 +237,12 @@ def _task_runs(facts: Facts, index: int, pod: Pod) -> Explanation:
     saved = f"{span((now - safe).total_seconds())} of work since the last; next within {span(due)}"
     class_ = pod.metadata.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE)
     goes = "others go first" if class_ == names.NON_PREEMPTIBLE else "among those that regular pods take first"
+    own = {name: use for name, use in facts.pod_use.items() if name == pod.metadata.name}
     findings += [
         *losses(unsaved(facts, pod), at_risk(facts, pod), "lost if it goes now"),
         Finding("class", f"{class_}: {goes}"),
         Finding("checkpoint", saved),
-        *under_way(facts, interruptions=False),
+        *under_way(replace(facts, pod_use=own), interruptions=False),
     ]
     return Explanation(Cause.RUNNING, f"{name} has been running for {age(moment(task.started), now)}", tuple(findings))
 
