@@ -27,6 +27,7 @@ from tools.stamps import write_whole
 
 ROOT: Final = Path(__file__).parents[1]
 PYTEST: Final = f"{shlex.quote(sys.executable)} -m pytest -q -rs --durations=8"
+PLAY: Final = f"{shlex.quote(sys.executable)} -m tests.simulation --seeds 1000000"
 OLDER: Final = "v1.33.13"
 """The oldest Kubernetes that docs/versions.md promises."""
 TABLE: Final = "simulation.json"
@@ -58,11 +59,8 @@ SLICES: Final = (
     Slice("matrix", "make scheduler-matrix", 30),
     Slice("race", "services/scheduler/verify.sh race && snapshot/verify.sh race", 30),
     Slice("snapshots", "make test-snapshots", 30),
-    Slice(
-        "histories",
-        f"{shlex.quote(sys.executable)} -m tests.simulation --seeds 1000000 --until 2400 --table $TABLE",
-        41,
-    ),
+    Slice("histories", f"{PLAY} --until 2400 --table $TABLE", 41),
+    Slice("adopting", f"{PLAY} --adopting --until 1500 --table $TABLE.adopting", 26),
     Slice("bugs", "make simulate-bugs SEEDS=100", 30),
     Slice("fuzz", "make fuzz", 30),
     Slice("studies", f"{PYTEST} tests/simulation tests/unit -m long && make bench ONLY=scheduler.loss", 15),

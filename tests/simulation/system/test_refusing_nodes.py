@@ -12,7 +12,7 @@ LONGEST = 90.0
 """Seconds before the node begins to refuse. Jobs come and go all the time."""
 AFTER = 5
 """Jobs that are submitted after that."""
-GATE, MORE = range(2), range(2, 20)
+GATE, MORE = range(1), range(1, 20)
 
 
 class RefusesFromAMoment(RefusingNode):

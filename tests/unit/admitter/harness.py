@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +32,7 @@ from scavenger_testing import (
     VirtualClock,
     adopted_job_dict,
     node_dict,
+    patches,
     running,
     scavengerjob_dict,
     settle,
@@ -404,7 +404,7 @@ class _Client(ApiClient):
     def _admitted(self, body: Object | bytes) -> Object | bytes:
         if isinstance(body, bytes):  # a Lease
             return body
-        body = copy.deepcopy(body)
+        body = patches.copied(body)
         self._harness.admission(body)
         return self._harness.injected_into(body) if body["kind"] == "Pod" else body
 
@@ -505,7 +505,7 @@ async def empty_harness() -> AsyncIterator[Harness]:
     """A harness with nothing in it."""
     clock = VirtualClock()
     with structlog.testing.capture_logs():
-        async with FakeApi(clock) as api:
+        async with FakeApi(clock, listens=False) as api:
             made = Harness(api, clock)
             try:
                 yield made

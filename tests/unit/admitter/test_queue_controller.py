@@ -101,7 +101,10 @@ QUOTA = 'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1'
 NO_ACCOUNT = 'pods "b-x" is forbidden: error looking up service account x/robot: serviceaccount "robot" not found'
 
 
-@pytest.mark.parametrize("refusal", [QUOTA, NO_ACCOUNT], ids=["quota", "service account"])
+@pytest.mark.parametrize(
+    "refusal",
+    [pytest.param(QUOTA, id="quota"), pytest.param(NO_ACCOUNT, id="service account", marks=pytest.mark.long)],
+)
 async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refusal: str) -> None:
     async with empty_harness() as c:
 

@@ -106,7 +106,7 @@ def lists(c: Harness) -> int:
 
 async def test_a_successor_waits_for_a_watch_that_brings_nothing_and_lists_instead() -> None:
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         client = api.client()
         pods = Informer(client, PODS, clock=clock)
         following = asyncio.create_task(pods.run())
@@ -372,7 +372,7 @@ async def test_a_task_counts_once_though_its_pod_is_shown_for_longer_than_it_is_
 
 async def test_a_successor_waits_until_pods_that_are_gone_are_not_shown() -> None:
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         client = api.client()
         pods = Informer(client, PODS, clock=clock)
         api.put(PODS, pod_dict("gone", labels={names.LABEL_JOB: "a"}))

@@ -44,7 +44,7 @@ class Place:
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         yield Place(api, clock)
 
 

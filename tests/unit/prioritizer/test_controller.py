@@ -202,7 +202,7 @@ class Cluster:
 @asynccontextmanager
 async def cluster(**settings: Any) -> AsyncIterator[Cluster]:
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         made = Cluster(api, clock, **settings)
         tasks = [asyncio.ensure_future(i.run()) for i in made.prioritizer.informers]
         tasks.append(asyncio.ensure_future(made.events.run()))

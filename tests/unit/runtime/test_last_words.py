@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
 
 async def test_there_is_a_limit_to_what_is_kept() -> None:
-    async with FakeApi(VirtualClock()) as api:
+    async with FakeApi(VirtualClock(), listens=False) as api:
         configmap(api)
         words = LastWords(api.client(), SYSTEM, NAME)
         await words.write([pod(number, message="y" * 900) for number in range(300)])
@@ -182,7 +182,7 @@ async def test_there_is_a_limit_to_what_is_kept() -> None:
 
 
 async def test_words_that_are_there_are_written_once() -> None:
-    async with FakeApi(VirtualClock()) as api:
+    async with FakeApi(VirtualClock(), listens=False) as api:
         configmap(api)
         words = LastWords(api.client(), SYSTEM, NAME)
         for _ in range(3):
@@ -193,7 +193,7 @@ async def test_words_that_are_there_are_written_once() -> None:
 
 @pytest.mark.parametrize("refused", ["missing", "forbidden"])
 async def test_drains_go_on_where_nothing_can_be_kept(refused: str) -> None:
-    async with FakeApi(VirtualClock()) as api:
+    async with FakeApi(VirtualClock(), listens=False) as api:
         if refused == "forbidden":
             configmap(api)
             api.fail(403, reason="Forbidden", methods={"GET"}, path=NAME)
@@ -202,7 +202,7 @@ async def test_drains_go_on_where_nothing_can_be_kept(refused: str) -> None:
 
 
 async def test_another_write_comes_between() -> None:
-    async with FakeApi(VirtualClock()) as api:
+    async with FakeApi(VirtualClock(), listens=False) as api:
         configmap(api)
         words = LastWords(api.client(), SYSTEM, NAME)
         api.fail(409, reason="Conflict", methods={"PATCH"}, path=NAME, times=2)

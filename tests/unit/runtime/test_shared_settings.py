@@ -50,7 +50,7 @@ class Followed:
 @asynccontextmanager
 async def followed(**own: Any) -> AsyncIterator[Followed]:
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         api.put(CONFIGMAPS, configmap_dict("another", {"startupCostSeconds": "7"}, namespace=names.SYSTEM_NAMESPACE))
         made = Followed(api, clock, **own)
         task = asyncio.ensure_future(made.settings.informer.run())

@@ -53,7 +53,7 @@ class Cluster:
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Cluster]:
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
+    async with FakeApi(clock, listens=False) as api:
         yield Cluster(api, clock)
 
 

@@ -57,7 +57,7 @@ def signed(made: AuthorityKeeper, by: KeyPair) -> bool:
 
 async def test_each_replica_signs_its_own_certificate_and_writes_nothing() -> None:
     first, second = authority(), authority()
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         furnish(api, first)
         one, other = keeper(api), keeper(api)
         async with at_work(one), at_work(other):
@@ -72,7 +72,7 @@ async def test_each_replica_signs_its_own_certificate_and_writes_nothing() -> No
 
 async def test_the_next_authority_signs_nothing_before_it_is_promoted() -> None:
     present, following = authority(), authority()
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         furnish(api, present)
         made = keeper(api)
         async with at_work(made):
@@ -93,7 +93,7 @@ async def test_the_next_authority_signs_nothing_before_it_is_promoted() -> None:
 
 async def test_without_the_secret_it_says_what_to_do_and_takes_it_up_when_it_comes() -> None:
     given = authority()
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         made = keeper(api)
         async with at_work(made):
             await until("said", lambda: f"{NAMESPACE}/{AUTHORITY_SECRET} is missing" in made.problem)
@@ -106,7 +106,7 @@ async def test_without_the_secret_it_says_what_to_do_and_takes_it_up_when_it_com
 @pytest.mark.parametrize("damage", [None, {}, {"ca.crt": "!", "ca.key": "eA=="}, {"ca.crt": "eA==", "ca.key": "eA=="}])
 async def test_what_is_in_use_outlives_a_secret_that_is_lost_or_damaged(damage: dict[str, str] | None) -> None:
     given = authority()
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         furnish(api, given)
         made = keeper(api)
         with structlog.testing.capture_logs() as lines:
@@ -127,7 +127,7 @@ async def test_what_is_in_use_outlives_a_secret_that_is_lost_or_damaged(damage: 
 async def test_an_old_authority_is_said_in_time_and_one_that_ended_signs_nothing(
     age: int, word: str, ready: bool
 ) -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         furnish(api, authority(SystemClock().now() - age * DAY))
         made = keeper(api)
         async with at_work(made):

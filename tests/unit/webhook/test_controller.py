@@ -27,7 +27,7 @@ from .waiting import running, until
 
 
 async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 0})
         api.put(SCAVENGERQUEUES, {"metadata": {"name": "small"}, "spec": {"quota": {"cpu": "1500m", "memory": "1Gi"}}})
         api.put(
@@ -62,7 +62,7 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> 
 
 
 async def test_claims_that_are_not_there_are_told_when_a_job_is_created() -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": "there", "namespace": "ns"}})
         view = ClusterView(api.client(), Rules(), VirtualClock(), api_servers_only=True)
         mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("there", "absent", "no/name")]
@@ -82,7 +82,7 @@ async def test_claims_that_are_not_there_are_told_when_a_job_is_created() -> Non
 
 
 async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selector() -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         clock = VirtualClock()
         api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {"team": "blue"}}})
         spec = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
@@ -118,7 +118,7 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selec
 @pytest.mark.parametrize("api_servers_only", [True, False])
 async def test_the_queue_of_a_namespace_is_asked_for_where_a_job_names_none(*, api_servers_only: bool) -> None:
     """Where anybody can ask, nothing is looked up for a request, and no label is told."""
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         clock = VirtualClock()
         api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {names.LABEL_ADOPT_QUEUE: "night"}}})
         api.put(NAMESPACES, {"metadata": {"name": "bare"}})
@@ -156,7 +156,7 @@ async def test_the_queue_of_a_namespace_is_asked_for_where_a_job_names_none(*, a
 async def test_the_labels_of_a_namespace_are_asked_for_where_a_job_asks_for_rights(
     spec: dict[str, Any], asked: bool
 ) -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         labels = {"scavenger.dev/pod-security": "baseline"}
         api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": labels}})
         view = ClusterView(api.client(), Rules(), VirtualClock(), api_servers_only=True)
@@ -172,7 +172,7 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_job_asks_for_righ
 
 @pytest.mark.parametrize("name", ["../nodes", "A", "", "x" * 64, 7, None])
 async def test_no_path_is_made_of_what_is_no_name(name: object) -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=True)
         async with running(*(informer.run() for informer in view.informers)):
             await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
@@ -201,7 +201,7 @@ async def test_an_answer_to_anybody_is_the_same_whatever_the_cluster_has(spec: d
     """So no number of questions tells a size, a quota, a label or a claim; and no question is passed on."""
 
     async def answer(*, large: bool) -> object:
-        async with FakeApi() as api:
+        async with FakeApi(listens=False) as api:
             cpu, there = ("9999", "absent") if large else ("1", "other")
             allocatable = {"cpu": cpu, "memory": "999Gi"}
             if large:
@@ -228,7 +228,7 @@ async def test_an_answer_to_anybody_is_the_same_whatever_the_cluster_has(spec: d
 
 
 async def test_anybody_is_told_of_root_by_a_warning_as_labels_are_not_looked_up() -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=False)
         async with running(*(informer.run() for informer in view.informers)):
             await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
@@ -241,7 +241,7 @@ async def test_anybody_is_told_of_root_by_a_warning_as_labels_are_not_looked_up(
 
 
 async def test_a_new_queue_is_waited_for_without_a_request() -> None:
-    async with FakeApi() as api:
+    async with FakeApi(listens=False) as api:
         view = ClusterView(api.client(), Rules(), SystemClock(), api_servers_only=False)
         async with running(*(informer.run() for informer in view.informers)):
             await asyncio.gather(*(informer.wait_synced() for informer in view.informers))

@@ -25,7 +25,7 @@ def quota(name: str, annotations: dict[str, str], *scopes: dict[str, Any]) -> di
 
 @pytest.mark.slow
 async def test_the_scope_goes_from_quotas_that_have_it_from_the_webhook() -> None:
-    async with FakeApi(VirtualClock()) as api:
+    async with FakeApi(VirtualClock(), listens=False) as api:
         api.put(RESOURCEQUOTAS, quota("added", MARK, REQUIREMENT))
         api.put(RESOURCEQUOTAS, quota("beside", MARK, BEST_EFFORT, REQUIREMENT))
         api.put(RESOURCEQUOTAS, quota("written", {}, REQUIREMENT))

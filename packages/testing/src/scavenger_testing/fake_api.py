@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -421,6 +422,7 @@ def _object_answer(request: Request, found: Object, status: int = 200) -> Answer
     return json_answer(found, status=status)
 
 
+@functools.lru_cache(maxsize=4096)
 def _parse(path: str) -> tuple[Collection, str, str]:
     """Collection, name and subresource of a URL path. Raises Refusal."""
     parts = path.strip("/").split("/")

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from scavenger_api.times import format_time, parse_time
 
@@ -56,9 +56,8 @@ class Refusal(Exception):  # noqa: N818 - becomes a metav1.Status
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """A kind, and optionally one namespace of it."""
+class Collection(NamedTuple):
+    """A kind, and optionally one namespace of it. A tuple, as every request looks some up."""
 
     api_version: str
     plural: str
@@ -66,7 +65,7 @@ class Collection:
 
     def whole(self) -> Collection:
         """The kind in all namespaces."""
-        return Collection(self.api_version, self.plural)
+        return Collection(self.api_version, self.plural) if self.namespace else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import parse_qsl
 
 import aiohttp
 
@@ -49,7 +50,8 @@ class Wire:
         """Send a request, as aiohttp's session does. Raises RuntimeError after the session was closed."""
         if self._closed:
             raise RuntimeError("Session is closed")
-        path = "/" + url.split("/", 3)[3]
+        path, _, asked = ("/" + url.split("/", 3)[3]).partition("?")
+        params = {**dict(parse_qsl(asked, keep_blank_values=True)), **params} if asked else params
         target = "?".join((path, "&".join(f"{key}={value}" for key, value in params.items()))) if params else path
         said = dict(headers)
         token, kind = said.get("Authorization", "").removeprefix("Bearer "), said["Content-Type"]
