@@ -201,12 +201,17 @@ def test_the_command(sj: Run, tmp_path: Path) -> None:
     code, out, err = sj("convert", str(good))
     assert (code, len(list(yaml.safe_load_all(out)))) == (0, 2)
     assert "Job sim: spec.template.spec.restartPolicy: OnFailure is left out" in err
+    assert err.startswith(
+        "Job sim: where the cluster adopts Jobs, it stays one: the label scavenger.dev/queue is enough"
+    )
+    assert err.count("is enough") == 1, "said once"
     out_file = tmp_path / "made.yaml"
     out_file.write_text(out)
     assert sj("lint", str(out_file))[0] == 0
 
     code, out, err = sj("convert", str(bad))
     assert (code, len(list(yaml.safe_load_all(out)))) == (2, 1)
+    assert not err.startswith("MPIJob sim: where")
     assert "MPIJob sim: spec.mpiReplicaSpecs: a launcher and its workers are not alike" in err
     assert "memory is mandatory" in err
     assert err.endswith("error: 3 problems\n")

@@ -7,14 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from scavenger_api.names import LABEL_QUEUE
 
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, is_submit_file, name_of, named, parse, text_of
 from scavenger_cli.output import note
 from scavenger_cli.words import plural
+
+ADOPTED: Final = ("Job ", "CronJob ")
+"""Kinds that a cluster may take as they are."""
+LABEL: Final = f"where the cluster adopts Jobs, it stays one: the label {LABEL_QUEUE} is enough (docs/move-a-job.md)"
 
 
 def convert(
@@ -28,7 +33,9 @@ def convert(
 ) -> None:
     """Print Jobs of other kinds as ScavengerJobs.
 
-    Of Job, CronJob, JobSet, PyTorchJob, Volcano's Job, scripts for Slurm's sbatch and submit files of HTCondor.
+    Where the cluster adopts Jobs, a Job or CronJob needs no more than a label, and stays what it is. This is for other
+    clusters, and for what a Job cannot say. It takes Job, CronJob, JobSet, PyTorchJob, Volcano's Job, scripts for
+    Slurm's sbatch and submit files of HTCondor.
 
     A line on standard error tells of each thing that was left out or changes its meaning, and of what a ScavengerJob
     needs beside it. The exit code is 2 when the API server would refuse what is printed, or an object cannot be
@@ -46,9 +53,12 @@ def convert(
     from scavenger_cli.lint.check import check
     from scavenger_cli.lint.habits import habit_warnings
 
-    wrong, before = 0, ""
+    wrong, before, told = 0, "", False
     for file in files:
         for where, make in _found(file, image):
+            if not told and where.startswith(ADOPTED):
+                note(f"{where}: {LABEL}")
+                told = True
             try:
                 made, lines = make()
             except CliError as error:

@@ -14,11 +14,11 @@ from scavenger_runtime.metrics import LATENCY_BUCKETS, WAIT_BUCKETS, counter, ga
 UNKNOWN_QUEUE: Final = "(unknown)"
 """Label of the jobs whose queue does not exist: users write its name, so that there may be any number of them."""
 
-JOBS: Final = gauge("jobs", "ScavengerJobs by phase and queue.", ("phase", "queue"))
+JOBS: Final = gauge("jobs", "ScavengerJobs and adopted Jobs by phase and queue.", ("phase", "queue"))
 TASKS: Final = gauge(
     "tasks", "Tasks of arrays by queue and state: waiting, running, completed or failed.", ("queue", "state")
 )
-LINE: Final = gauge("queue_depth", "ScavengerJobs queued for admission.", ("queue",))
+LINE: Final = gauge("queue_depth", "ScavengerJobs and adopted Jobs queued for admission.", ("queue",))
 WAIT_SECONDS: Final = histogram(
     "waiting_seconds",
     "Until all pods run: for the First start since the job was created, for a Restart since it is queued again.",
