@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import orjson
 from scavenger_api.states import Phase
@@ -202,7 +202,8 @@ def play(said: argparse.Namespace) -> int:
         record.following = seed + 1
         record.keep(file)
     if said.table is not None:
-        print(table(record.met, (act.__name__ for act in kind.acts(kind.__new__(kind)))))
+        blank: Any = kind.__new__(kind)
+        print(table(record.met, (act.__name__ for act in kind.acts(blank))))
     played, failed = record.following - seeds.start, len(record.failed) - before
     seconds, computed = (time.monotonic() - began) / max(1, played), cpu / max(1, played)
     print(f"{played} histories, {failed} failed, {seconds:.2f} s a seed ({computed:.2f} s of processor time)")

@@ -56,6 +56,7 @@ def statuses(draw: st.DrawFn) -> ScavengerJobStatus:
         last_checkpoint_timestamp=draw(st.none() | MOMENTS),
         useful_cpu_seconds=draw(st.floats(0, 1e15)),
         lost_cpu_seconds=draw(st.floats(0, 1e15)),
+        served_level=draw(st.none() | st.integers(0, 63)),
         useful_seconds=draw(st.none() | DEVICES),
         lost_seconds=draw(st.none() | DEVICES),
         removing=tuple(

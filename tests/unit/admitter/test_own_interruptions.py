@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.core.adopted.ledger import fields_of, read_ledger, write_ledger
+from scavenger_admitter.core.adopted.ledger import write_ledger
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, LifecycleSettings
 from scavenger_admitter.core.lifecycle.plan import draft_of
 from scavenger_admitter.facts import candidate
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote, EvictionReason
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.ledger import read_ledger
 from scavenger_api.reasons import InterruptionReason
 from scavenger_kube import kinds
 
@@ -152,8 +153,7 @@ def test_an_array_stands_by_what_its_tasks_have_had_each() -> None:
     draft.spend(accounting.Spent(useful=1000.0))
     found = candidate(b.written(array, draft.status), 0, tasks=3, interrupted=True)
     assert (draft.status.served_level, found.interrupted_count) == (6, -6), "46 core-seconds a task"
-    ledger = read_ledger(write_ledger(draft.status))
-    assert fields_of(ledger, Phase.WAITING)["servedLevel"] == 6
+    assert read_ledger(write_ledger(draft.status)).served == 6
 
 
 def test_a_long_interval_is_believed_as_far_as_it_is_trusted() -> None:
