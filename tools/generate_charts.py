@@ -58,6 +58,7 @@ REGISTRY: Final = "localhost"
 OPTIONS: Final = {
     "settings.snapshotImage": ("scavenger-admitter", "settings.snapshotImage=snapshot:1"),
     "reclaimed.enabled": ("scavenger-regulator", "reclaimed.enabled=true"),
+    "global.adopt.enabled": ("scavenger-admitter", "global.adopt.enabled=true"),
 }
 """Values that give a component more rights: the chart, and how they are set."""
 

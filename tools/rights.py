@@ -32,8 +32,10 @@ OPERATIONS: Final = {
     "patch": "UPDATE",
     "delete": "DELETE",
     "deletecollection": "DELETE",
+    "release": "UPDATE",
 }
-"""What an admission policy calls the verbs of a role that write."""
+"""What an admission policy calls the verbs of a role that write. `release` is ours: a policy asks for it where somebody
+marks an adopted Job."""
 GUARD: Final = "scavenger-guard-"
 _EVENT = "an Event changes no object, and other accounts write Events too"
 _FINALIZERS = "only the check of blockOwnerDeletion asks for it; the API has no such resource"

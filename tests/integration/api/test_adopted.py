@@ -439,7 +439,8 @@ KEEPS: Final = "suspend the Job, and change it when none of its pods is left"
 
 
 def test_promises_change_while_a_job_is_suspended_and_none_of_its_pods_is_left(existing: Places) -> None:
-    place, theirs = existing.labelled, {"user": ADMITTER, "groups": (MASTERS,)}
+    place = existing.labelled
+    theirs: Object = {"user": ADMITTER, "groups": (MASTERS,)}
     meta = said(interruption_after="1h")
     assert place.create("jobs", batch("stopped", labels=QUEUE, meta=meta, suspend=True), user=TENANT).allowed
 

@@ -115,6 +115,13 @@ class Adopting(World):
         self.restarted[_controller(pod)] += 1
         self._status(pod, containerStatuses=kubelet.starts_again(pod, code, self.clock.now(), reason))
 
+    def end_in_place(self, pod: Object) -> None:
+        """With OnFailure that is a restart like any other, unless the kubelet says that the program was lost."""
+        if pod["spec"].get("restartPolicy") == "OnFailure":
+            self.restarted[_controller(pod)] += 1
+        else:
+            super().end_in_place(pod)
+
     def may_have_failed(self, job: Object) -> bool:
         limit = max(1, job["spec"].get("backoffLimit", 0))
         return super().may_have_failed(job) or self.restarted[job["metadata"]["uid"]] >= limit

@@ -644,7 +644,7 @@ class System(History):
         self.ledger.booted.append((name, self.clock.now()))
         for pod in self.working_on(name):
             self.aim(pod)
-            self.end_by_machine(pod)
+            self.end_in_place(pod)
             seen = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": self.stamp()}
             if code == kubelet.LOST:
                 seen |= {"reason": "Unknown", "startedAt": kubelet.EPOCH, "finishedAt": kubelet.EPOCH}
@@ -652,6 +652,10 @@ class System(History):
                 seen["startedAt"] = format_time(began)
             again = kubelet.started_again(pod, self.clock.now(), None if code is None else seen)
             self._status(pod, containerStatuses=again)
+
+    def end_in_place(self, pod: Object) -> None:
+        """A machine ends the containers of a pod, and starts them again there."""
+        self.end_by_machine(pod)
 
     async def admitter_away(self) -> None:
         """No admitter is there for a while, in which pods end and are deleted. Others take its finalizer off."""
