@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
+import orjson
 import pytest
 from scavenger_kube.errors import ApiError, Unavailable
 from scavenger_kube.resources import PODS
@@ -47,6 +48,17 @@ def test_requests_and_watches_work_as_over_sockets() -> None:
             return sorted(pods.keys())
 
     assert virtually(work) == ["default/a", "default/b"]
+
+
+def test_a_query_may_stand_in_the_path() -> None:
+    async def work(clock: LoopClock) -> list[str]:
+        async with FakeApi(clock, listens=False) as api:
+            for name in ("a", "b"):
+                api.put(PODS, pod_dict(name, labels={"is": name}))
+            found = orjson.loads(await api.client().request("GET", "/api/v1/pods?labelSelector=is%3Db"))
+            return [one["metadata"]["name"] for one in found["items"]]
+
+    assert virtually(work) == ["b"]
 
 
 @pytest.mark.parametrize(("fault", "takes"), [("drop", 0), ("hang", 30)])

@@ -50,8 +50,9 @@ class Wire:
         """Send a request, as aiohttp's session does. Raises RuntimeError after the session was closed."""
         if self._closed:
             raise RuntimeError("Session is closed")
-        path, _mark, asked = ("/" + url.split("/", 3)[3]).partition("?")
-        params = {**dict(parse_qsl(asked, keep_blank_values=True)), **params} if asked else params
+        path, *asked = ("/" + url.split("/", 3)[3]).split("?", 1)
+        for query in asked:
+            params = {**dict(parse_qsl(query, keep_blank_values=True)), **params}
         target = "?".join((path, "&".join(f"{key}={value}" for key, value in params.items()))) if params else path
         said = dict(headers)
         token, kind = said.get("Authorization", "").removeprefix("Bearer "), said["Content-Type"]
