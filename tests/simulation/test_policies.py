@@ -16,6 +16,9 @@ from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 from scavenger_simulator.world import World
 
+pytestmark = pytest.mark.xdist_group("policies")
+"""Of one process: what one test has simulated, the others read as well."""
+
 GIB = 1 << 30
 HOURS = 3
 STEP = 300.0
