@@ -21,8 +21,8 @@ NEW: Final = timedelta(minutes=1)
 REASON: Final = "NotAdopted"
 SAID: Final = (
     "runs as a regular Job: either the webhook did not answer when it was created, or it is of a kind, or has a field, "
-    "that is not adopted. With the label scavenger.dev/queue it would be adopted or refused; with scavenger.dev/adopt: "
-    "never nothing is said"
+    "that is not adopted. With the label scavenger.dev/queue it would be adopted or refused. The label "
+    "scavenger.dev/adopt: never ends these Events"
 )
 
 
