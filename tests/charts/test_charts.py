@@ -587,8 +587,8 @@ def test_jobs_are_adopted_by_a_policy_or_by_the_webhook_and_by_nobody_by_default
     assert adopters(helm, ADOPTING, NEWER) == (both, set())
     assert adopters(helm, ADOPTING) == (set(), {"labelled.jobs.scavenger.dev"})
     cases: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (({}, ()), (ADOPTING, NEWER), (ADOPTING, ()))
-    found = [Chart(helm, "admitter").objects(values, more=more) for values, more in cases]
-    said = [environment(objects["Deployment"]).get("SCAVENGER_TELL_UNADOPTED") for objects in found]
+    charts = [Chart(helm, "admitter").objects(values, more=more) for values, more in cases]
+    said = [environment(objects["Deployment"]).get("SCAVENGER_TELL_UNADOPTED") for objects in charts]
     assert said == [None, "false", "true"]
     trusted = ADOPTING | {"admission": {"clientCA": "-----BEGIN CERTIFICATE-----", "caBundle": AUTHORITY}}
     found = hooks(Chart(helm, "webhook").objects(trusted))
