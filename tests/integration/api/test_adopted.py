@@ -476,6 +476,66 @@ def test_an_administrator_asks_for_its_release_and_the_admitter_changes_nothing(
     assert not place.try_create("jobs", batch(labels=QUEUE), user=ADMITTER, groups=(MASTERS,)).allowed
 
 
+FROM: Final = {"release.scavenger.dev/from": "u-1"}
+
+
+def of_release(name: str = "r", of: str = "", **spec: Any) -> Object:
+    """A Job that a release creates: a copy of this Job, or the one in its place."""
+    notes = {**FROM, **({} if of else {"release.scavenger.dev/copy": "r-r0"})}
+    labels = {names.LABEL_ADOPT: "never", **({"release.scavenger.dev/of": of} if of else {})}
+    return batch(name, labels=labels, meta={"annotations": notes}, **{"suspend": True, **spec})
+
+
+def test_the_account_of_the_release_hook_touches_what_is_released_only(existing: Places) -> None:
+    """With all rights of RBAC. tests/integration/admitter/test_adopted_jobs.py lets it release Jobs."""
+    place = existing.labelled
+    theirs: Object = {"user": account("admitter-release"), "groups": (MASTERS,)}
+    for body in (of_release("copied", "mine"), of_release("again")):
+        assert place.try_create("jobs", body, **theirs).allowed
+        assert place.create("jobs", body).allowed
+    awake, running = of_release(suspend=False), batch("r", suspend=True)
+    queued, owned = of_release(), of_release()
+    queued["spec"]["managedBy"] = "example.com/other"
+    owned["metadata"] |= owner("batch/v1", "CronJob")
+    for body in (awake, running, queued, owned):
+        assert "creates the suspended copy" in said_of(place.try_create("jobs", body, **theirs)), body
+    assert not place.try_create("jobs", of_release(), namespace="kube-public", **theirs).allowed
+    woken = {"spec": {"suspend": False}, "metadata": {"annotations": {"release.scavenger.dev/copy": None}}}
+    counts = {"status": {"succeeded": 1, "failed": 2}}
+    assert place.try_patch("jobs", "mine", annotated(release="requested"), **theirs).allowed
+    assert place.try_patch("jobs", "again", woken, **theirs).allowed
+    for name in ("copied", "again"):
+        assert place.try_patch("jobs", name, counts, sub="status", **theirs).allowed
+    refused = [
+        ("mine", {"spec": {"suspend": True}}),
+        ("mine", labelled("team", "a")),
+        ("again", {"spec": {"parallelism": 3}}),
+        ("again", labelled("team", "a")),
+        ("copied", woken),
+        ("regular", {"spec": {"suspend": True}}),
+    ]
+    for name, patch in refused:
+        said = said_of(place.try_patch("jobs", name, patch, **theirs))
+        assert "a release marks adopted Jobs" in said, (name, patch, said)
+    for name, patch in (("regular", counts), ("again", {"status": {"active": 1}})):
+        said = said_of(place.try_patch("jobs", name, patch, sub="status", **theirs))
+        assert "what suspended Jobs have counted" in said, (name, patch, said)
+    assert place.create(
+        "pods", {"metadata": {"name": "p"}, **{"spec": pod_spec(nodeSelector={"nobody": "here"})}}
+    ).allowed
+    places = [
+        ("jobs/mine", True),
+        ("jobs/copied", True),
+        ("jobs/again", False),
+        ("jobs/regular", False),
+        ("pods/p", False),
+    ]
+    for path, allowed in places:
+        kind, name = path.split("/")
+        answer = place.server("DELETE", place.path(kind, name) + "?dryRun=All", **theirs)
+        assert answer.allowed == allowed, (path, answer)
+
+
 def test_a_label_that_comes_later_is_answered_with_a_warning(existing: Places) -> None:
     for place in existing[1:]:
         answer = place.try_patch("jobs", "regular", labelled(names.LABEL_QUEUE, "default"), user=TENANT)

@@ -11,7 +11,9 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.indexes import parse_indexes
 from scavenger_kube.resources import JOBS, PODS
+from scavenger_testing import FakeApi
 from scavenger_testing.clock import START
+from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
 from tests.simulation.system.adopted import as_array, drawn, held_true, is_adopted, ledger_of
@@ -33,8 +35,8 @@ class Adopting(World):
     first: tuple[str, ...] = ("c", "d")
     """Jobs that there are from the beginning."""
 
-    def __init__(self, *words: Any, **options: Any) -> None:
-        super().__init__(*words, **options)
+    def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
+        super().__init__(api, clock, seed)
         self.restarted: Counter[str] = Counter()
         """How often programs were started again in their pods, by the uid of their Job."""
 
