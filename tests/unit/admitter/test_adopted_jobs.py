@@ -451,6 +451,39 @@ async def test_a_worker_that_fails_after_the_first_success_does_not_come_back() 
         assert (status(c)["succeeded"], status(c)["failed"]) == (2, 2)
 
 
+@pytest.mark.parametrize("wait", [0, 2], ids=["failed at once", "failed before"])
+async def test_a_worker_that_failed_beside_the_first_success_does_not_come_back(wait: float) -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=2)
+        await c.until(lambda: len(at_work(c)) == 2)
+        first, second = at_work(c)
+        c.end(first, 3)
+        await c.pass_time(wait)
+        c.end(second)
+        await c.until(lambda: c.job_condition("a", "Complete"), limit=40)
+        assert (status(c)["succeeded"], status(c)["failed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("parallelism", [0, 1, 2])
+async def test_a_work_queue_that_is_narrowed_before_its_first_success_stops_workers(parallelism: int) -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=None, parallelism=3)
+        await c.until(lambda: len(at_work(c)) == 3)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=parallelism))
+        await c.until(lambda: len(c.pods("a")) == parallelism)
+        await c.pass_time(60, step=5)
+        assert (len(c.pods("a")), status(c)["active"], held_true(c)) == (parallelism, parallelism, [])
+        assert (c.ledger_of("a").get("interrupted", 0), status(c).get("failed")) == (0, None)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=2))
+        await c.until(lambda: len(at_work(c)) == 2, limit=120)
+        c.end(at_work(c)[0])
+        await c.until(lambda: status(c).get("succeeded") == 1)
+        for pod in at_work(c):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (status(c)["succeeded"], status(c).get("failed")) == (2, None)
+
+
 @pytest.mark.parametrize("parallelism", [0, 1, 5])
 async def test_parallelism_says_nothing_after_the_first_success_of_a_work_queue(parallelism: int) -> None:
     """As under the Job controller, which then leaves running what runs."""

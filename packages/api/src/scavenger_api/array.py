@@ -87,6 +87,11 @@ class ArraySpec(Model):
         return None
 
     @property
+    def starts_after_success(self) -> bool:
+        """Whether a task may start, or start again after a failure, when another one has succeeded."""
+        return True
+
+    @property
     def at_once(self) -> int:
         """So many tasks may run at a time, as far as the user says."""
         return self.max_running or self.tasks

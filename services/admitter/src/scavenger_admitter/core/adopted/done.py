@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import all_of, format_indexes, lowest, parse_indexes, set_of
+from scavenger_api.indexes import MAX_TASKS, all_of, format_indexes, lowest, parse_indexes, set_of
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import held, own_exit, removal
 from scavenger_kube import kinds
@@ -28,10 +28,12 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     """
     tasks, array = job.spec.array, job.status.array
     phase = job.status.phase
-    if tasks.indexed or array is None or (phase is not None and phase.finished):
+    if tasks.indexed or (phase is not None and phase.finished):
         return job
     count = job.written.get("succeeded") or 0
-    if not count:
+    if tasks.work_queue and not count:
+        return _with_all_workers(job, pods)
+    if array is None or not count:
         return job
     if tasks.work_queue:  # its ledger says which
         return _given_up(job, array, pods) if job.spec.suspend else job
@@ -42,6 +44,19 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
         return job
     told = _with(array, done, tasks.tasks)
     return job.model_copy(update={"status": job.status.model_copy(update={"array": told})})
+
+
+def _with_all_workers(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
+    """A work queue with each worker that has a pod. After its user has narrowed it, it has more of them than may run,
+    and those with the least unsaved work stop."""
+    tasks, uid = job.spec.array, job.metadata.uid
+    left = (pod for pod in pods if not pod.ended or held(pod))
+    own = (pod for pod in left if (owner := pod.metadata.controller) is not None and owner.uid == uid)
+    size = max((index + 1 for pod in own if (index := task_index(pod)) is not None), default=0)
+    if size <= tasks.tasks:
+        return job
+    wider = tasks.model_copy(update={"written_tasks": min(size, MAX_TASKS)})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"array": wider})})
 
 
 def _given_up(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> AdoptedJob:

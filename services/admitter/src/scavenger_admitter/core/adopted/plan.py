@@ -47,7 +47,7 @@ def plan_adopted(observed: Observation) -> Outcome:
         outcome = replace(outcome, actions=(*unlabel(seen.every_pod), *outcome.actions))
     array = outcome.status.array
     pods = PodCounts.of(seen.every_pod, job.metadata.uid, frozenset(array.counted) if array is not None else ())
-    workers = workers_done(job, array, seen.every_pod) if array is not None else 0
+    workers = workers_done(known, array, seen.every_pod) if array is not None else 0
     found = job_status(known, outcome.status, pods, seen.now, workers)
     if phase is Phase.FAILED and pods.active:  # they are deleted when this is written
         soonest = min(SOON_SECONDS, outcome.requeue_after or SOON_SECONDS)
@@ -61,7 +61,7 @@ def plan_adopted(observed: Observation) -> Outcome:
     leaves = alone and pods.terminating and job.spec.array.at_once <= 1  # so does its end
     if verdict_waits or leaves or not worth_a_write(job, patch):
         return replace(outcome, status=job.status, changed=False, quiet_until=None)
-    kept = kept_status(job, found)
+    kept = kept_status(known, found)
     wait = _wait(observed) if alone else 0.0
     if wait > 0:
         soonest = wait if outcome.requeue_after is None else min(wait, outcome.requeue_after)

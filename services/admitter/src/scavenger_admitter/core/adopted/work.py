@@ -49,6 +49,11 @@ class JobTasks(ArraySpec):
         return self.in_place
 
     @property
+    def starts_after_success(self) -> bool:
+        """A work queue knows then that all its work is done, or in hand."""
+        return not self.work_queue
+
+    @property
     def numbers(self) -> TaskNumbers:
         """What users call the tasks."""
         return TaskNumbers([range(self.written_tasks or 0)])

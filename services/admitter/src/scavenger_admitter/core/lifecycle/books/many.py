@@ -570,6 +570,8 @@ class ManyBook:
         if draft.phase.finished or seen.job.spec.suspend or draft.phase is Phase.SUSPENDED:
             return None
         stuck, waits = waiting.stuck(draft, ()), self.tasks.waiting(self._names_taken)
+        if not self.spec.starts_after_success and (draft.unproven or self.endings.succeeded):
+            waits &= self.tasks.interrupted
         most = max(0, min(self._room(), waits.bit_count()))
         free = self._usable() and stuck is None and not draft.start_failed and self._rest() <= 0
         units = most if free and self._lacks() is None else 0
