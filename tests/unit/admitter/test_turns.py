@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.snapshot import Snapshot, Turn
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_api.reasons import WaitReason
@@ -101,6 +102,17 @@ def test_a_turn_ends_when_its_queue_closes_or_the_room_is_gone() -> None:
     found = kept(gone, Turn(large, ("a",)))
     assert [start.key for start in found.starts] == ["small"]
     assert found.turns == ()
+
+
+def test_a_turn_outlasts_cycles_in_which_nothing_may_start() -> None:
+    """Else small jobs would take its nodes in the first cycle after them."""
+    jobs = [job("large", 8, queued_at=WAITED), job("small", 1, queued_at=NOW)]
+    turn = Turn(jobs[0], ("a",))
+    closed = LoadRule.published({}, observed_at=NOW, now=NOW, period_seconds=30, admit=False)
+    for shut in (LoadRule.blind("why"), closed):
+        assert shut.shut is not None
+        found = kept(snapshot([filled("a", 6, 6)], jobs, shut=shut.shut), turn)  # type: ignore[list-item]
+        assert (found.starts, found.turns, found.held["large"]) == ((), (turn,), shut.shut)
 
 
 def test_other_queues_give_their_room_back_to_whose_turn_it_is() -> None:

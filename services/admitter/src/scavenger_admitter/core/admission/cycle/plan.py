@@ -269,7 +269,7 @@ class _Cycle:
         found = self._judge(candidate) or self._usage.start(candidate)
         if not isinstance(found, Wait):
             self._start(candidate, found)
-        elif found.reason in _LACKS_ROOM and self._overdue.may_keep(candidate):
+        elif self._overdue.may_keep(candidate):
             kept = self._keep(turn, found, rules)
             if kept is not None:
                 self._overdue.keep(candidate)
@@ -277,8 +277,14 @@ class _Cycle:
                 self._unserved = True
 
     def _keep(self, turn: Turn, lack: Wait, rules: PreemptionRules) -> Turn | None:
-        """Promise the job the room of those that leave or give its queue its share back; else keep its turn."""
+        """Promise the job the room of those that leave or give its queue its share back; else keep its turn. Where
+        nothing may start for now, the turn stays as it is."""
         candidate = turn.candidate
+        if lack.reason in _SHUT:
+            self._held[candidate.key] = lack
+            return turn
+        if lack.reason not in _LACKS_ROOM:
+            return None
         promised = self._usage.promise(candidate)
         if not promised and self._usage.shares.contested and not self._preemptions:  # one search in a cycle
             self._preemptions, served = plan_preemptions(self._snapshot, self._usage, [candidate], rules)
@@ -496,6 +502,7 @@ class _Cycle:
 # --- sentences ----------------------------------------------------------------------------------------------
 
 _Refusal = tuple[Wait, list[Candidate] | None]  # why jobs of a kind wait, and where a later step looks for them
+_SHUT = frozenset({WaitReason.BLIND, WaitReason.ADMIT_FALSE})
 _LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.NO_HEADROOM, WaitReason.ADMISSION_LEVEL})
 _BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
 _NEXT_CYCLE = Wait(
