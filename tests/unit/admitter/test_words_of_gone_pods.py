@@ -129,6 +129,33 @@ async def test_the_end_of_a_pod_of_an_adopted_job_counts_as_it_was(code: int, co
         await c.until(lambda: kept(c) == {})
 
 
+HELD = "example.org/held"
+
+
+@pytest.mark.parametrize("spec", [{}, {"parallelism": 2}, {"array": {"tasks": 1}}], ids=["job", "gang", "array"])
+async def test_a_pod_that_others_hold_counts_by_its_last_words(spec: dict[str, Any]) -> None:
+    """It is still shown, without the finalizer of the admitter, and says nothing of whether it was counted."""
+    async with away(**spec) as c:
+        for pod in c.pods("a"):
+            c.api.edit(PODS, NS, pod["metadata"]["name"], lambda pod: pod["metadata"]["finalizers"].append(HELD))
+            c.delete_pod(pod)
+        for pod in c.pods("a"):
+            c.end(pod, code=143)
+        pods = [msgspec.convert(pod, Pod) for pod in c.api.list(PODS)]
+        words = LastWords(c.user(), names.SYSTEM_NAMESPACE, names.LAST_WORDS[BY])
+        await c.run_to_end(release_deleted(c.user(), pods, words))
+        assert {tuple(pod["metadata"]["finalizers"]) for pod in c.pods("a")} == {(HELD,)}
+        c.admitter()
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        await c.until(lambda: kept(c) == {})
+        await c.pass_time(60, step=5)
+        for pod in c.pods("a"):
+            name = pod["metadata"]["name"]
+            await c.run_to_end(c.user().merge_patch(PODS, NS, name, {"metadata": {"finalizers": None}}))
+        await c.until(lambda: c.phase("a") == "Running", limit=300)
+        assert c.status("a")["interruptedCount"] == 1
+
+
 async def test_an_interrupted_pod_computed_until_its_end_and_no_longer() -> None:
     async with away() as c:
         pod = c.pods("a")[0]

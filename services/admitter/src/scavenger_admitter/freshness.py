@@ -16,7 +16,7 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.job_keys import parse_key
-from scavenger_domain.pod_ends import moment
+from scavenger_domain.pod_ends import held, moment
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
@@ -30,6 +30,7 @@ from scavenger_admitter.core.lifecycle import managed
 from scavenger_admitter.core.lifecycle.actions import Creation
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, confirm_creation, placed
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome, Seen
+from scavenger_admitter.core.lifecycle.pods_seen import with_words
 from scavenger_admitter.facts import version
 from scavenger_admitter.heard import Heard
 from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS, metadata_now, resource_of
@@ -224,9 +225,9 @@ async def _with_pods(client: ApiClient, seen: Seen) -> Seen:
     params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name},{of_kind}"}
     body = await client.request("GET", PODS.path(meta.namespace), params=params)
     pods = msgspec.json.decode(body, type=_Pods).items
-    there = {pod.metadata.uid for pod in pods}
-    said = tuple(pod for pod in seen.said if pod.metadata.uid not in there)
-    found = replace(seen, pods=(*pods, *said), said=said, untouched=None, asked=Asked.PODS)
+    carried = {pod.metadata.uid for pod in pods if held(pod)}
+    said = tuple(pod for pod in seen.said if pod.metadata.uid not in carried)
+    found = replace(seen, pods=with_words(pods, said), said=said, untouched=None, asked=Asked.PODS)
     nodes = dict(seen.nodes)
     for name, _ in placed(found):
         if nodes.get(name) is None:

@@ -12,6 +12,7 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import format_time
 from scavenger_domain.node_affinity import LABEL_ARCHITECTURE, required_terms, selects_node
+from scavenger_domain.pod_ends import held
 from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_domain.soundness import CHECKS
 from scavenger_kube.client import ApiClient
@@ -27,7 +28,7 @@ from scavenger_runtime.shared_settings import FollowedSettings, configmap_inform
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle import limits
-from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched
+from scavenger_admitter.core.lifecycle.pods_seen import PodsSeen, Untouched, with_words
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of
 from scavenger_admitter.job_record import JobRecords
@@ -156,15 +157,19 @@ class Informers:
         """The pods of a job that a look reads one by one, those with last words included, and of an array the others.
         told: UIDs of pods that are to stop."""
         pods, untouched = self._look(job, told)
-        return [*pods, *self.said(job.key)], untouched
+        said = self.said(job.key)
+        if not said:
+            return pods, untouched
+        return with_words(pods, said), untouched.without(said) if untouched is not None else None
 
     def said(self, key: str) -> list[Pod]:
-        """The pods of a ScavengerJob that have gone, as their last words show them. key: its `namespace/name`."""
-        return [pod for pod in self.words.of(key) if not self._shows(pod)]
+        """The pods of a ScavengerJob whose finalizer others took off, as their last words show them: they have gone, or
+        a finalizer of somebody else holds them. key: its `namespace/name`."""
+        return [pod for pod in self.words.of(key) if not self._holds(pod)]
 
-    def _shows(self, pod: Pod) -> bool:
+    def _holds(self, pod: Pod) -> bool:
         shown = self.pods.get(pod.metadata.key)
-        return shown is not None and shown.metadata.uid == pod.metadata.uid
+        return shown is not None and shown.metadata.uid == pod.metadata.uid and held(shown)
 
     def _look(self, job: ScavengerJob, told: Iterable[str]) -> tuple[Sequence[Pod], Untouched | None]:
         status, key = job.status, job.key

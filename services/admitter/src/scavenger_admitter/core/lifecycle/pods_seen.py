@@ -28,6 +28,17 @@ from scavenger_admitter.core.lifecycle.start_failures import waits_only
 T = TypeVar("T", datetime, str)
 
 
+def with_words(shown: Iterable[Pod], words: Collection[Pod]) -> list[Pod]:
+    """Pods as a look reads them: a pod with last words as these show it.
+
+    Args:
+        shown: pods that there are.
+        words: last words of pods, without those that carry the finalizer of the admitter still.
+    """
+    spoken = {pod.metadata.uid for pod in words}
+    return [*(pod for pod in shown if pod.metadata.uid not in spoken), *words]
+
+
 @dataclass(frozen=True, slots=True)
 class Untouched:
     """Pods of one run of an array of which a plan asks nothing one by one. Sets are as in `scavenger_api.indexes`.
@@ -67,6 +78,12 @@ class Untouched:
         yield from self.running.values()
         yield from self.kept.values()
         yield from self.starting.values()
+
+    def without(self, words: Iterable[Pod]) -> Untouched:
+        """Without the ended pods of these last words."""
+        uids = {pod.metadata.uid for pod in words}
+        spoken = set_of(task for task, pod in self.kept.items() if pod.metadata.uid in uids)
+        return self.only(self.runs, self.ended & ~spoken, self.starts) if spoken else self
 
     def only(self, runs: int, ended: int, starts: int) -> Untouched:
         """Without the pods of other tasks than these."""
