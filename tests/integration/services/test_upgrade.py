@@ -9,6 +9,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,13 @@ from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.kwok import RUN_SECONDS
 from scavenger_kube.resources import MERGE_PATCH
+from scavenger_regulator.core.history import DEFAULT_BUCKETS, load_histories
+from scavenger_regulator.core.snapshot import CLUSTER, POOL
+from scavenger_regulator.store import KEY_HISTORY, STATE_CONFIGMAP
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
+
+from tests.integration.regulator.pools import GPU, Pools, prometheus, settings_of, two_pools
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
@@ -39,6 +45,7 @@ ORDERS: Final = (
 """As docs/install.md has it, the other way round, and components on both sides of what they share."""
 TASKS: Final = 9
 AT_ONCE: Final = 3
+DAY: Final = 24 * 3600.0
 MEMBERS: Final = 3
 
 Object = dict[str, Any]
@@ -59,12 +66,8 @@ def earlier_commit() -> str:
     return git("describe", "--tags", "--abbrev=0", "HEAD^") or git("log", "-1", "--format=%H", before)
 
 
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout of what ran before."""
-    commit, folder = earlier_commit(), tmp_path_factory.mktemp("earlier")
-    if not commit:
-        pytest.skip(f"this checkout has no earlier commit: fetch its history, or name one in {FROM}")
+def checkout(commit: str, folder: Path) -> Path:
+    """What ran at a commit: its manifests and services, in this folder."""
     archive = folder / "earlier.tar"
     subprocess.run(
         ["git", "-C", str(stack.ROOT), "archive", f"--output={archive}", commit, "packages", "services", "manifests"],
@@ -73,6 +76,24 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(["tar", "--extract", f"--file={archive}", f"--directory={folder}"], check=True)
     print(f"from {git('log', '-1', '--format=%h of %cs, %s', commit)}")  # noqa: T201
     return folder
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout of what ran before."""
+    commit = earlier_commit()
+    if not commit:
+        pytest.skip(f"this checkout has no earlier commit: fetch its history, or name one in {FROM}")
+    return checkout(commit, tmp_path_factory.mktemp("earlier"))
+
+
+@pytest.fixture
+def before_pools(tmp_path: Path) -> Path:
+    """The checkout of the last version that knew no pools of nodes."""
+    added = git("log", "--reverse", "--format=%H", "-Sdef pool_of", "--", "packages/domain").split()
+    if not added:
+        pytest.skip("this checkout has no commit from before there were pools: fetch its history")
+    return checkout(f"{added[0]}^", tmp_path)
 
 
 class Upgrade:
@@ -225,3 +246,75 @@ def _all_ended(made: Upgrade) -> bool:
         if pod["metadata"]["labels"][names.LABEL_TASK] not in made.ended:
             made.end(pod)
     return made.status("array").get("phase") == "Completed"
+
+
+# --- pools of nodes -----------------------------------------------------------------------------------------
+
+
+def samples(pools: Pools) -> dict[str, int]:
+    """What the regulator has kept: measurements of the CPU load by scope, that of the flat history without a name."""
+    path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{STATE_CONFIGMAP}"
+    text = pools.cluster.client.get(path)["data"][KEY_HISTORY]
+    found = load_histories(text, None, DAY, DEFAULT_BUCKETS, datetime.now(UTC))
+    return {scope: histories["cpu"].samples for scope, histories in found.items()}
+
+
+def handed_over(pools: Pools, settings: dict[str, str], root: Path) -> dict[str, int]:
+    """Another version of the regulator takes the place of the one that runs. What that has left."""
+    pools.cluster.service_stop("regulator")
+    left = samples(pools)
+    stack.start(pools.cluster, ["regulator"], settings, root)
+    measured_twice(pools)
+    return left
+
+
+def measured_twice(pools: Pools) -> None:
+    """Wait for two periods: what the first one measured is in the history then."""
+    for _ in range(2):
+        wait("levels", partial(_measured_since, pools, pools.levels().observed_at), describe=pools.seen)
+
+
+def _measured_since(pools: Pools, before: datetime | None) -> bool:
+    return pools.levels().observed_at not in (None, before)
+
+
+def test_charts_one_by_one_and_back_with_pools_of_nodes(before_pools: Path) -> None:
+    """The regulator first. Beside it an older admitter starts nothing in a pool that is shut, and the history of the
+    cluster goes on as that of the default pool, forth and back."""
+    cluster = Cluster(cluster_name("it-upgrade-pools"), report=lambda line: None)
+    try:
+        with prometheus() as (figures, url):
+            pools, settings = two_pools(cluster, figures), settings_of(url)
+            stack.install(cluster, before_pools)
+            pools.use(cpus=5, gpus=99)
+            stack.start(cluster, ["admitter", "regulator"], settings, before_pools)
+            measured_twice(pools)
+
+            left = handed_over(pools, settings, stack.ROOT)
+            assert left[CLUSTER] > 0
+            levels = pools.levels()
+            [pool] = levels.pools
+            assert (levels.admit, levels.pools[pool].admit, sorted(levels.closed_nodes)) == (True, False, [pools.gpu])
+            pools.submit("gpus", cpu="1", memory="16Mi", **{GPU: "1"})
+            pools.submit("cpus", cpu="1", memory="16Mi")
+            wait("the job on CPUs", lambda: pools.status("cpus").get("phase") == "Running", describe=pools.seen)
+            assert pools.status("gpus").get("phase", "Waiting") == "Waiting", "the older admitter obeys closedNodes"
+            pools.use(cpus=5, gpus=5)
+            wait("the job on GPUs", lambda: pools.status("gpus").get("phase") == "Running", describe=pools.seen)
+
+            both = handed_over(pools, settings, before_pools)
+            assert both[CLUSTER] > left[CLUSTER], "the default pool goes on with the history of the cluster"
+            assert both[POOL + pool] < both[CLUSTER], "a pool begins one of its own"
+            assert not pools.levels().pools, "no key of a newer version is left"
+
+            back = handed_over(pools, settings, stack.ROOT)
+            assert back[CLUSTER] > both[CLUSTER], "the cluster goes on with that of the default pool"
+            stack.install(cluster)
+            stack.start(cluster, ["admitter"], settings)
+            pools.use(cpus=99, gpus=5)
+            wait("the CPU pool is shut", lambda: not pools.levels().admit, describe=pools.seen)
+            pools.submit("more", cpu="1", memory="16Mi", **{GPU: "1"})
+            wait("one more on GPUs", lambda: pools.status("more").get("phase") == "Running", describe=pools.seen)
+            assert pools.nodes_of("gpus") == pools.nodes_of("more") == [pools.gpu]
+    finally:
+        cluster.down()
