@@ -14,7 +14,7 @@ from scavenger_api import names
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 
-JOB, QUEUE, NODE, POD = "ScavengerJob", "ScavengerQueue", "Node", "Pod"
+JOB, BATCH_JOB, QUEUE, NODE, POD = "ScavengerJob", "Job", "ScavengerQueue", "Node", "Pod"
 LEVELS: Final = f"ConfigMap {names.LEVELS_CONFIGMAP}"
 
 
@@ -34,6 +34,7 @@ SNAPSHOT_WARNING: Final = "SnapshotWarning"
 CHECKPOINT_UNREADABLE: Final = "CheckpointUnreadable"
 NODE_SHUNNED: Final = "NodeShunned"
 NODE_TRUSTED: Final = "NodeTrusted"
+NOT_ADOPTED: Final = "NotAdopted"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
@@ -59,6 +60,9 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
         ("StartFailed", _WARNING, "A start failed; the job is queued again."),
         ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
         ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),
+    ),
+    (names.ADMITTER, BATCH_JOB): (
+        (NOT_ADOPTED, _NORMAL, "A Job of a namespace with `scavenger.dev/adopt: all` runs as a regular Job."),
     ),
     (names.ADMITTER, QUEUE): (
         ("Releasing", _NORMAL, "The queue is being deleted: its jobs go first, and then the queue."),

@@ -11,6 +11,7 @@ import asyncio
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.events import NOT_ADOPTED
 from scavenger_api.job import ScavengerJob
 from scavenger_api.job_keys import OF_USERS
 from scavenger_api.queue import ScavengerQueue
@@ -29,7 +30,7 @@ from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.view.state import ClusterState
-from scavenger_admitter.core.adopted.unadopted import REASON, SAID, worth_telling
+from scavenger_admitter.core.adopted.unadopted import SAID, worth_telling
 from scavenger_admitter.core.lifecycle.boots import reported_at
 from scavenger_admitter.core.lifecycle.other_jobs import other_job
 from scavenger_admitter.core.lifecycle.running import SHOWN_EVERY
@@ -367,7 +368,7 @@ class Admitter:
             return
         namespace = self._informers.namespaces.get(job.metadata.namespace)
         if namespace is not None and worth_telling(job, namespace.metadata.labels, self._clock.now()):
-            self._events.normal(JOBS, job, REASON, SAID)
+            self._events.normal(JOBS, job, NOT_ADOPTED, SAID)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         if change.new is None:

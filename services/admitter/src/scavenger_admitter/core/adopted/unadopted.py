@@ -18,7 +18,6 @@ from scavenger_kube import kinds
 NEW: Final = timedelta(minutes=1)
 """An older Job was created before somebody looked, perhaps before its namespace was served."""
 
-REASON: Final = "NotAdopted"
 SAID: Final = (
     "runs as a regular Job: either the webhook did not answer when it was created, or it is of a kind, or has a field, "
     "that is not adopted. With the label scavenger.dev/queue it would be adopted or refused. The label "
