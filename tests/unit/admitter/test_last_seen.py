@@ -54,6 +54,14 @@ def test_pods_that_nobody_controls_compute_until_they_are_found() -> None:
     assert outcome.status.interrupted_timestamps == (b.at(300),)
 
 
+def test_pods_whose_containers_have_ended_compute_no_more_whatever_their_phase() -> None:
+    """The kubelet writes the phase later than the ends of the containers, or never where its machine is lost."""
+    job, pod = b.job(Phase.RUNNING, running=[10]), b.pod(ended=100, phase="Running", beside=b.gone(150))
+    outcome = b.decide(b.seen(job, 300, None, pod))
+    assert outcome.figures.interruption is Cause.JOB_DELETED
+    assert (outcome.status.interrupted_timestamps, outcome.status.lost_cpu_seconds) == ((b.at(100),), 2 * 90)
+
+
 async def _uninstalled(c: Harness, name: str) -> None:
     """The admitter is gone, and what it made with it."""
     await c._admitters[0].kill()

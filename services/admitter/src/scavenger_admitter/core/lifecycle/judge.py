@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from scavenger_api.reasons import InterruptionReason
-from scavenger_domain.pod_ends import Removal, ended_at
+from scavenger_domain.pod_ends import Removal
 
 from scavenger_admitter.core.lifecycle import accounting, architectures, limits, start_failures
 from scavenger_admitter.core.lifecycle.going_nodes import find_announced_end
@@ -76,7 +76,7 @@ def decide(run: Run, observed: Observation, found: Verdict) -> Verdict:
     if not isinstance(found, Runs | Starts) or (run.has_job and isinstance(found, Starts)):
         return found  # a job that starts is taken back by what is wrong with its start alone
     if (taken := taken or _suspended_by_another(run)) is not None:
-        return _taken(taken, _computed_until(run, now))
+        return _taken(taken, run.computed_until(now))
     leaves = _outdated(run, now) or find_announced_end(run, observed)
     if isinstance(leaves, Removed):
         return leaves
@@ -91,13 +91,6 @@ def decide(run: Run, observed: Observation, found: Verdict) -> Verdict:
 
 def _taken(decided: InterruptDecision, at: datetime) -> Removed:
     return Removed(Removal(at, at, decided.cause, "", True, decided.detail), at)
-
-
-def _computed_until(run: Run, now: datetime) -> datetime:
-    """The last end of a program where all have ended, and it is not known yet how; else now."""
-    ends = [ended_at(pod) for pod in run.pods]
-    known = [at for at in ends if at is not None]
-    return min(now, max(known)) if known and len(known) == len(ends) else now
 
 
 def _suspended_by_another(run: Run) -> InterruptDecision | None:

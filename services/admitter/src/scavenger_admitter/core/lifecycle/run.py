@@ -9,7 +9,7 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_api.removing import RemovalReason
 from scavenger_domain.checkpoints import saved_its_state
-from scavenger_domain.pod_ends import Exit, moment
+from scavenger_domain.pod_ends import Exit, ended_at, moment
 from scavenger_kube import kinds
 
 
@@ -56,6 +56,12 @@ class Run:
             return min(self.last_seen, now)
         objects = [pod.metadata for pod in self.pods] + ([self.batch.metadata] if self.batch is not None else [])
         return min((at for meta in objects if (at := moment(meta.creation_timestamp)) is not None), default=now)
+
+    def computed_until(self, now: datetime) -> datetime:
+        """The last end of a program where all have ended, be it known how or not; else now."""
+        ends = [ended_at(pod) for pod in self.pods]
+        known = [at for at in ends if at is not None]
+        return min(now, max(known)) if known and len(known) == len(ends) else now
 
     def saved(self, ended: Exit) -> bool:
         """Whether this exit says that the state is saved, and is no failure."""

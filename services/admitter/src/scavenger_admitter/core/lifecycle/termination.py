@@ -160,7 +160,7 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
         # Pods that are left alone compute until they are found.
         here = now if any(not over(pod) for pod in run.pods) else run.gone_since(now)
         at = min((t for pod in run.pods if (t := deletion_requested(pod))), default=here)
-    at = min(at, now)
+    at = min(at, run.computed_until(now))
     return [Removal(at, at, InterruptionReason.JOB_DELETED, "", False)]
 
 
