@@ -1,4 +1,4 @@
-"""Random histories. Each test is one, and its number is the seed; HISTORIES=160 plays as many, 100-200 others.
+"""Random histories. Each test is one, and its number is the seed; HISTORIES=100 plays as many, 100-200 others.
 
 The admitter alone meets fewer faults, so it plays a quarter of them. A sixteenth is played where Jobs of users are
 adopted.
