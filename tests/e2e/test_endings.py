@@ -160,6 +160,7 @@ def test_out_of_memory_is_its_own_failure(world: World) -> None:
     assert "OOMKilled" in status["message"]
 
 
+@pytest.mark.long
 def test_gang_is_cancelled_as_one_and_a_member_that_had_succeeded_runs_again(world: World) -> None:
     text = (
         "import os, signal, sys, time\n"
@@ -193,6 +194,7 @@ def test_gang_member_that_fails_by_itself_fails_the_gang(world: World) -> None:
     world.wait("siblings gone", lambda: all(p["status"]["phase"] != "Running" for p in world.pods("gang")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [pytest.param("deleted", marks=LONG), "evicted", pytest.param("preempted", marks=LONG)])
 def test_removed_while_the_admitter_is_down_is_counted_once(
     world: World, cluster: Cluster, admitter_down: None, how: str

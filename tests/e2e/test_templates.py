@@ -179,6 +179,7 @@ def injecting(world: World, cluster: Cluster) -> Iterator[None]:
             cluster.kubectl("delete", kind, world.namespace, "--wait=false")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("injecting")
 def test_admission_reads_the_annotations_of_a_template(world: World) -> None:
     value = {"fieldRef": {"fieldPath": f"metadata.annotations['{SEEN}']"}}

@@ -71,6 +71,7 @@ def test_the_first_job_of_a_kind_takes_the_node_that_a_policy_opens_for_it(
     assert place.started() == 2, "and no start was in vain"
 
 
+@pytest.mark.long
 def test_without_the_policy_the_job_waits_and_no_pod_is_made(place: Place, set_apart: str) -> None:
     place.submit("waits", node=set_apart)
     place.wait("it to say why", lambda: "taint" in place.status("waits").get("message", ""))

@@ -341,6 +341,7 @@ def sj(place: Place, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_released_job_goes_on_under_the_job_controller(place: Place) -> None:
     submit(place, "many", completions=4, parallelism=2, completionMode="Indexed", backoffLimit=0)
     first, _ = wait_running(place, "many", 2)

@@ -107,6 +107,7 @@ def test_hundreds_of_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest
     assert len(unanswered) < len(jobs) / 4, "or what was left out is not the exception"
 
 
+@pytest.mark.long
 def test_the_line_when_room_is_scarce_and_places_that_survive_a_restart(cluster: Cluster, place: Place) -> None:
     """Two jobs fill a node, four wait for it; the admitter is restarted; an interrupted one goes before them all."""
     place.submit("r1", cpu="8", node=NODE)

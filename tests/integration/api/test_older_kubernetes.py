@@ -19,6 +19,8 @@ from scavenger_cluster.errors import CommandError
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 
+pytestmark = pytest.mark.long
+
 ROOT: Final = Path(__file__).resolve().parents[3]
 SYSTEM: Final = "scavenger-system"
 OLDER: Final = f"1.{int(KUBERNETES_VERSION.split('.')[1]) - 3}"

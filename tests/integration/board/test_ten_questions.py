@@ -208,6 +208,7 @@ async def test_what_a_user_writes_is_text_and_changes_come_by_themselves(reader:
     assert "owned" not in await reader.page.title()
 
 
+@pytest.mark.long
 async def test_a_time_that_is_none_is_told_what_would_be_one(reader: Reader) -> None:
     field = reader.page.locator("#at")
     await field.fill("yesterday")
@@ -271,6 +272,7 @@ async def test_a_part_of_the_page_that_did_not_arrive_is_loaded_again(browser: B
         await page.close()
 
 
+@pytest.mark.long
 async def test_dark_and_narrow_shows_the_same(browser: Browser, board: Board) -> None:
     page = await browser.new_page(viewport={"width": 420, "height": 900}, color_scheme="dark")
     page.set_default_timeout(PATIENCE)
@@ -283,6 +285,7 @@ async def test_dark_and_narrow_shows_the_same(browser: Browser, board: Board) ->
     await page.close()
 
 
+@pytest.mark.long
 async def test_a_thousand_nodes_and_two_thousand_jobs(reader: Reader) -> None:
     reader.board.incident.crowd(1000, 2000)
     await expect(reader.page.locator("#n-nodes")).to_contain_text("1012")

@@ -322,6 +322,7 @@ def placed(name: str, priority_class: str, share: float, cores: float, **job: An
     }
 
 
+@pytest.mark.long
 @pytest.mark.real
 def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified_one(
     cluster: Cluster, helm: Helm

@@ -80,6 +80,7 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
+@pytest.mark.long
 def test_it_takes_those_that_the_simulator_says(cluster: Cluster) -> None:
     chosen = cases(seed=7)
     pools = [Pool(cluster) for _ in chosen]

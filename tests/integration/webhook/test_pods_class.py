@@ -41,6 +41,7 @@ def default(place: Place, name: str, *, there: bool) -> None:
     place.wait(f"{name}: {patch}", lambda: place.patch("priorityclasses", name, patch).allowed)
 
 
+@pytest.mark.long
 def test_the_chart_chooses_so_where_no_pod_can_be_as_low_as_scavenger_jobs(cluster: Cluster, place: Place) -> None:
     assert stack.ranks_pods(cluster) == "class"
     default(place, "ordinary-workload", there=False)
@@ -60,6 +61,7 @@ def test_the_chart_chooses_so_where_no_pod_can_be_as_low_as_scavenger_jobs(clust
     assert stack.ranks_pods(cluster) == "class"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("guard")
 def test_the_chart_relies_on_a_guard_that_is_there_and_refuses(cluster: Cluster, place: Place) -> None:
     assert stack.ranks_pods(cluster) == "class"

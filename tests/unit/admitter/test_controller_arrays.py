@@ -760,7 +760,7 @@ def _seconds(stamp: str | None) -> float:
     return at.timestamp() if at is not None else 0.0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 async def test_whatever_is_killed_each_task_is_done_once_and_the_books_are_true(seed: int) -> None:
     chosen = random.Random(seed)
     async with empty_harness() as c:

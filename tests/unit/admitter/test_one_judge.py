@@ -23,7 +23,7 @@ from .harness import NS, Harness, Instance, Object, empty_harness
 pytestmark = pytest.mark.slow
 
 SEEDS: Final = 200
-GATE: Final = 10
+GATE: Final = 6
 UNITS: Final = 3
 LIMIT: Final = 2
 """Retries of each unit."""

@@ -197,6 +197,7 @@ async def test_each_object_is_looked_for_once_for_all_jobs_that_wait() -> None:
         assert gets(c) == 3
 
 
+@pytest.mark.long
 async def test_a_namespace_with_many_claims_does_not_keep_others_from_being_told() -> None:
     async with empty_harness() as c:
         c.node("n1", cpu="4")

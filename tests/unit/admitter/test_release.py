@@ -124,7 +124,7 @@ async def test_a_job_goes_on_as_a_regular_job_with_its_counts() -> None:
         assert c.held() == []
 
 
-@pytest.mark.parametrize("lose", [False, True])
+@pytest.mark.parametrize("lose", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("now", [False, True])
 async def test_whoever_dies_at_any_step_is_followed_by_one_who_ends_it(now: bool, lose: bool) -> None:
     for most in range(0, 60, 3):

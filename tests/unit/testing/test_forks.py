@@ -61,7 +61,13 @@ def reported(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("-k", "passes"), ("--maxfail=100",), ("--co",), ("test_a.py",), ("-s", "-k", "skipped")]
+    "words",
+    [
+        (),
+        ("-k", "passes"),
+        *(pytest.param(one, marks=pytest.mark.long) for one in (("--maxfail=100",), ("--co",), ("test_a.py",))),
+        ("-s", "-k", "skipped"),
+    ],
 )
 def test_the_report_is_that_of_one_process(tmp_path: Path, words: tuple[str, ...]) -> None:
     files = dict.fromkeys(NAMES, TESTS)
