@@ -95,7 +95,7 @@ def find_termination(
     if first is not None and (not exits or first.earliest <= exits[0].at):
         unreported = (ended_at(pod) for pod in rest if failed_unreported(pod))
         ends = (*(one.at for one in causes), *(one.at for one in exits), *(at for at in unreported if at is not None))
-        return Removed(first, min(ends))
+        return Removed(first, min(*ends, run.computed_until(now)))
     proof_until = min((evidence.until(one, now) for one in open_), default=now)
     if not exits:
         last = max((one.at for one in open_), default=now)
@@ -160,7 +160,7 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
         # Pods that are left alone compute until they are found.
         here = now if any(not over(pod) for pod in run.pods) else run.gone_since(now)
         at = min((t for pod in run.pods if (t := deletion_requested(pod))), default=here)
-    at = min(at, run.computed_until(now))
+    at = min(at, now)
     return [Removal(at, at, InterruptionReason.JOB_DELETED, "", False)]
 
 
