@@ -160,7 +160,6 @@ class Truth:
         suspensions: how often its user suspended it.
         suspended: since when it is; None for one that is not.
         failed: when it was Failed first.
-        queue: whether it is a work queue. A worker that its user wants no more is nobody's, whatever ended it.
         adopted: whether it is a Job of a user. One that fails counts the pods that it deletes among its failures.
     """
 
@@ -176,7 +175,6 @@ class Truth:
     suspended: datetime | None = None
     failed: datetime | None = None
     adopted: bool = False
-    queue: bool = False
 
     @property
     def lives(self) -> Iterator[Life]:
@@ -294,7 +292,6 @@ class Ledger:
         if seen["status"].get("phase") == "Failed" and truth.failed is None:
             truth.failed = now
         truth.widths.append((now, seen["spec"]["array"]["maxRunning"]))
-        truth.queue = "completions" not in job["spec"]
         suspended = bool(job["spec"].get("suspend"))
         truth.suspensions += suspended > bool(old["spec"].get("suspend"))
         truth.suspended = (truth.suspended or now) if suspended else None
@@ -518,8 +515,6 @@ class Ledger:
         found, truth = self.ways(life), self.truths[uid]
         if truth.reports and life.told is not None and life.by is By.SERVICES:  # it reported no checkpoint
             found = {*found, Way.FAILED}
-        if truth.queue and life.task is not None and any(life.task >= width for _, width in truth.widths):
-            found = {*found, Way.NOTHING}
         if self._was_uninstalled(life):
             found = {*found, Way.NOTHING}
         if truth.adopted and truth.failed is not None and (life.ended or NEVER) >= truth.failed:
