@@ -7,7 +7,7 @@ writes that down, as it follows again at every look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import MAX_TASKS, all_of, format_indexes, lowest, parse_indexes, set_of
@@ -49,10 +49,8 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
 def _with_all_workers(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     """A work queue with each worker that has a pod. After its user has narrowed it, it has more of them than may run,
     and those with the least unsaved work stop."""
-    tasks, uid = job.spec.array, job.metadata.uid
-    left = (pod for pod in pods if not pod.ended or held(pod))
-    own = (pod for pod in left if (owner := pod.metadata.controller) is not None and owner.uid == uid)
-    size = max((index + 1 for pod in own if (index := task_index(pod)) is not None), default=0)
+    tasks = job.spec.array
+    size = max((index + 1 for index, pod in _own(job, pods) if not pod.ended or held(pod)), default=0)
     if size <= tasks.tasks:
         return job
     wider = tasks.model_copy(update={"written_tasks": min(size, MAX_TASKS)})
@@ -62,9 +60,8 @@ def _with_all_workers(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
 def _given_up(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     """A work queue that is suspended after its first success: none of its workers starts again, so it is complete when
     none is left, as under the Job controller. Those that have ended are judged before."""
-    tasks, uid = job.spec.array.tasks, job.metadata.uid
-    ended = (pod for pod in pods if pod.ended and held(pod) and (owner := pod.metadata.controller) and owner.uid == uid)
-    open_still = set_of(index for pod in ended if (index := task_index(pod)) is not None and index < tasks)
+    tasks = job.spec.array.tasks
+    open_still = set_of(index for index, pod in _of_tasks(job, pods) if pod.ended and held(pod))
     told = _with(array, all_of(tasks) & ~open_still | parse_indexes(array.completed_indexes), tasks)
     spec = job.spec.model_copy(update={"suspend": False})
     return job.model_copy(update={"spec": spec, "status": job.status.model_copy(update={"array": told})})
@@ -85,30 +82,37 @@ def workers_done(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod])
     if not job.spec.array.work_queue or not done:
         return 0
     pods = list(pods)
-    done |= set_of(index for pod in pods if (index := _failed_now(job, array, pod)) is not None)
+    done |= set_of(index for index, pod in _of_tasks(job, pods) if _failed_now(array, index, pod))
     if job.written.get("succeeded"):
         return done
     kept, busy = _pods(job, array, pods)
     return done | all_of(job.spec.array.tasks) & ~busy & ~kept
 
 
-def _failed_now(job: AdoptedJob, array: ArrayStatus, pod: kinds.Pod) -> int | None:
-    """The index of a worker whose pod is being counted, and has failed by itself."""
-    index, owner = task_index(pod), pod.metadata.controller
-    if index is None or index >= job.spec.array.tasks or owner is None or owner.uid != job.metadata.uid:
-        return None
+def _failed_now(array: ArrayStatus, index: int, pod: kinds.Pod) -> bool:
+    """Whether the pod of a worker is being counted, and has failed by itself."""
     if not held(pod) or pod.succeeded or mark(index, pod) not in array.counted or removal(pod) is not None:
-        return None
-    return index if own_exit(pod) is not None else None
+        return False
+    return own_exit(pod) is not None
+
+
+def _own(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> Iterator[tuple[int, kinds.Pod]]:
+    """The pods that the Job controls, each with the index of its task."""
+    for pod in pods:
+        index, owner = task_index(pod), pod.metadata.controller
+        if index is not None and owner is not None and owner.uid == job.metadata.uid:
+            yield index, pod
+
+
+def _of_tasks(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> Iterator[tuple[int, kinds.Pod]]:
+    """The same without those beyond its tasks."""
+    return ((index, pod) for index, pod in _own(job, pods) if index < job.spec.array.tasks)
 
 
 def _pods(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> tuple[int, int]:
     """The tasks whose pods are kept, as they succeeded, and those that are not over: sets."""
     kept, busy = 0, parse_indexes(array.interrupted_indexes) | parse_indexes(array.failed_indexes)
-    for pod in pods:
-        index, owner = task_index(pod), pod.metadata.controller
-        if index is None or index >= job.spec.array.tasks or owner is None or owner.uid != job.metadata.uid:
-            continue
+    for index, pod in _of_tasks(job, pods):
         if pod.succeeded and (not held(pod) or mark(index, pod) in array.counted):
             kept |= 1 << index
         elif not pod.ended or held(pod):
