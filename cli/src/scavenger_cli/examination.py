@@ -10,6 +10,7 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import parse_time
+from scavenger_domain.adopted import adopted
 from scavenger_domain.ailments import (
     Ailment,
     foreign_budgets,
@@ -25,7 +26,7 @@ from scavenger_domain.ailments import (
 from scavenger_domain.last_word import SILENT_AFTER
 from scavenger_domain.last_word import silent as has_gone
 from scavenger_domain.nodes import autoscaled, karpenter_made
-from scavenger_domain.release import LABEL_OF, adopted, finished, ledger_of
+from scavenger_domain.release import LABEL_OF, finished, ledger_condition
 from scavenger_domain.selectors import selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
@@ -160,7 +161,7 @@ def _adopted(cluster: Cluster) -> Iterator[Ailment]:
         if (of := (meta.get("labels") or {}).get(LABEL_OF)) is not None:
             copies.append(f"{meta['namespace']}/{of}")
         elif adopted(job) and not finished(job):
-            ledger = ledger_of(job)
+            ledger = ledger_condition(job)
             said = parse_time(ledger.get("lastProbeTime") or meta.get("creationTimestamp"))
             if (not ledger or not led) and said is not None and cluster.now - said > SILENT_AFTER:
                 still.append(f"{meta['namespace']}/{meta['name']}")

@@ -22,6 +22,7 @@ from scavenger_api.removing import pod_mark
 from scavenger_api.times import parse_time
 
 from scavenger_domain import pod_ends
+from scavenger_domain.adopted import adopted
 from scavenger_domain.gang import task_index
 from scavenger_domain.last_word import silent
 
@@ -441,7 +442,7 @@ def _missing(counts: Mapping[str, int | str], job: Object) -> Mapping[str, int |
 
 def _counted(job: Object) -> frozenset[str]:
     """The pods that the ledger names as counted."""
-    found = ledger_of(job)
+    found = ledger_condition(job)
     try:
         return read_ledger(found["message"]).counted_pods if found else frozenset()
     except LedgerError as error:
@@ -452,17 +453,12 @@ def _counted(job: Object) -> frozenset[str]:
 # --- what an object says ---
 
 
-def adopted(job: Object) -> bool:
-    """Whether the admitter runs it."""
-    return bool(job["spec"].get("managedBy") == names.MANAGED_BY_ADOPTER)
-
-
 def finished(job: Object) -> bool:
     """Whether it has ended."""
     return bool(_condition(job, "Complete") or _condition(job, "Failed"))
 
 
-def ledger_of(job: Object) -> Object:
+def ledger_condition(job: Object) -> Object:
     """The condition that holds its ledger; empty for none."""
     return _condition(job, names.CONDITION_LEDGER, "False")
 
@@ -474,7 +470,7 @@ def owner(job: Object) -> str | None:
 
 
 def _wound_down(job: Object) -> bool:
-    found = ledger_of(job)
+    found = ledger_condition(job)
     return bool(found) and found.get("reason") == names.LEDGER_RELEASING
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
-from scavenger_domain.release import LABEL_OF, End, ReleaseError, Request, Target, adopted, finished, release
+from scavenger_domain.adopted import adopted
+from scavenger_domain.release import LABEL_OF, End, ReleaseError, Request, Target, finished, release
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, look_says_more
 from scavenger_kube.kinds import Pod
