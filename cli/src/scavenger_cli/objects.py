@@ -467,8 +467,9 @@ def readable_item(raw: msgspec.Raw, kind: type[T]) -> T | None:
     """An object of the API; None for a Job that is not adopted, and where it cannot be read, which standard error
     says."""
     try:
-        if issubclass(kind, AdoptedJob) and not is_adopted(raw):
-            return None
+        if issubclass(kind, AdoptedJob):
+            found = msgspec.json.decode(raw, type=dict[str, Any])
+            return _in_own_words(found, kind) if adopted.adopted(found) else None
         return decode(raw, kind)
     except (msgspec.ValidationError, CliError) as error:
         from scavenger_cli.output import note  # what is read as it should be needs none of it
