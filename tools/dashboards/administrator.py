@@ -105,6 +105,13 @@ ADMINISTRATOR: Final = Dashboard(
                     stacked=True,
                 ),
                 Panel(
+                    "Cores requested and not used, by queue",
+                    "Of running jobs on guaranteed capacity, as far as the metrics API has figures. "
+                    "kubectl sj recommend says what these jobs should request.",
+                    (Query("sum by (queue) (rate(scavenger_unused_cpu_seconds_total[5m]))", "{{queue}}"),),
+                    stacked=True,
+                ),
+                Panel(
                     "Running jobs, by class",
                     "Non-preemptible jobs are displaced last.",
                     (Query("max by (class) (scavenger_preemption_jobs)", "{{class}}"),),

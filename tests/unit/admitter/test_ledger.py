@@ -20,8 +20,11 @@ from scavenger_api.ledger import LedgerError, read_ledger
 from scavenger_api.names import CONDITION_LEDGER, MAX_DEVICES, MAX_RECENT_TIMESTAMPS
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.removing import MAX_REMOVING, RemovalReason, entry
+from scavenger_api.usage import JobUsage
 from scavenger_domain import job_states
+from scavenger_domain import usage as measured
 from scavenger_domain.adopted import Completions, status_in_own_words
+from scavenger_domain.usage import ResourceUsage, usage_in_words
 
 TASKS = Completions(MAX_TASKS, 1, indexed=True, work_queue=False, in_place=None)
 TEXTS = st.text(max_size=4096)
@@ -32,6 +35,14 @@ COUNTS = st.integers(0, 2**31 - 1)
 SETS = st.lists(st.integers(0, MAX_TASKS - 1), max_size=300).map(lambda found: format_indexes(set_of(found)))
 PODS = st.builds("{}-{}".format, st.integers(0, MAX_TASKS - 1), st.text("0123456789abcdef", min_size=8, max_size=8))
 DEVICES = st.dictionaries(st.text("abcdefgh./-", min_size=1, max_size=300), st.floats(0, 1e15), max_size=MAX_DEVICES)
+RESOURCE_USAGES = st.builds(ResourceUsage, *[st.integers(1, 2**40).map(lambda mebibytes: mebibytes * 2**20)] * 5)
+USAGES = st.builds(lambda seconds, runs, one: used(seconds, runs, one), COUNTS, COUNTS, RESOURCE_USAGES)
+
+
+def used(seconds: int, runs: int, one: ResourceUsage) -> JobUsage:
+    """What a status says of as much CPU as memory."""
+    found = measured.JobUsage(seconds, runs, dict.fromkeys(measured.RESOURCES, one))
+    return JobUsage.model_validate(usage_in_words(found))
 
 
 @st.composite
@@ -59,6 +70,7 @@ def statuses(draw: st.DrawFn) -> ScavengerJobStatus:
         served_level=draw(st.none() | st.integers(0, 63)),
         useful_seconds=draw(st.none() | DEVICES),
         lost_seconds=draw(st.none() | DEVICES),
+        usage=draw(st.none() | USAGES),
         removing=tuple(
             entry(pod, draw(st.sampled_from(RemovalReason)))
             for pod in draw(st.lists(PODS, max_size=MAX_REMOVING // 10, unique=True))
@@ -87,6 +99,7 @@ def test_the_longest_ledger_is_within_its_bound() -> None:
         message='\u2028"\\' * 1300,
         interrupted_count=2**31 - 1,
         useful_seconds={f"{'x' * 300}/{one}": 1e15 for one in range(MAX_DEVICES)},
+        usage=used(2**53, 2**31 - 1, ResourceUsage(*[2**43 + 2**20] * 5)),
         removing=tuple(entry(pod, RemovalReason.QUEUE_RECLAIMED) for pod in pods),
         array=ArrayStatus(failed_indexes=every_other, interrupted_indexes=every_other, counted=pods[: 2 * MAX_COUNTED]),
     )

@@ -57,6 +57,7 @@ from scavenger_api.template import (
     main_container,
     references,
 )
+from scavenger_api.usage import JobUsage
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -550,6 +551,8 @@ class ScavengerJobStatus(Model):
     """Devices requested times the time that was kept, in seconds, by extended resource such as `nvidia.com/gpu`."""
     lost_seconds: Annotated[dict[str, DeviceSeconds] | None, Field(max_length=names.MAX_DEVICES)] = None
     """Devices requested times the time that was thrown away, in seconds, by extended resource."""
+    usage: JobUsage | None = None
+    """What the pods use of what they request. It is written along with the rest of the status, so it may be old."""
     job_name: Annotated[str | None, Field(max_length=63)] = None
     """The batch/v1 Job of the run in progress, or of the last one once finished."""
     message: Annotated[str | None, Field(max_length=4096)] = None

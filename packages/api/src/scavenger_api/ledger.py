@@ -40,6 +40,7 @@ class Ledger:
         served: `servedLevel`; an admitter that does not know it goes by interruptions.
         useful_of: devices requested times the time that was kept, in seconds.
         lost_of: the same of what was thrown away.
+        usage: what its pods use, as `scavenger_domain.usage` has it in a table.
         done: workers of a work queue that do not start again.
         width: its workers when one had succeeded first. No other parallelism counts from then on.
         failed: indexes that failed.
@@ -68,6 +69,7 @@ class Ledger:
     served: int | None = None
     useful_of: Mapping[str, float] = field(default_factory=dict)
     lost_of: Mapping[str, float] = field(default_factory=dict)
+    usage: Mapping[str, float] = field(default_factory=dict)
     done: str = ""
     width: int = 0
     failed: str = ""

@@ -20,6 +20,7 @@ from scavenger_api.states import Phase
 from scavenger_api.times import format_micro_time, format_time, parse_time
 
 from scavenger_domain import job_states
+from scavenger_domain.usage import usage_in_words, usage_of_table
 
 Object = Mapping[str, Any]
 
@@ -197,6 +198,7 @@ def status_in_own_words(meta: Object, written: Object, tasks: _Tasks) -> dict[st
         "servedLevel": ledger.served,
         "usefulSeconds": dict(ledger.useful_of) or None,
         "lostSeconds": dict(ledger.lost_of) or None,
+        "usage": usage_in_words(used) if (used := usage_of_table(ledger.usage)) is not None else None,
         "removing": tuple(ledger.removing.split(",")) if ledger.removing else None,
         "message": ledger.say or (end.get("message") if end is not None else None),
         "array": array,

@@ -7,6 +7,8 @@ of its own. tests/unit/cli/test_objects.py holds the fields to those of the mode
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 from scavenger_api import names
@@ -172,6 +174,7 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
     useful_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     lost_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
+    usage: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
     message: str = ""
     array: ArrayStatus = ArrayStatus()
 

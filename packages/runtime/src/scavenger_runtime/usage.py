@@ -37,13 +37,26 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a pod used: cores on average over the `window` seconds before `at`. pod: what tells it apart from others,
-    its earlier lives among them."""
+    """What a pod used.
+
+    Attributes:
+        pod: what tells it apart from others, its earlier lives among them.
+        cores: on average over the window.
+        at: the end of the window, in seconds since the epoch.
+        window: seconds.
+        memory: bytes; None where that is not said.
+    """
 
     pod: str
     cores: float
     at: float
     window: float
+    memory: float | None = None
+
+    def is_of(self, life: Life, now: datetime) -> bool:
+        """Whether it is of this life of its pod. The metrics API knows pods by their names alone."""
+        begins = round((self.at - self.window + WHOLE_SECOND) * MICROSECONDS)
+        return of_life(life.created, begins, micros(now))
 
 
 @dataclass(slots=True)
@@ -147,27 +160,40 @@ class PodUsage:
         Returns:
             Whether the metrics API answered; None when nobody was asked, as there is nothing to measure.
         """
-        self.meter.keep({life.uid for life in pods.values()})
         if not pods:
+            self.meter.keep(())
             return None
+        samples = await self.ask()
+        self.feed(pods, samples or (), now)
+        return samples is not None
+
+    async def ask(self, *, needed: bool = True) -> list[Sample] | None:
+        """What all scavenger pods use now; None where the metrics API does not answer.
+
+        Args:
+            needed: jobs on reclaimed capacity are among them. Otherwise nobody misses an answer, and none is logged.
+        """
         try:
             samples = await scavenger_pod_usage(self._client, self._timeout)
         except (ApiError, ValueError) as error:
-            if not self._failing:
+            if needed and not self._failing:
                 log.warning(
                     "CPU time on reclaimed capacity is estimated: no metrics from the metrics API", error=str(error)
                 )
-            self._failing = True
-            return False
+            self._failing = self._failing or needed
+            return None
         if self._failing:
             log.info("CPU time on reclaimed capacity is measured again")
         self._failing = False
+        return samples
+
+    def feed(self, pods: Mapping[str, Life], samples: Iterable[Sample], now: datetime) -> None:
+        """Take an answer in, as `poll` does."""
+        self.meter.keep({life.uid for life in pods.values()})
         for sample in samples:
             life = pods.get(sample.pod)
-            begins = round((sample.at - sample.window + WHOLE_SECOND) * MICROSECONDS)
-            if life is not None and of_life(life.created, begins, micros(now)):
+            if life is not None and sample.is_of(life, now):
                 self.meter.observe(replace(sample, pod=life.uid))
-        return True
 
 
 async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]:
@@ -183,17 +209,18 @@ async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]
 
 def _samples(items: Iterable[PodMetrics]) -> Iterable[Sample]:
     for item in items:
-        at, cores = parse_time(item.timestamp), _cores(item.containers)
+        at, cores = parse_time(item.timestamp), _sum(item.containers, "cpu")
         if at is not None and cores is not None:
-            yield Sample(item.key, cores, at.timestamp(), window_seconds(item.window))
+            memory = _sum(item.containers, "memory")
+            yield Sample(item.key, cores, at.timestamp(), window_seconds(item.window), memory)
 
 
-def _cores(containers: Iterable[ContainerMetrics]) -> float | None:
+def _sum(containers: Iterable[ContainerMetrics], resource: str) -> float | None:
     """The sum over the containers; None when one of them has no figure."""
     total = 0.0
     for container in containers:
         try:
-            total += float(parse_quantity(container.usage.get("cpu", "")))
+            total += float(parse_quantity(container.usage.get(resource, "")))
         except QuantityError:
             return None
     return total

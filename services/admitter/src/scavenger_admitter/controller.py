@@ -170,6 +170,7 @@ class Admitter:
                 admission=self._admission,
                 explanations=self._explanations,
                 usage=self._usage.usage,
+                used=self._usage.used,
                 evidence=self._evidence,
                 renewed_before=lambda: context.elector.renewed_before if context.elector is not None else None,
             ),

@@ -203,6 +203,16 @@ class Informers:
             if job is not None and job.status.phase is Phase.RUNNING:
                 yield job, self.members(job)
 
+    def any_runs(self) -> bool:
+        """Whether a job is known to run."""
+        return any(job.status.phase is Phase.RUNNING for job in self.jobs.items())
+
+    def runs(self, pod: Pod) -> ScavengerJob | None:
+        """The job that a pod is of, where that is known to run."""
+        key = next(iter(job_key(pod)), "")
+        job = self.job(key) if key else None
+        return job if job is not None and job.status.phase is Phase.RUNNING else None
+
     def is_held(self, name: str, uid: str) -> bool:
         """Whether a pod (`namespace/name`) is shown with our finalizer: its ending is still to be recorded."""
         shown = self.pods.get(name)

@@ -59,6 +59,12 @@ USEFUL_SECONDS: Final = counter(
 USEFUL_CPU_SECONDS: Final = counter(
     "useful_cpu_seconds", "CPU request times time kept; on reclaimed capacity, CPU time.", ("queue",)
 )
+UNUSED_CPU_SECONDS: Final = counter(
+    "unused_cpu_seconds",
+    "CPU request minus CPU time, where the request is more, of pods on guaranteed capacity that the metrics API has "
+    "figures of.",
+    ("queue",),
+)
 RECLAIMS: Final = counter(
     "reclaims", "Jobs interrupted to give a queue its share back, by the queue they are of and the one they went for.",
     ("queue", "receiver"),
@@ -91,7 +97,7 @@ def begin(queue: str) -> None:
         INTERRUPTIONS.labels(queue, cause.value)
     for phase in (Phase.COMPLETED, Phase.FAILED):
         FINISHED.labels(queue, phase.value)
-    for counter_ in (STARTS, STALLED, LOST_CPU_SECONDS, USEFUL_CPU_SECONDS):
+    for counter_ in (STARTS, STALLED, LOST_CPU_SECONDS, USEFUL_CPU_SECONDS, UNUSED_CPU_SECONDS):
         counter_.labels(queue)
     for start in ("First", "Restart"):
         WAIT_SECONDS.labels(queue, start)

@@ -11,6 +11,7 @@ from scavenger_api.indexes import set_of
 from scavenger_api.job import ScavengerJob
 from scavenger_api.rules.bounds import Bounds
 from scavenger_domain.pod_ends import started_at
+from scavenger_domain.usage import JobUsage
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 
@@ -51,6 +52,7 @@ class Observer:
         admission: says why jobs wait.
         explanations: which of them are told.
         usage: CPU time that pods on reclaimed capacity used.
+        used: what the pods of a job used over all its runs.
         evidence: of successes.
         renewed_before: when an admitter before this process last said that it was at work.
     """
@@ -65,6 +67,7 @@ class Observer:
         admission: AdmissionLoop,
         explanations: Explanations,
         usage: accounting.Usage,
+        used: Callable[[ScavengerJob], JobUsage | None],
         evidence: SuccessEvidence,
         renewed_before: Callable[[], datetime | None],
     ) -> None:
@@ -74,6 +77,7 @@ class Observer:
         self._admission = admission
         self._explanations = explanations
         self._usage = usage
+        self._used = used
         self._evidence = evidence
         self._renewed_before = renewed_before
         self._rules = LifecycleSettings(
@@ -128,6 +132,7 @@ class Observer:
             references=References(record.missing, record.volumes.message),
             diagnosis=informers.diagnosis(_unstarted(pods)) if batch is not None else None,
             usage=self._usage,
+            used=self._used(job),
             spec_bytes=size_of(job),
             others=self._others(key, job),
             circle=find_circle(job.metadata.name, partial(self._waited_for, namespace)) if waits_for(job) else (),

@@ -128,7 +128,7 @@ class AdmitterSettings(ServiceSettings):
 
     usage_period: Seconds = option(
         30.0,
-        "how often the metrics API is asked what running jobs on reclaimed capacity use, while there are any",
+        "how often the metrics API is asked what running jobs use, while there are any",
         unit="seconds",
         ge=1,
     )

@@ -1,23 +1,34 @@
-"""What pods on reclaimed capacity use, polled from the metrics API. Decides nothing.
+"""What scavenger pods use, polled from the metrics API while jobs run. Decides nothing.
 
-What was seen is kept in this process alone. Pods are known to it from when their job is known to run until they are
-released, so that the figures of one that has ended are there until its ending is settled. Where there are no figures,
-after a restart or without a metrics API, the limit times time stands in (`accounting.cpu_time`).
+Of pods on reclaimed capacity the CPU time of each is kept: their books and their lives depend on it. Pods are known to
+it from when their job is known to run until they are released, so that the figures of one that has ended are there
+until its ending is settled. Where there are no figures, after a restart or without a metrics API, the limit times time
+stands in (`accounting.cpu_time`).
+
+Of all jobs the figures of `status.usage` are kept, as histograms (`scavenger_domain.usage`). Another process goes on
+with what the status says.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from scavenger_api.job import ScavengerJob
+from scavenger_api import names
+from scavenger_api.job import Capacity, ScavengerJob
+from scavenger_domain.gang import task_index
 from scavenger_domain.pod_reading import moment_of
+from scavenger_domain.requests import computing_requests
+from scavenger_domain.usage import MOST_GAP, JobUsage, UsageBook, read_usage
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.usage import Life, PodUsage
+from scavenger_runtime.usage import Life, PodUsage, Sample
 
+from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, PodUse
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.informers import Informers
@@ -25,15 +36,21 @@ from scavenger_admitter.informers import Informers
 TIMEOUT_SECONDS: Final = 10.0
 WATCHED_SHARE: Final = 0.8
 """A pod is judged only when it was watched for at least this share of the time."""
+SILENT_SECONDS: Final = 600.0
+"""Without a metrics API it is asked again after so long, where no job on reclaimed capacity misses the figures."""
+OVER_SECONDS: Final = 600.0
+"""A run without a figure for so long is over, and a job without one is forgotten: its status has what was measured."""
+AT_A_TIME: Final = 100
+"""Samples between two turns of the event loop."""
 
 
 class UsagePoller:
-    """Asks how much CPU pods use, for as long as there are any to ask about.
+    """Asks what pods use, for as long as there are any to ask about.
 
     Args:
         client: to ask with.
         clock: for the rounds.
-        informers: the running jobs on reclaimed capacity and their pods, and which pods are still to be settled.
+        informers: the running jobs and their pods, and which pods are still to be settled.
         period: seconds between two rounds.
     """
 
@@ -43,32 +60,47 @@ class UsagePoller:
         self._informers = informers
         self._usage = PodUsage(client, TIMEOUT_SECONDS)
         self._known: dict[str, Life] = {}
+        self._books = JobBooks(informers)
+        self._silent_until = 0.0
 
     async def rounds(self) -> AsyncIterator[None]:
-        """One round after the other without end; yields where there are new figures."""
+        """One round after the other without end; yields where there are new figures of reclaimed capacity."""
         while True:
             if await self._round():
                 yield
             await self._clock.sleep(self._period)
 
     async def _round(self) -> bool:
-        """Ask once, unless there is nobody to ask about; whether there are new figures."""
+        """Ask once, unless there is nobody to ask about; whether there are new figures of reclaimed capacity."""
         # `record_termination_messages` needs once more what a pod of a run that is over has used.
         ending = {name: life for name, life in self._known.items() if self._informers.is_held(name, life.uid)}
         known = ending | {
-            pod.metadata.key: Life(pod.metadata.uid, moment_of(pod.metadata.creation_timestamp) or 0)
-            for _, pods in self._informers.running_on_reclaimed()
-            for pod in pods
+            pod.metadata.key: _life(pod) for _, pods in self._informers.running_on_reclaimed() for pod in pods
         }
-        answered = await self._usage.poll(known, self._clock.now())
+        samples = await self._ask(needed=bool(known))
+        self._usage.feed(known, samples or (), self._clock.now())
         # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
-        measured = bool(answered or (answered is None and self._known))
+        measured = bool((known and samples is not None) or (not known and self._known))
         self._known = known
+        await self._books.take(samples or (), self._clock.now())
         return measured
 
+    async def _ask(self, *, needed: bool) -> Sequence[Sample] | None:
+        """What pods use now; None where nobody answers, or nobody was asked."""
+        if not needed and (self._clock.monotonic() < self._silent_until or not self._informers.any_runs()):
+            return None
+        samples = await self._usage.ask(needed=needed)
+        if samples is None:
+            self._silent_until = self._clock.monotonic() + SILENT_SECONDS
+        return samples
+
     def usage(self, pod: str, since: datetime, until: datetime) -> float | None:
-        """Core-seconds of a pod, by its UID, between two moments; None when it was never seen."""
+        """Core-seconds of a pod on reclaimed capacity, by its UID, between two moments; None when it was never seen."""
         return self._usage.meter.cpu_seconds(pod, since.timestamp(), until.timestamp())
+
+    def used(self, job: ScavengerJob) -> JobUsage | None:
+        """What the pods of a job used over all its runs; None where this process has not measured enough."""
+        return self._books.usage(job)
 
     def measured_jobs(self, shape: Callable[[ScavengerJob], Shape], after: float) -> Iterable[MeasuredJob]:
         """What the pods of each running job used over the last `after` seconds."""
@@ -86,3 +118,77 @@ class UsagePoller:
         if used is None or self._usage.meter.watched(pod.metadata.uid, begin, end) < WATCHED_SHARE:
             return None
         return round(used * 1000 / (end - begin))
+
+
+class JobBooks:
+    """The figures of all jobs whose pods are measured, and of each pod no more than when it was measured last.
+
+    Args:
+        informers: jobs and pods.
+    """
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+        self._books: dict[str, tuple[str, UsageBook]] = {}
+        """By key, with the UID of the job."""
+        self._last: dict[str, float] = {}
+        """When pods were measured last, by UID; seconds since the epoch."""
+
+    def usage(self, job: ScavengerJob) -> JobUsage | None:
+        """The figures of a job. It has had no more runs than it has started: a run that goes on as admitters change is
+        found twice."""
+        uid, book = self._books.get(job.key, ("", None))
+        usage = book.usage if book is not None and uid == job.metadata.uid else None
+        return replace(usage, runs=min(usage.runs, job.status.starts or usage.runs)) if usage is not None else None
+
+    async def take(self, samples: Sequence[Sample], now: datetime) -> None:
+        """Take an answer of the metrics API in, and let the event loop turn meanwhile. What has ended is forgotten."""
+        for count, sample in enumerate(samples, 1):
+            self._take(sample, now)
+            if count % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        over = now.timestamp() - OVER_SECONDS
+        self._last = {pod: at for pod, at in self._last.items() if at >= over}
+        for key, (_, book) in list(self._books.items()):
+            book.end_before(over)
+            if not book.last:
+                del self._books[key]
+
+    def _take(self, sample: Sample, now: datetime) -> None:
+        pod = self._informers.pods.get(sample.pod)
+        job = self._informers.runs(pod) if pod is not None else None
+        if pod is None or job is None or pod.ended or not sample.is_of(_life(pod), now):
+            return
+        seconds = self._seconds(pod.metadata.uid, sample)
+        if seconds <= 0:
+            return
+        used = {"cpu": sample.cores * 1000} | ({"memory": sample.memory} if sample.memory is not None else {})
+        requested = computing_requests(pod)
+        self._book(job).add(_run_of(pod), used, requested, seconds, sample.at)
+        if job.spec.capacity is not Capacity.RECLAIMED:
+            unused = max(0.0, requested.get("cpu", 0) / 1000 - sample.cores)
+            metrics.UNUSED_CPU_SECONDS.labels(self._informers.queue_label(job)).inc(unused * seconds)
+
+    def _seconds(self, uid: str, sample: Sample) -> float:
+        """For how long a sample stands: since the last one of its pod, of the first one its window."""
+        last = self._last.get(uid)
+        self._last[uid] = max(sample.at, last or sample.at)
+        return sample.window if last is None else min(sample.at - last, MOST_GAP)
+
+    def _book(self, job: ScavengerJob) -> UsageBook:
+        """The book of a job, which begins with what its status says."""
+        uid, book = self._books.get(job.key, ("", None))
+        if book is None or uid != job.metadata.uid:
+            known = job.status.usage
+            book = UsageBook(read_usage(known.to_dict()) if known is not None else None)
+            self._books[job.key] = job.metadata.uid, book
+        return book
+
+
+def _run_of(pod: Pod) -> str:
+    """The run that a pod is of: the life of a task, or of a job that of the whole gang."""
+    return pod.metadata.uid if task_index(pod) is not None else pod.metadata.annotations.get(names.ANNOTATION_RUN, "")
+
+
+def _life(pod: Pod) -> Life:
+    return Life(pod.metadata.uid, moment_of(pod.metadata.creation_timestamp) or 0)

@@ -84,11 +84,11 @@ def _named(listed: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _told(listed: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """What conditions say, without times and without the pods that the ledger names."""
+    """What conditions say, without times, the pods that the ledger names, and what pods use: that goes along."""
     said: list[Any] = []
     for one in listed:
         if one["type"] == CONDITION_LEDGER:
-            said.append((one["reason"], replace(read_ledger(one["message"]), counted="", removing="")))
+            said.append((one["reason"], replace(read_ledger(one["message"]), counted="", removing="", usage={})))
         else:
             said.append((one["type"], one["status"], one.get("reason"), one.get("message")))
     return said

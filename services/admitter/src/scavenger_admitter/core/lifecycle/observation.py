@@ -14,6 +14,7 @@ from scavenger_api.reasons import InterruptionReason
 from scavenger_api.rules.bounds import BY_DEFAULT, Bounds
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.pod_security import Level
+from scavenger_domain.usage import JobUsage
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
@@ -120,6 +121,8 @@ class Seen:
     """What Events say of its pods."""
     usage: accounting.Usage | None = None
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
+    used: JobUsage | None = None
+    """What is measured of the job over all its runs, for its status; None where too little is."""
     spec_bytes: int | None = None
     """How large the spec is as JSON, where only a part of it is kept."""
     others: Sequence[OtherJob] = ()

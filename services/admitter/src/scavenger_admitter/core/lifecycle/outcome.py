@@ -6,9 +6,11 @@ from datetime import datetime
 
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_api.usage import JobUsage
 from scavenger_domain import job_states
 from scavenger_domain.pod_ends import moment
 from scavenger_domain.soundness import CHECKS
+from scavenger_domain.usage import usage_in_words
 
 from scavenger_admitter.core.lifecycle import conditions
 from scavenger_admitter.core.lifecycle.actions import StartTasks
@@ -62,6 +64,13 @@ def _in_line(draft: Draft) -> bool:
     return draft.explained or draft.reason == WaitReason.QUEUED
 
 
+def _show_usage(draft: Draft) -> None:
+    """What the pods use goes into a status that is written anyway: it is worth no write of its own."""
+    used = draft.seen.used
+    if used is not None and draft.status != draft.seen.job.status:
+        draft.set(usage=JobUsage.model_validate(usage_in_words(used)))
+
+
 def outcome_of(
     draft: Draft,
     *,
@@ -83,6 +92,7 @@ def outcome_of(
         last_start: when the container of a task started last.
         place: in the queue, of the next task.
     """
+    _show_usage(draft)
     before = draft.seen.job.status
     verdict = draft.phase if draft.phase.finished and draft.phase is not before.phase else None
     known = before.condition(ConditionType.STALLED)

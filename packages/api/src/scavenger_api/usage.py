@@ -1,0 +1,38 @@
+"""status.usage: what the pods of a job really use. `scavenger_domain.usage` says what the figures mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from scavenger_api.model import Model, Quantity
+
+
+class ResourceUsage(Model):
+    """What one pod uses of one resource, averaged over some seconds at a time."""
+
+    requested: Quantity
+    """What a pod requests."""
+    p50: Quantity
+    """What it used half of the time."""
+    p95: Quantity
+    """What it did not exceed in 95 % of the time."""
+    max: Quantity
+    """The most that was seen. Of memory it is coarse: there is a figure every 15 seconds or slower, and a shorter peak
+    is missing."""
+    typical: Quantity
+    """The median over the runs of the most that was seen in each."""
+
+
+class JobUsage(Model):
+    """What the pods of a job use of their requests, over all its runs, as the metrics API says."""
+
+    pod_seconds: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+    """For how long that was measured, summed over the pods."""
+    runs: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})]
+    """How many runs were measured; of an array, how many tasks."""
+    cpu: ResourceUsage | None = None
+    """In cores."""
+    memory: ResourceUsage | None = None
+    """In bytes."""

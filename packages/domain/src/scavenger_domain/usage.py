@@ -1,0 +1,259 @@
+"""What jobs really use of what they request: figures over all their runs, and the one reader and writer of them.
+
+The status of a job has them as `status.usage`, the ledger of an adopted Job as a flat table. They come from the metrics
+API, which has one figure every 15 seconds or slower: a peak of memory between two figures is missing. So the maximum of
+memory is coarse, and a recommendation needs a margin (docs/designs/0034-what-jobs-use.md).
+
+Amounts are those of `scavenger_api.quantity`: millicores of cpu, bytes of memory, of one pod.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+from scavenger_api.quantity import QuantityError, amount, format_amount
+
+RESOURCES: Final[tuple[str, ...]] = ("cpu", "memory")
+"""What is measured."""
+LEAST_SECONDS: Final = 300.0
+"""Pod-seconds. What was measured for less time says nothing."""
+MOST_GAP: Final = 300.0
+"""Seconds. Of a longer gap between two samples no more is taken as measured."""
+COARSE: Final = "memory is sampled every 15 s or slower, so shorter peaks are missing"
+"""Said wherever the maximum of memory is shown."""
+
+_MEBI: Final = 2**20
+_FIRST: Final[Mapping[str, float]] = {"cpu": 1.0, "memory": float(_MEBI)}
+"""The upper bound of the first bucket."""
+_FACTOR: Final = 1.25
+_BUCKETS: Final = 64
+"""The last one has what is above 1,200 cores, or 1.2 TiB."""
+_SEEDED: Final = (("p50", 0.51), ("p95", 0.445), ("max", 0.045))
+"""What a histogram has of earlier figures: shares of their weight that give the same p50 and p95 again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    """What one pod of a job uses of one resource.
+
+    Attributes:
+        requested: what it requests.
+        p50: what it used half of the time.
+        p95: what it did not exceed in 95 % of the time.
+        max: the most that was seen.
+        typical: the median over the runs of the most that was seen in each.
+    """
+
+    requested: int
+    p50: int
+    p95: int
+    max: int
+    typical: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobUsage:
+    """What the pods of a job use.
+
+    Attributes:
+        pod_seconds: for how long that was measured, summed over the pods.
+        runs: how many runs were measured, of an array how many of its tasks.
+        resources: by name.
+    """
+
+    pod_seconds: int
+    runs: int
+    resources: Mapping[str, ResourceUsage]
+
+
+_PARTS: Final = tuple(one.name for one in fields(ResourceUsage))
+
+
+def usage_in_words(usage: JobUsage) -> dict[str, Any]:
+    """As `status.usage` has it: quantities."""
+    found = {
+        resource: {part: format_amount(resource, getattr(one, part)) for part in _PARTS}
+        for resource, one in usage.resources.items()
+    }
+    return {"podSeconds": usage.pod_seconds, "runs": usage.runs, **found}
+
+
+def read_usage(words: Mapping[str, Any] | None) -> JobUsage | None:
+    """What `status.usage` says; None where there is none, or one that nobody can read."""
+    if not words:
+        return None
+    try:
+        resources = {
+            name: ResourceUsage(**{part: amount(name, words[name][part]) for part in _PARTS})
+            for name in RESOURCES
+            if words.get(name)
+        }
+        return JobUsage(int(words["podSeconds"]), int(words["runs"]), resources)
+    except (KeyError, TypeError, ValueError, QuantityError):
+        return None
+
+
+def usage_in_table(usage: JobUsage | None) -> dict[str, float]:
+    """As a ledger has it: `cpu.p95` and the like, amounts as numbers. Empty without figures."""
+    if usage is None:
+        return {}
+    table: dict[str, float] = {"podSeconds": usage.pod_seconds, "runs": usage.runs}
+    for resource, one in usage.resources.items():
+        table |= {f"{resource}.{part}": getattr(one, part) for part in _PARTS}
+    return table
+
+
+def usage_of_table(table: Mapping[str, float]) -> JobUsage | None:
+    """What a ledger says; None where it says nothing."""
+    try:
+        resources = {
+            name: ResourceUsage(**{part: round(table[f"{name}.{part}"]) for part in _PARTS})
+            for name in RESOURCES
+            if f"{name}.max" in table
+        }
+        return JobUsage(round(table["podSeconds"]), round(table["runs"]), resources)
+    except (KeyError, ValueError, OverflowError):
+        return None
+
+
+class Histogram:
+    """Weights by amount, in 64 buckets whose bounds grow by a quarter. A percentile is exact to 12 %, the maximum is
+    exact. Only buckets with a weight take memory: a program that does one thing has few.
+
+    Args:
+        first: the upper bound of the first bucket.
+    """
+
+    def __init__(self, first: float) -> None:
+        self._first = first
+        self._weights: dict[int, float] = {}
+        self.max = 0.0
+        """The largest amount."""
+
+    def add(self, value: float, weight: float) -> None:
+        """Count an amount with a weight above 0."""
+        bucket = self._bucket(value)
+        self._weights[bucket] = self._weights.get(bucket, 0.0) + weight
+        self.max = max(self.max, value)
+
+    def quantile(self, share: float) -> float:
+        """The amount that holds at least this share (0 to 1) of the weight; 0 without any."""
+        left = share * sum(self._weights.values())
+        for bucket in sorted(self._weights):
+            left -= self._weights[bucket]
+            if left <= 0:
+                return min(self.max, self._first * math.pow(_FACTOR, bucket - 0.5))
+        return self.max
+
+    def with_more(self, values: Iterable[float]) -> Self:
+        """A copy in which these count as well, each with a weight of 1."""
+        found = type(self)(self._first)
+        found.max, found._weights = self.max, dict(self._weights)
+        for value in values:
+            found.add(value, 1.0)
+        return found
+
+    def _bucket(self, value: float) -> int:
+        if value <= self._first:
+            return 0
+        return min(_BUCKETS - 1, math.ceil(math.log(value / self._first, _FACTOR)))
+
+
+@dataclass(slots=True)
+class _Run:
+    """The most that was seen in a run, by resource, and when it was seen last."""
+
+    most: dict[str, float]
+    at: float
+
+
+class UsageBook:
+    """Adds up what the pods of one job use. Nothing of it is kept for each pod but for the most of each run that goes
+    on.
+
+    Args:
+        known: what the status says, where another process has measured before. It counts with its weight. A task that
+            runs as processes change counts as two.
+    """
+
+    def __init__(self, known: JobUsage | None = None) -> None:
+        self._seconds = 0.0
+        self._ended = 0
+        self._requested: dict[str, int] = {}
+        self._time = {name: Histogram(_FIRST[name]) for name in RESOURCES}
+        self._peaks = {name: Histogram(_FIRST[name]) for name in RESOURCES}
+        self._running: dict[str, _Run] = {}
+        self._usage: JobUsage | None = None
+        """The figures, until there are new ones: a job is looked at more often than it is measured."""
+        if known is not None:
+            self._begin_with(known)
+
+    def _begin_with(self, known: JobUsage) -> None:
+        self._seconds, self._ended = float(known.pod_seconds), known.runs
+        for name, one in known.resources.items():
+            self._requested[name] = one.requested
+            for part, share in _SEEDED:
+                self._time[name].add(getattr(one, part), share * max(1.0, self._seconds))
+            self._peaks[name].add(one.typical, max(1, known.runs))
+
+    def add(self, run: str, used: Mapping[str, float], requested: Mapping[str, int], seconds: float, at: float) -> None:
+        """Take a sample of one pod in.
+
+        Args:
+            run: the run that the pod is of, of an array the life of the task.
+            used: amounts, as an average over the sample's time.
+            requested: amounts.
+            seconds: that the sample stands for.
+            at: when it was taken, in seconds since the epoch.
+        """
+        self._usage = None
+        found = self._running.setdefault(run, _Run({}, at))
+        found.at = max(found.at, at)
+        self._seconds += seconds
+        for name in RESOURCES:
+            if name in used:
+                self._requested[name] = requested.get(name, 0)
+                self._time[name].add(used[name], seconds)
+                found.most[name] = max(found.most.get(name, 0.0), used[name])
+
+    def end_before(self, at: float) -> None:
+        """Runs without a sample since then are over."""
+        for run in [run for run, seen in self._running.items() if seen.at < at]:
+            self._usage = None
+            self._ended += 1
+            for name, most in self._running.pop(run).most.items():
+                self._peaks[name].add(most, 1.0)
+
+    @property
+    def last(self) -> float:
+        """When the last sample was taken, in seconds since the epoch; 0 where no run goes on."""
+        return max((run.at for run in self._running.values()), default=0.0)
+
+    @property
+    def usage(self) -> JobUsage | None:
+        """The figures; None where too little was measured."""
+        if self._seconds < LEAST_SECONDS:
+            return None
+        if self._usage is None:
+            found = {name: self._of(name) for name in RESOURCES if name in self._requested}
+            self._usage = JobUsage(round(self._seconds), self._ended + len(self._running), found)
+        return self._usage
+
+    def _of(self, name: str) -> ResourceUsage:
+        time = self._time[name]
+        peaks = self._peaks[name].with_more(run.most[name] for run in self._running.values() if name in run.most)
+        return ResourceUsage(
+            self._requested[name],
+            _whole(name, time.quantile(0.5)),
+            _whole(name, time.quantile(0.95)),
+            _whole(name, time.max),
+            _whole(name, peaks.quantile(0.5)),
+        )
+
+
+def _whole(resource: str, value: float) -> int:
+    """Rounded up to what a quantity says in few digits: millicores, mebibytes."""
+    return math.ceil(value) if resource == "cpu" else math.ceil(value / _MEBI) * _MEBI
