@@ -26,6 +26,7 @@ from scavenger_cli.details import cpu_time_label
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
 from scavenger_cli.figures import loads, over_share, total_requests
 from scavenger_cli.remedies import INSTALL
+from scavenger_cli.usage import usage_text
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 _EXIT_CODE: Final = re.compile(r"exited with code (\d+)")
@@ -374,6 +375,8 @@ def under_way(facts: Facts, *, interruptions: bool = True) -> list[Finding]:
         findings.append(Finding("interrupted", f"{plural(status.interrupted_count, 'time')}, last {last} ago"))
     if facts.levels is not None and facts.levels.levels is not None:
         findings.append(Finding("cluster", f"{facts.levels.levels.state}; kubectl sj levels shows the load"))
+    if so_far := usage_text(facts.job):
+        findings.append(Finding("so far", so_far))
     return [*findings, *_use(facts), *_above_request(facts), *_warnings(facts)]
 
 

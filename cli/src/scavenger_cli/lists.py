@@ -8,6 +8,7 @@ from datetime import datetime
 from scavenger_api.quantity import QuantityError, readable_amounts
 
 from scavenger_cli.objects import Job, Queue, QueueCounts
+from scavenger_cli.usage import usage_shares
 from scavenger_cli.words import age, cpu_time, short_amount
 
 UNKNOWN = "<none>"
@@ -17,10 +18,12 @@ where it lists several."""
 
 
 def job_header(*, wide: bool, namespaces: bool) -> list[str]:
-    """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
+    """As `kubectl get sj` names the columns. CPU and MEMORY are those of the whole gang; used is what a pod uses of its
+    requests."""
     header = ["NAME", KIND, "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     if wide:
-        header += ["PODS", "TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"]
+        header += ["PODS", "TASKS", "CPU", "MEMORY", "CPU-USED", "MEMORY-USED", "CAPACITY", "CLASS", "UNSAVED"]
+        header += ["LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
 
 
@@ -42,6 +45,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
             str(job.pods),
             status.array.progress,
             *gang_amounts(job),
+            *usage_shares(job),
             job.spec.capacity,
             job.preemption_class,
             cpu_time(job.unsaved(now)) if job.has_risk else "",

@@ -104,6 +104,7 @@ COMMANDS: Final = {
     "delete": "changing.delete",
     "release": "releasing.release",
     "top": "showing.top",
+    "recommend": "recommending.recommend",
     "levels": "showing.levels",
     "board": "boarding.board",
     "doctor": "examining.doctor",

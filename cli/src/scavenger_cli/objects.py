@@ -29,7 +29,14 @@ from scavenger_domain.taints import TolerationLike
 from scavenger_domain.unit import Unit, unit_of, units
 from scavenger_kube.decoders import decoder_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Pod, PodSpec, Struct, Toleration
-from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus, TemplateContainer
+from scavenger_kube.scavenger_kinds import (
+    PodTemplate,
+    ScavengerJob,
+    ScavengerJobSpec,
+    ShownStatus,
+    TemplateContainer,
+    TemplateSpec,
+)
 
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.words import ordinal
@@ -53,12 +60,32 @@ class FollowedJob(Struct, frozen=True, gc=False, rename="camel"):
     ended: str = ""
 
 
+class ShownContainer(TemplateContainer, frozen=True, gc=False, rename="camel"):
+    """A container of a template, with what only commands read of it. The contract does not type it."""
+
+    command: Any = None
+
+
+class ShownTemplateSpec(TemplateSpec, frozen=True, gc=False, rename="camel"):
+    """spec of a template, as far as it is shown."""
+
+    containers: tuple[ShownContainer, ...] = ()
+
+
+class ShownTemplate(PodTemplate, frozen=True, gc=False, rename="camel"):
+    """A pod template, as far as it is shown."""
+
+    spec: ShownTemplateSpec = ShownTemplateSpec()
+
+
 class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerJob, as far as it is shown or explained."""
 
     queue: str = names.DEFAULT_QUEUE
     main_container: str = ""
     image: str = ""
+    command: tuple[str, ...] | None = None
+    template: ShownTemplate | None = None
     checkpoint_exit_code: int | None = None
     after: tuple[AfterJob, ...] = ()
     node_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
@@ -83,6 +110,13 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
         return self.image if main is None else main.image or ""
 
     @property
+    def main_command(self) -> tuple[str, ...]:
+        """What the program runs; empty where that is left to its image."""
+        main = self._main
+        written = self.command if main is None else main.command
+        return tuple(map(str, written)) if isinstance(written, tuple | list) else ()
+
+    @property
     def suffers(self) -> str:
         """What may happen to the program, as its requests differ from its limits; empty where they do not."""
         if self.reclaimed:
@@ -95,7 +129,7 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
         return unequal(asked, {**asked, **own.limits})
 
     @property
-    def _main(self) -> TemplateContainer | None:
+    def _main(self) -> ShownContainer | None:
         containers = self.template.spec.containers if self.template is not None else ()
         return containers[main_index([one.name for one in containers], self.main_container)] if containers else None
 

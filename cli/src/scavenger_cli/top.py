@@ -26,6 +26,7 @@ from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.output import PHASE_STYLES
 from scavenger_cli.room import Use, load_by_requests
 from scavenger_cli.sources import both_kinds
+from scavenger_cli.usage import usage_of, usage_shares
 from scavenger_cli.words import age, bar, cpu_time, percent, plural, short_amount
 
 ADMISSION_MARK: Final = "┃"
@@ -200,22 +201,27 @@ def queue_section(view: View, width: int) -> list[RenderableType]:
 
 
 def job_section(view: View, namespace: str | None) -> list[RenderableType]:
-    """Running jobs, most CPU first: what each uses and would lose."""
+    """Running jobs, most CPU first: what each requests, uses of its CPU at p95, and would lose."""
     if view.jobs is None:
         return [Text("Jobs: you may not list them; name a namespace with -n.", style="yellow")]
     active = [job for job in view.jobs if job.phase in (Phase.RUNNING, Phase.STARTING)]
     waiting = sum(job.phase in (*objects.QUEUED, "") for job in view.jobs)
     active.sort(key=lambda job: (-job.spec.requests.get("cpu", 0) * job.pods, job.metadata.key))
     kinds = (KIND,) if both_kinds(view.jobs) else ()
-    headers = ("JOB", *kinds, "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "UNSAVED", "CLASS")
-    table = _table(*headers, right=("CPU", "MEMORY", "RUNTIME", "UNSAVED"))
-    for job in active[: view.limit]:
+    rows = active[: view.limit]
+    uses = ("USED",) if any(map(usage_of, rows)) else ()
+    headers = ("JOB", *kinds, "QUEUE", "STATUS", "CPU", *uses, "MEMORY", "RUNTIME", "UNSAVED", "CLASS")
+    table = _table(*headers, right=("CPU", "USED", "MEMORY", "RUNTIME", "UNSAVED"))
+    for job in rows:
+        cpu, memory = gang_amounts(job)
         table.add_row(
             job.name if namespace else job.metadata.key,
             *((job.kind_of,) if kinds else ()),
             job.spec.queue,
             Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
-            *gang_amounts(job),
+            cpu,
+            *((usage_shares(job)[0],) if uses else ()),
+            memory,
             age(job.started_at, view.now),
             cpu_time(job.unsaved(view.now, view.weights)) if job.has_risk else "",
             job.preemption_class.replace("non-preemptible", "non-preempt."),

@@ -64,8 +64,8 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
         "second  default  Suspended  0  SPAN  Suspended",
     ]
     assert sj("list", "-A", "-o", "wide", "--status", "running", namespace=False) == [
-        "NAMESPACE  NAME  KIND  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  REASON  PODS  TASKS  CPU  MEMORY  CAPACITY  "
-        "CLASS  UNSAVED  LAST-CHECKPOINT  MESSAGE",
+        "NAMESPACE  NAME  KIND  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  REASON  PODS  TASKS  CPU  MEMORY  "
+        "CPU-USED  MEMORY-USED  CAPACITY  CLASS  UNSAVED  LAST-CHECKPOINT  MESSAGE",
         f"{sj.namespace}  first  ScavengerJob  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  preemptible  "
         "CPUTIME  running",
     ]

@@ -15,6 +15,13 @@ from scavenger_kube.kinds import Node, Pod
 from scavenger_testing import builders
 
 NOW = datetime(2026, 1, 5, 12, 0, 0, tzinfo=UTC)
+USAGE = {
+    "podSeconds": 5 * 3600,
+    "runs": 1,
+    "cpu": {"requested": "4", "p50": "700m", "p95": "900m", "max": "1100m", "typical": "1100m"},
+    "memory": {"requested": "8Gi", "p50": "1Gi", "p95": "2Gi", "max": "2Gi", "typical": "2Gi"},
+}
+"""What a pod of a job uses of 4 cores and 8 GiB."""
 
 
 def ago(seconds: float) -> str:

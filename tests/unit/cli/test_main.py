@@ -58,7 +58,7 @@ def test_every_command_takes_the_options_of_kubectl(path: tuple[str, ...]) -> No
     assert {"--context", "--kubeconfig"} <= names
     of_the_cluster = path[0] in ("queue", "levels", "board", "doctor", "simulate", "version")
     assert ({"-n", "--namespace"} <= names) != (of_the_cluster and path != ("queue", "list"))
-    assert ("-A" in names) == (path[-1] in ("list", "watch", "history", "top") and path[0] != "queue")
+    assert ("-A" in names) == (path[-1] in ("list", "watch", "history", "top", "recommend") and path[0] != "queue")
 
 
 def test_the_documentation_knows_every_command_cause_and_exit_code() -> None:

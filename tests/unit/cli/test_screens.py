@@ -21,7 +21,7 @@ from scavenger_domain.accounts import Account
 from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 
-from .cases import NO_REGULATOR, NOW, ago, job, levels, nodes, queue, queued
+from .cases import NO_REGULATOR, NOW, USAGE, ago, job, levels, nodes, queue, queued
 
 
 def drawn(renderable: RenderableType, width: int = 80) -> list[str]:
@@ -79,7 +79,8 @@ def test_the_wide_list() -> None:
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
         *("NAMESPACE", "NAME", "KIND", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
-        *("TASKS", "CPU", "MEMORY", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT", "MESSAGE"),
+        *("TASKS", "CPU", "MEMORY", "CPU-USED", "MEMORY-USED", "CAPACITY", "CLASS", "UNSAVED", "LAST-CHECKPOINT"),
+        "MESSAGE",
     ]
     assert row.split()[8:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.7", "h", "running"]
 
@@ -310,6 +311,14 @@ def test_top() -> None:
         "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  UNSAVED  CLASS",
         "protein-folding  default  Running    8    16Gi      20m    2.7 h  non-preempt.",
     ]
+
+
+def test_top_shows_what_is_used_of_the_requests() -> None:
+    subject = job(phase="Running", status={"usage": USAGE, "runningTimestamps": [ago(60)]})
+    lines = drawn(render(view(jobs=[subject]), ("jobs",), 80))
+    header, row = lines[-2:]
+    assert header.split()[:6] == ["JOB", "QUEUE", "STATUS", "CPU", "USED", "MEMORY"]
+    assert row.split()[4:6] == ["22", "%"]
 
 
 def test_top_where_nothing_may_be_read() -> None:
