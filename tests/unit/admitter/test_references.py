@@ -479,3 +479,20 @@ async def test_an_array_that_is_suspended_and_resumed_looks_for_its_secret_again
         await c.until(lambda: c.phase("a") == "Suspended")
         c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].update(suspend=False))
         await c.until(lambda: len([pod for pod in c.pods("a") if pod["status"].get("phase") == "Running"]) == 4)
+
+
+async def test_no_reconcile_waits_for_what_is_asked_for_a_queued_job() -> None:
+    """The one worker goes on with other jobs while the API server does not answer about a claim."""
+    async with empty_harness() as c:
+        c.node("n1", cpu="4")
+        c.admitter(workers=1)
+        c.submit("large", cpu="9", **CLAIM)
+        await c.pass_time(50, step=5)
+        c.api.hang(times=ALWAYS, methods={"GET"}, path="/persistentvolumeclaims")
+        await c.until(lambda: gets(c) > 0)
+        c.submit("b")
+        await c.pass_time(1, step=0.1)
+        assert c.phase("b") == "Running"
+        c.api.heal()
+        await c.pass_time(660, step=10)
+        assert ABSENT in c.status("large")["message"]

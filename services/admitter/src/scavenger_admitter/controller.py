@@ -252,6 +252,12 @@ class Admitter:
             if job is not None:
                 self._feed.recall(job)
             loop.add(key, priority=LOW_PRIORITY)
+        try:
+            await self._run(loop)
+        finally:
+            await self._reconciler.close()
+
+    async def _run(self, loop: ReconcileLoop) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
             group.create_task(self._admit())

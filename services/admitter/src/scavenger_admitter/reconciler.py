@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import ApiError, Conflict, NotFound
 from scavenger_kube.kinds import Pod
+from scavenger_runtime.background import BackgroundTasks
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.reconcile import Result
@@ -43,7 +45,7 @@ from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
 from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, exists
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.job_record import JobRecord, JobRecords
 from scavenger_admitter.lookups import Look, Lookups
 from scavenger_admitter.namespace_turns import NamespaceTurns
 from scavenger_admitter.observer import Observer
@@ -76,6 +78,9 @@ LOOK_SECONDS: Final = 60.0
 
 LOOK_AGAIN_SECONDS: Final = 600.0
 """And is told again, of what is there by then, so often."""
+
+LOOKS_AT_ONCE: Final = 4
+"""Jobs that wait are told of so many at the same time: a claim whose API server hangs holds up no others."""
 
 LOOK_APART_SECONDS: Final = 0.05
 """Jobs that wait are told of so many objects: one in so long, for all of them together. Namespaces take turns."""
@@ -141,6 +146,12 @@ class Reconciler:
         self._told_of_crd = False
         self._dry_runs = DryRuns(clock)
         self._looks = NamespaceTurns(clock, LOOK_APART_SECONDS)
+        self._beside: BackgroundTasks[str] = BackgroundTasks(concurrency=LOOKS_AT_ONCE, on_done=wakeups.reconcile)
+        """What is asked for jobs that wait, by key: as many as `MAX_REFERENCES` requests each, one after the other."""
+
+    async def close(self) -> None:
+        """Ask nothing more beside the reconciles."""
+        await self._beside.close()
 
     async def reconcile(self, key: str) -> Result | None:
         """Bring the job to where it should be, as far as that can be done now.
@@ -166,8 +177,9 @@ class Reconciler:
         job = self._informers.job(key)
         if job is None:
             self._evidence.forget(key)
+            self._beside.discard(key)
             return await self._clear_orphans(key)
-        await self._look_for_references(key, job)
+        self._look_for_references(key, job)
         self._hear(key, job)
         await self._check_nodes_of_grant(key, job)
         await self._measure_pods(key, job)
@@ -263,20 +275,25 @@ class Reconciler:
             record.barred = unread.resource_version
             await self._writer.tell_unreadable(key, unread.error)
 
-    async def _look_for_references(self, key: str, job: ScavengerJob) -> None:
-        """What a job in line needs and is not there is known before its turn comes."""
+    def _look_for_references(self, key: str, job: ScavengerJob) -> None:
+        """What a job in line needs and is not there is known before its turn comes. It is asked for beside the
+        reconciles, and the job is looked at again when that is known."""
+        self._beside.result(key)  # raises what the last one has raised
         if (left := self._looks_in(key, job)) is not None and left <= 0:
             record = self._records[key]
             record.looked = self._clock.monotonic()
             look = self._writer.look(job)
             self._looks.take(job.metadata.namespace, key, len(look.chosen))
-            try:
-                record.volumes = await self._look_at_claims(job, look)
-                record.missing = await self._writer.missing(job, look)
-            except ApiError as error:
-                log.info("references not looked for", job=key, error=str(error))
-            finally:
-                self._lookups.waiting.asked(key, look.requests)
+            self._beside.submit(key, partial(self._ask_for_references, record, job, look))
+
+    async def _ask_for_references(self, record: JobRecord, job: ScavengerJob, look: Look) -> None:
+        try:
+            record.volumes = await self._look_at_claims(job, look)
+            record.missing = await self._writer.missing(job, look)
+        except ApiError as error:
+            log.info("references not looked for", job=job.key, error=str(error))
+        finally:
+            self._lookups.waiting.asked(job.key, look.requests)
 
     async def _look_at_claims(self, job: ScavengerJob, look: Look | None = None) -> VolumeTopology:
         claims = job.spec.references("persistentvolumeclaim")
