@@ -97,6 +97,7 @@ BENCHMARKS: Final = {
     "bench.simulator.bench_starved": ("loop.starved",),
     "bench.simulator.bench_orders": ("loop.order",),
     "bench.simulator.bench_sizes": ("loop.sizes",),
+    "bench.simulator.bench_requests": ("sizes",),
     "bench.simulator.bench_wrong_starts": ("loop.wrong_starts",),
     "bench.simulator.bench_loop": ("loop",),
     "bench.cli.bench_cli": ("cli",),

@@ -1,0 +1,95 @@
+"""Smaller requests by what was measured: what they free, and what work they hold back.
+
+Days of PlanetLab: 1,000 machines and more a day, whose use is a percentage of one machine. Each stands for a pod that
+requests a whole machine. A recommendation (`scavenger_domain.recommendation`) begins after four hours and is renewed
+every six. What a machine uses beyond it is held back. The trace has an average for each five minutes, so peaks are
+flatter than those that the metrics API sees, and it has no memory.
+
+- sizes.WAY.freed_percent: of the requested CPU time.
+- sizes.WAY.held_percent: of the CPU time that the machines used.
+
+WAY is `maximum`, the rule that is built, or a percentile of the past and a margin, which is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from scavenger_domain.recommendation import LEAST_SECONDS, Measured, recommend
+from scavenger_domain.usage import Histogram, JobUsage, ResourceUsage
+
+from bench.simulator.bench_sizes import DAYS, Figure
+from bench.traces.catalog import TRACES, traces
+from bench.traces.planetlab import STEP_SECONDS, STEPS, read_planetlab
+
+RENEWED_SECONDS: Final = 6 * 3600
+WHOLE: Final = 1000
+"""Millicores that a machine has and requests."""
+
+Rule = Callable[[list[int]], int]
+"""What a machine is to request, in millicores, by what it has used so far in each step."""
+
+
+def built(past: list[int]) -> int:
+    """The rule that is built."""
+    most = max(past)
+    used = ResourceUsage(WHOLE, most, most, most, most)
+    found = recommend(Measured(JobUsage(round(len(past) * STEP_SECONDS), 1, {"cpu": used})), ())
+    return found.amounts["cpu"]
+
+
+def percentile(share: float, margin: float) -> Rule:
+    """A percentile of the past, and a margin."""
+
+    def rule(past: list[int]) -> int:
+        seen = Histogram(1.0)
+        for used in past:
+            seen.add(used, STEP_SECONDS)
+        return round(seen.quantile(share) * margin)
+
+    return rule
+
+
+WAYS: Final[dict[str, Rule]] = {"maximum": built, "p98": percentile(0.98, 1.15), "p95": percentile(0.95, 1.15)}
+
+
+def run() -> list[Figure]:
+    """The figures, of all days together and of each."""
+    folder = traces()
+    machines = {day: used_by(folder / TRACES[day].machines) for day in DAYS}
+    found = []
+    for way, rule in WAYS.items():
+        for day, used in (("", [one for each in machines.values() for one in each]), *machines.items()):
+            freed, held = play(used, rule)
+            name = ".".join(part for part in ("sizes", way, day.rpartition("-")[2]) if part)
+            goals = (">= 50", "<= 1") if way == "maximum" else (None, None)
+            found.append(_figure(f"{name}.freed_percent", freed, goals[0]))
+            found.append(_figure(f"{name}.held_percent", held, goals[1]))
+    return found
+
+
+def used_by(path: Path) -> list[list[int]]:
+    """What each machine used in each step, in millicores."""
+    return [list(pod.usage.cpu_milli) for pod in read_planetlab(path)]
+
+
+def play(machines: Iterable[list[int]], rule: Rule) -> tuple[float, float]:
+    """What a rule frees and holds back, in percent."""
+    first, each = round(LEAST_SECONDS / STEP_SECONDS), round(RENEWED_SECONDS / STEP_SECONDS)
+    freed = held = requested = work = 0
+    for used in machines:
+        size = WHOLE
+        for step, now in enumerate(used):
+            if step >= first and (step - first) % each == 0:
+                size = min(WHOLE, rule(used[:step]))
+            freed += WHOLE - size
+            held += max(0, now - size)
+        requested += WHOLE * STEPS
+        work += sum(used)
+    return 100 * freed / requested, 100 * held / work
+
+
+def _figure(name: str, value: float, goal: str | None) -> Figure:
+    return {"name": name, "value": round(value, 2), "unit": "%", "goal": goal}
