@@ -28,6 +28,10 @@ TOLD: Final[Mapping[str, str]] = {
         "parallelism"
     ),
     "restartPolicy": "with OnFailure a kubelet starts the program again, which nobody does here: it is not drawn",
+    "suspend": (
+        "the exit of a pod that stops as its user suspends the Job, or narrows it, means nothing. The Job controller "
+        "fails the Job by a FailJob rule if it sees that exit in time: such pods end with a code that no rule names"
+    ),
     "podReplacementPolicy": "a replacement always waits for the end of the pod: it is not drawn",
 }
 """What differs, and is told to users (docs/designs/0032-adopted-jobs.md). All else is a fault."""
@@ -159,6 +163,13 @@ def _steps(
     return found
 
 
+def stops_with(spec: Object) -> int:
+    """The exit code of programs of a Job that are told to stop."""
+    rules = spec.get("podFailurePolicy", {}).get("rules", ())
+    others = any(one["action"] == "FailJob" and one["onExitCodes"]["operator"] == "NotIn" for one in rules)
+    return FAILS_WITH if others else 137
+
+
 # --- looking ---
 
 
@@ -214,6 +225,8 @@ def seen(job: Object, pods: Sequence[Object]) -> Object:
     started, completed = (parse_time(status.get(one)) for one in ("startTime", "completionTime"))
     found: Object = {one: status.get(one, 0) for one in ("active", "ready", "terminating", "succeeded", "failed")}
     found |= {one: status.get(one) for one in ("completedIndexes", "failedIndexes")}
+    if not status and "backoffLimitPerIndex" in job["spec"]:
+        found["failedIndexes"] = ""  # of a Job that wants no pods yet nobody here writes a status
     found["conditions"] = [
         [one["type"], one["status"], one.get("reason", ""), _without_names(one.get("message", ""), meta)]
         for one in status.get("conditions") or ()

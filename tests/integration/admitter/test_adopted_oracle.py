@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 from scavenger_api import names
-from scavenger_cluster import Cluster
+from scavenger_cluster import Cluster, kwok
 from scavenger_domain.checkpoints import FINISHED
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.resources import MERGE_PATCH
@@ -162,8 +162,9 @@ def body(name: str, labels: Object, spec: Object) -> Object:
     resources = {"requests": {"cpu": "50m", "memory": "16Mi"}}
     container = {"name": "work", "image": "none", "resources": resources}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
-    meta = {"name": name, "labels": labels}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**spec, "template": {"spec": pod}}}
+    meta, stops = {"name": name, "labels": labels}, {kwok.STOP_EXIT_CODE: str(oracle.stops_with(spec))}
+    template = {"metadata": {"annotations": stops}, "spec": pod}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**spec, "template": template}}
 
 
 def compare(plain: Place, served: Place, drawn: Iterable[tuple[int, Drawn]]) -> list[Pair]:
