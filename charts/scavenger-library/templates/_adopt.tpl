@@ -30,14 +30,9 @@ is said. (dict "job" PATH "place" PREFIX): the Job or jobTemplate in CEL, and wh
 {{- $spec := printf "dyn(%s.spec)" .job -}}
 {{- $pod := printf "dyn(%s.spec.template.spec)" .job -}}
 {{- $leave := "or remove the label scavenger.dev/queue to run a regular Job" -}}
-{{- range list "backoffLimitPerIndex" "maxFailedIndexes" "successPolicy" }}
-- field: {{ $.place }}spec.{{ . }}
-  when: {{ $spec }}.?{{ . }}.hasValue()
-  because: scavenger jobs do not honour it yet; leave it out, {{ $leave }}
-{{- end }}
-- field: {{ .place }}spec.podFailurePolicy.rules[].action
-  when: {{ $spec }}.?podFailurePolicy.rules.orValue([]).exists(r, r.action == 'FailIndex')
-  because: scavenger jobs do not honour FailIndex yet; leave the rule out, {{ $leave }}
+- field: {{ .place }}spec.backoffLimitPerIndex
+  when: {{ $spec }}.?backoffLimitPerIndex.orValue(0) > 15
+  because: at most 15 for scavenger jobs; write 15 or leave it out, {{ $leave }}
 - field: {{ .place }}spec.podFailurePolicy.rules[].onPodConditions
   when: >-
     {{ $spec }}.?podFailurePolicy.rules.orValue([]).exists(r, r.action == 'FailJob' &&

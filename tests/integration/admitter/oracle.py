@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
+from scavenger_api.indexes import parse_indexes
 from scavenger_api.times import parse_time
 
 Object = dict[str, Any]
@@ -27,6 +28,10 @@ TOLD: Final[Mapping[str, str]] = {
         "parallelism"
     ),
     "restartPolicy": "with OnFailure a kubelet starts the program again, which nobody does here: it is not drawn",
+    "suspend": (
+        "the exit of a pod that stops as its user suspends the Job, or narrows it, means nothing. The Job controller "
+        "fails the Job by a FailJob rule if it sees that exit in time: such pods end with a code that no rule names"
+    ),
     "podReplacementPolicy": "a replacement always waits for the end of the pod: it is not drawn",
 }
 """What differs, and is told to users (docs/designs/0032-adopted-jobs.md). All else is a fault."""
@@ -34,6 +39,7 @@ TOLD: Final[Mapping[str, str]] = {
 DEADLINE: Final = 5
 """Seconds."""
 FAILS_WITH: Final = 3
+UNLIMITED: Final = 2**31 - 1
 ENDED: Final = ("Complete", "Failed")
 ENDING: Final = ("SuccessCriteriaMet", "FailureTarget")
 
@@ -65,6 +71,11 @@ class Drawn:
     steps: tuple[Step, ...]
     ends: bool = True
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether its pods end at last one after the other: who is first decides what becomes of the others."""
+        return "successPolicy" in self.spec
+
 
 # --- drawing ---
 
@@ -93,7 +104,30 @@ def draw(seed: int, *, failures: int = 1, most: int = 2) -> Drawn:
     suspended = chance.random() < 0.2
     if suspended:
         spec["suspend"] = True
+    if indexed and completions:
+        spec |= _of_indexes(random.Random(f"indexes {seed}"), completions, spec)
     return Drawn(spec, tuple(_steps(chance, width, failures, most, suspended=suspended, narrows=not indexed)))
+
+
+def _of_indexes(chance: random.Random, completions: int, spec: Object) -> Object:
+    """What only Indexed Jobs have. It has draws of its own, so that all else of a seed stays as it was."""
+    found: Object = {}
+    if chance.random() < 0.5:
+        found["backoffLimitPerIndex"] = chance.choice((0, 0, 1))
+        if chance.random() < 0.6:
+            found["maxFailedIndexes"] = chance.choice((0, 1))
+        if chance.random() < 0.8:
+            found["backoffLimit"] = UNLIMITED
+        if "podFailurePolicy" in spec and chance.random() < 0.5:
+            *first, last = spec["podFailurePolicy"]["rules"]
+            found["podFailurePolicy"] = {"rules": [*first, {**last, "action": "FailIndex"}]}
+    if chance.random() < 0.4:
+        last = chance.randrange(completions)
+        some: Object = {"succeededIndexes": f"0-{last}" if last else "0"}
+        one: Object = {"succeededIndexes": str(completions - 1), "succeededCount": 1}
+        count: Object = {"succeededCount": chance.randint(1, last + 1)}
+        found["successPolicy"] = {"rules": chance.choice(([some], [count], [one, count], [{**some, **count}]))}
+    return found
 
 
 def _rules(chance: random.Random) -> list[Object]:
@@ -127,6 +161,13 @@ def _steps(
         elif act == "end":
             found.append(Step("end"))
     return found
+
+
+def stops_with(spec: Object) -> int:
+    """The exit code of programs of a Job that are told to stop."""
+    rules = spec.get("podFailurePolicy", {}).get("rules", ())
+    others = any(one["action"] == "FailJob" and one["onExitCodes"]["operator"] == "NotIn" for one in rules)
+    return FAILS_WITH if others else 137
 
 
 # --- looking ---
@@ -174,7 +215,8 @@ def _wanted(job: Object, living: Sequence[Object]) -> int:
     spec, succeeded = job["spec"], (job.get("status") or {}).get("succeeded", 0)
     if spec.get("completions") is None:
         return len(living) if succeeded else int(spec["parallelism"])
-    return int(min(spec["parallelism"], spec["completions"] - succeeded))
+    failed = parse_indexes((job.get("status") or {}).get("failedIndexes") or "").bit_count()
+    return int(min(spec["parallelism"], spec["completions"] - succeeded - failed))
 
 
 def seen(job: Object, pods: Sequence[Object]) -> Object:
@@ -183,6 +225,8 @@ def seen(job: Object, pods: Sequence[Object]) -> Object:
     started, completed = (parse_time(status.get(one)) for one in ("startTime", "completionTime"))
     found: Object = {one: status.get(one, 0) for one in ("active", "ready", "terminating", "succeeded", "failed")}
     found |= {one: status.get(one) for one in ("completedIndexes", "failedIndexes")}
+    if not status and "backoffLimitPerIndex" in job["spec"]:
+        found["failedIndexes"] = ""  # of a Job that wants no pods yet nobody here writes a status
     found["conditions"] = [
         [one["type"], one["status"], one.get("reason", ""), _without_names(one.get("message", ""), meta)]
         for one in status.get("conditions") or ()

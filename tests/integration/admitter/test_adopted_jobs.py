@@ -457,6 +457,9 @@ STATUSES: dict[str, Object] = {
     "some done": {"startTime": MOMENT, "active": 1, "succeeded": 1, "completedIndexes": "0", "failed": 1},
     "indexes that are none": {"startTime": MOMENT, "succeeded": 2, "completedIndexes": "3,1"},
     "indexes beyond": {"startTime": MOMENT, "succeeded": 1, "completedIndexes": "9"},
+    "some failed": {"startTime": MOMENT, "succeeded": 1, "completedIndexes": "0", "failedIndexes": "1-2"},
+    "done and failed": {"startTime": MOMENT, "succeeded": 2, "completedIndexes": "0,2", "failedIndexes": "1-2"},
+    "failed indexes beyond": {"startTime": MOMENT, "failedIndexes": "9"},
     "about to fail": {"startTime": MOMENT, "active": 1, "conditions": conditions("FailureTarget")},
     "failed": {"startTime": MOMENT, "failed": 1, "conditions": conditions("FailureTarget", "Failed")},
     "failed at once": {"startTime": MOMENT, "conditions": conditions("Failed")},
@@ -493,7 +496,9 @@ STATUSES: dict[str, Object] = {
 
 def test_the_copy_of_the_rules_says_what_the_api_server_says(place: Place) -> None:
     """Each of these statuses after each other one that a Job may have. The later ones are sent without effect."""
-    modes: list[Object] = [{}, {"completionMode": "Indexed"}]
+    policy = {"rules": [{"succeededCount": 1}]}
+    own: Object = {"completionMode": "Indexed", "backoffLimitPerIndex": 1, "successPolicy": policy}
+    modes: list[Object] = [{}, own]
     wrong: list[str] = []
     with closing(Server(place.cluster.kubeconfig)) as server:
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 from scavenger_api import names
-from scavenger_cluster import Cluster
+from scavenger_cluster import Cluster, kwok
 from scavenger_domain.checkpoints import FINISHED
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.resources import MERGE_PATCH
@@ -131,6 +131,8 @@ class Pair:
             self.done = True
             return
         self.since = time.monotonic()
+        if self.drawn.one_by_one and not self.steps:
+            self.steps.append(Step("end"))
         if self.steps:
             step = self.steps.pop(0)
             for half in self.halves:
@@ -160,8 +162,9 @@ def body(name: str, labels: Object, spec: Object) -> Object:
     resources = {"requests": {"cpu": "50m", "memory": "16Mi"}}
     container = {"name": "work", "image": "none", "resources": resources}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
-    meta = {"name": name, "labels": labels}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**spec, "template": {"spec": pod}}}
+    meta, stops = {"name": name, "labels": labels}, {kwok.STOP_EXIT_CODE: str(oracle.stops_with(spec))}
+    template = {"metadata": {"annotations": stops}, "spec": pod}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**spec, "template": template}}
 
 
 def compare(plain: Place, served: Place, drawn: Iterable[tuple[int, Drawn]]) -> list[Pair]:
@@ -225,13 +228,13 @@ def test_what_is_drawn_has_everything_that_is_to_be_compared() -> None:
         "podFailurePolicy",
         "suspend",
         "activeDeadlineSeconds",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+        "successPolicy",
     }
     assert {step.act for one in drawn for step in one.steps} == {"end", "suspend", "resume", "width"}
-    assert {action["action"] for one in drawn for action in one.spec.get("podFailurePolicy", {}).get("rules", ())} == {
-        "FailJob",
-        "Ignore",
-        "Count",
-    }
+    actions = {rule["action"] for one in drawn for rule in one.spec.get("podFailurePolicy", {}).get("rules", ())}
+    assert actions >= {"FailJob", "Ignore", "Count"}
     assert any("completions" not in one.spec for one in drawn), "work queues"
     assert oracle.draw(7) == oracle.draw(7)
 

@@ -99,7 +99,7 @@ def in_force(places: Places) -> bool:
     return (
         places.labelled.try_create("jobs", batch(labels=QUEUE, meta=said(interruption_after="1h"))).allowed
         and places.labelled.try_create("cronjobs", cron(QUEUE)).allowed
-        and bool(places.all.try_create("jobs", batch(successPolicy=POLICY, **INDEXED)).warnings)
+        and bool(places.all.try_create("jobs", batch(backoffLimitPerIndex=16, **INDEXED)).warnings)
         and places.labelled.try_create("pods", of_job(**root), user=ADMITTER, groups=(MASTERS,)).allowed
     )
 
@@ -194,7 +194,9 @@ JOBS: Final = [
     Made("a child of a Workflow", batch(meta=owner("argoproj.io/v1alpha1", "Workflow")), "", "", "night"),
     Made("a child of a ScavengerJob", batch(meta=owner(names.API_VERSION, "ScavengerJob")), *(["!admitter only"] * 3)),
     Made("one of the system", batch(pod={"priorityClassName": "system-node-critical"}), "", "", ""),
-    Made("one with a success policy", batch(successPolicy=POLICY, **INDEXED), "", "", ""),
+    Made("one with a success policy", batch(successPolicy=POLICY, **INDEXED), "", "", "night"),
+    Made("one with retries for each index", batch(backoffLimitPerIndex=15, **INDEXED), "", "", "night"),
+    Made("one with too many of them", batch(backoffLimitPerIndex=16, **INDEXED), "", "", ""),
     Made("one without sizes", batch(pod=UNSIZED), "", "", ""),
     Made("one with a label and without", batch(labels=QUEUE, pod=UNSIZED), UNSERVED, "!cpu is", "!memory is mandatory"),
     Made("one that only limits", batch(labels=QUEUE, pod=LIMITED), UNSERVED, "default", "default"),
@@ -266,13 +268,7 @@ def said_of(answer: Answer) -> str:
 DISRUPTED: Final = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 NONE: Final = {"onExitCodes": {"operator": "In", "values": [3]}}
 REFUSED: Final = [
-    ("spec.backoffLimitPerIndex: ", {**INDEXED, "backoffLimitPerIndex": 1}),
-    ("spec.maxFailedIndexes: ", {**INDEXED, "backoffLimitPerIndex": 1, "maxFailedIndexes": 1}),
-    ("spec.successPolicy: ", {**INDEXED, "successPolicy": POLICY}),
-    (
-        "spec.podFailurePolicy.rules[].action: ",
-        {**INDEXED, "backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": [{"action": "FailIndex", **NONE}]}},
-    ),
+    ("spec.backoffLimitPerIndex: ", {**INDEXED, "backoffLimitPerIndex": 16}),
     ("spec.podFailurePolicy.rules[].onPodConditions: ", {"podFailurePolicy": {"rules": [DISRUPTED]}}),
     ("metadata.annotations[scavenger.dev/gang]: ", {"meta": said(gang="true")}),
     ("metadata.annotations[scavenger.dev/snapshot]: ", {"meta": said(snapshot="work")}),

@@ -21,7 +21,11 @@ Object = dict[str, Any]
 WIDEST: Final = 3
 """The most parallelism that users want."""
 
-REASONS: Final = {"BackoffLimitExceeded": "Failed"}
+REASONS: Final = {
+    "BackoffLimitExceeded": "Failed",
+    "FailedIndexes": "TasksFailed",
+    "MaxFailedIndexesExceeded": "TasksFailed",
+}
 """Why a Job failed, and what a ScavengerJob would say."""
 
 
@@ -51,6 +55,7 @@ def as_array(job: Object) -> Object:
     width = (ledger or {}).get("width") or spec["parallelism"]  # of a queue, no other counts after its first success
     array = {"tasks": tasks, "maxRunning": min(tasks, width)}
     own = {"parallelism": 1, "array": array, **{name: spec[name] for name in kept if name in spec}}
+    own["backoffLimit"] = min(spec["backoffLimit"], spec.get("backoffLimitPerIndex", spec["backoffLimit"]))
     seen: Object = {"kind": "Job", "metadata": job["metadata"], "spec": own, "status": {}}
     if ledger is None:
         return seen
@@ -80,6 +85,11 @@ def asked_of(job: Object) -> Mapping[str, int]:
     """What each pod of a Job asks for, in thousandths."""
     containers = job["spec"]["template"]["spec"]["containers"]
     return amounts(containers[0]["resources"]["requests"])
+
+
+def is_enough(job: Object) -> bool:
+    """Whether a rule of its successPolicy has ended a Job before all of its indexes completed."""
+    return held_true(job).get("SuccessCriteriaMet", {}).get("reason") == "SuccessPolicy"
 
 
 def saved_code_of(job: Object) -> int | None:
@@ -118,6 +128,8 @@ def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
         spec["activeDeadlineSeconds"] = chance.choice((60, 600))
     if chance.random() < 0.2:
         spec["podFailurePolicy"] = {"rules": [_rule(chance)]}
+    if spec["completionMode"] == "Indexed":
+        spec |= _of_indexes(random.Random(f"{name} {notes} {spec}"), spec)
     pod: Object = {"terminationGracePeriodSeconds": chance.choice((0, 5, 30))}
     cpu = chance.choice(("500m", "1", "1", "2"))
     if "podFailurePolicy" not in spec and chance.random() < 0.2:  # the API server has the two together only with Never
@@ -126,6 +138,22 @@ def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
     if spec["completionMode"] == "NonIndexed" and chance.random() < 0.25:
         del job["spec"]["completions"]  # a work queue
     return job
+
+
+def _of_indexes(chance: random.Random, spec: Object) -> Object:
+    """What only Indexed Jobs have. It has draws of its own, so that all else of a seed stays as it was."""
+    found: Object = {}
+    if chance.random() < 0.5:
+        found |= {"backoffLimitPerIndex": chance.choice((0, 1)), "backoffLimit": chance.choice((1, 2**31 - 1))}
+        if chance.random() < 0.5:
+            found["maxFailedIndexes"] = chance.choice((0, 1))
+        if "podFailurePolicy" in spec and chance.random() < 0.5:
+            (rule,) = spec["podFailurePolicy"]["rules"]
+            found["podFailurePolicy"] = {"rules": [{**rule, "action": "FailIndex"}]}
+    if chance.random() < 0.4:
+        count = chance.randint(1, spec["completions"])
+        found["successPolicy"] = {"rules": [chance.choice(({"succeededCount": count}, {"succeededIndexes": "0"}))]}
+    return found
 
 
 def _rule(chance: random.Random) -> Object:

@@ -16,7 +16,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.adopted import as_array, drawn, held_true, is_adopted, ledger_of
+from tests.simulation.system.adopted import as_array, drawn, held_true, is_adopted, is_enough, ledger_of
 from tests.simulation.system.history import COUNTED_WITHIN, JOBS_AT_MOST, OFFICE, _controller, _job, _namespace
 from tests.simulation.system.ledger import Life, Way
 from tests.simulation.system.world import World
@@ -205,12 +205,16 @@ class Adopting(World):
             indexes = parse_indexes(status.get("completedIndexes", ""))
             assert indexes.bit_count() == counted, where
             assert all(task in done for task in range(spec["completions"]) if indexes >> task & 1), where
+            lost = parse_indexes(status.get("failedIndexes", ""))
+            failed = {life.task for life in lives if Way.FAILED in self.ledger.ways_of_task(life, uid)}
+            assert all(task in failed for task in range(spec["completions"]) if lost >> task & 1), where
         if "completions" not in spec and "Complete" in held_true(job):
             self._check_workers(lives, uid, where)
         failures = sum(Way.FAILED in self.ledger.ways_of_task(life, uid) for life in lives)
         assert failures or not status.get("failed", 0), f"failed, and no program has: {where}"
         if "Complete" in held_true(job):
-            assert counted == spec["completions"] if "completions" in spec else counted >= 1, where
+            whole = "completions" in spec and not is_enough(job)
+            assert counted == spec["completions"] if whole else counted >= 1, where
             assert not status.get("active", 0) + status.get("terminating", 0), where
 
     def _check_workers(self, lives: list[Life], uid: str, where: str) -> None:
@@ -239,8 +243,9 @@ class Adopting(World):
             was = old.get("status", {})
             for field in NEVER_LESS:
                 assert status.get(field, 0) >= was.get(field, 0), f"{field} goes back: {was}: {status}"
-            done, known = (parse_indexes(one.get("completedIndexes", "")) for one in (status, was))
-            assert done & known == known, f"an index is taken back: {was}: {status}"
+            for field in ("completedIndexes", "failedIndexes"):
+                now, known = (parse_indexes(one.get(field, "")) for one in (status, was))
+                assert now & known == known, f"an index is taken back: {was}: {status}"
             ended = held_true(old).keys() & set(ENDS) if old else set()
             assert ended <= held_true(job).keys(), f"an end is taken back: {was}: {status}"
             listed = status.get("conditions", ())

@@ -24,7 +24,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.store import Entry, Store
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.adopted import as_array, asked_of, is_adopted, saved_code_of
+from tests.simulation.system.adopted import as_array, asked_of, is_adopted, is_enough, saved_code_of
 from tests.simulation.system.specs import tasks_of
 from tests.unit.admitter.harness import Object
 
@@ -161,6 +161,8 @@ class Truth:
         suspended: since when it is; None for one that is not.
         failed: when it was Failed first.
         adopted: whether it is a Job of a user. One that fails counts the pods that it deletes among its failures.
+        enough: when a rule of its successPolicy was met. What ends after that, or was not judged by then, is not
+            counted.
     """
 
     asked: Mapping[str, int] = field(default_factory=dict)
@@ -175,6 +177,7 @@ class Truth:
     suspended: datetime | None = None
     failed: datetime | None = None
     adopted: bool = False
+    enough: datetime | None = None
 
     @property
     def lives(self) -> Iterator[Life]:
@@ -291,6 +294,8 @@ class Ledger:
         truth.asked, truth.saved_code = asked_of(job), saved_code_of(job)
         if seen["status"].get("phase") == "Failed" and truth.failed is None:
             truth.failed = now
+        if truth.enough is None and is_enough(job):
+            truth.enough = now
         truth.widths.append((now, seen["spec"]["array"]["maxRunning"]))
         suspended = bool(job["spec"].get("suspend"))
         truth.suspensions += suspended > bool(old["spec"].get("suspend"))
@@ -519,6 +524,8 @@ class Ledger:
             found = {*found, Way.NOTHING}
         if truth.adopted and truth.failed is not None and (life.ended or NEVER) >= truth.failed:
             found = {*found, Way.FAILED}
+        if truth.enough is not None and life.seen_over >= truth.enough - NODE_IN_DOUBT:
+            found = {*found, Way.NOTHING}
         if (truth.suspensions == 0 or life.evicted) and truth.failed is None:
             return found
         stopped = truth.suspended is not None and life.told is not None and life.told >= truth.suspended

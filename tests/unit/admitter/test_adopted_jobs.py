@@ -5,6 +5,7 @@ That server takes no status of a Job that a real one would refuse (`scavenger_te
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -629,6 +630,144 @@ async def test_a_pod_of_two_containers_ends_with_both(code: int, kind: str) -> N
         assert (status(c).get("succeeded"), status(c).get("failed")) == ((None, 1) if code else (1, None))
 
 
+# --- retries of each index ---
+
+NO_LIMIT: int = 2**31 - 1
+INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+
+
+def indexed(completions: int, parallelism: int, limit: int = 0, **more: Any) -> dict[str, Any]:
+    """A Job each index of which has as many retries as `limit`."""
+    shape = {"completions": completions, "parallelism": parallelism, "completionMode": "Indexed"}
+    return {**shape, "backoffLimitPerIndex": limit, "backoffLimit": NO_LIMIT, **more}
+
+
+def of_index(c: Harness, index: int) -> Object:
+    """The pod of an index that runs."""
+    (pod,) = [one for one in at_work(c) if one["metadata"]["labels"][names.LABEL_TASK] == str(index)]
+    return pod
+
+
+async def runs_indexes(c: Harness, *wanted: int, limit: float = 60.0) -> None:
+    """Until these run."""
+    await c.until(
+        lambda: {int(p["metadata"]["labels"][names.LABEL_TASK]) for p in at_work(c)} == {*wanted}, limit=limit
+    )
+
+
+async def test_a_failed_index_fails_the_job_when_the_others_have_completed() -> None:
+    async with adopting() as c:
+        c.submit_job("a", **indexed(3, 2))
+        await runs_indexes(c, 0, 1)
+        await c.until(lambda: status(c).get("failedIndexes") == "")
+        c.end(of_index(c, 0), 3)
+        await runs_indexes(c, 1, 2)
+        assert (status(c)["failedIndexes"], status(c)["failed"], held_true(c)) == ("0", 1, [])
+        await finish_all(c, kind="Failed")
+        found = c.job_condition("a", "Failed")
+        assert (found["reason"], found["message"]) == ("FailedIndexes", "Job has failed indexes")
+        assert held_true(c) == ["FailureTarget", "Failed"]
+        assert (status(c)["completedIndexes"], status(c)["failedIndexes"], status(c)["failed"]) == ("1,2", "0", 1)
+
+
+async def test_an_index_has_its_own_retries_and_pause_and_interruptions_use_up_none() -> None:
+    """It keeps its place while it rests, as under the Job controller, and the next leader knows what it has used up."""
+    async with adopting() as c:
+        c.submit_job("a", **indexed(3, 2, limit=1))
+        await runs_indexes(c, 0, 1)
+        c.end(of_index(c, 0), 3)
+        await c.until(lambda: status(c).get("failed") == 1)
+        await c.pass_time(5)
+        await runs_indexes(c, 1)
+        await runs_indexes(c, 0, 1)
+        assert of_index(c, 0)["metadata"]["annotations"][INDEX_FAILURES] == "1"
+        assert of_index(c, 1)["metadata"]["annotations"][INDEX_FAILURES] == "0"
+        c.delete_pod(of_index(c, 0))
+        await interruptions(c, 1)
+        await c._admitters[0].kill()
+        c.admitter(adopt=True)
+        await runs_indexes(c, 0, 1)
+        assert of_index(c, 0)["metadata"]["annotations"][INDEX_FAILURES] == "1"
+        assert (status(c)["failedIndexes"], status(c)["failed"]) == ("", 1)
+        c.api.edit(JOBS, NS, "a", forget_retries)  # as where the ledger has no space for them
+        c.end(of_index(c, 0), 3)
+        await runs_indexes(c, 1, 2)
+        assert (status(c)["failedIndexes"], status(c)["failed"]) == ("0", 2)
+
+
+def forget_retries(job: Object) -> None:
+    """The ledger of a Job does not say any more what its indexes have used up."""
+    ledger = next(one for one in job["status"]["conditions"] if one["type"] == names.CONDITION_LEDGER)
+    said = json.loads(ledger["message"])
+    assert said.pop("retries") == "0:1"
+    ledger["message"] = json.dumps(said)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason", "failed"),
+    [
+        ({"maxFailedIndexes": 0}, "MaxFailedIndexesExceeded", "0"),
+        ({"maxFailedIndexes": 1}, None, "0"),
+        ({"backoffLimit": 0}, "BackoffLimitExceeded", "0"),
+        ({"backoffLimitPerIndex": 5, "podFailurePolicy": on_exit("FailIndex", 3)}, None, "0"),
+        ({"backoffLimitPerIndex": 5, "podFailurePolicy": on_exit("FailJob", 3)}, "PodFailurePolicy", "0"),
+        ({"podFailurePolicy": on_exit("Ignore", 3)}, None, ""),
+    ],
+)
+async def test_what_follows_from_the_failure_of_an_index(more: Object, reason: str | None, failed: str) -> None:
+    async with adopting() as c:
+        c.submit_job("a", **indexed(4, 2, **more))
+        await runs_indexes(c, 0, 1)
+        c.end(of_index(c, 0), 3)
+        await c.until(lambda: (status(c).get("failed") or c.ledger_of("a").get("ignored")) is not None)
+        await c.pass_time(8)
+        assert status(c)["failedIndexes"] == failed
+        assert [c.job_condition("a", kind).get("reason") for kind in held_true(c)] == [reason] * 2 if reason else True
+        assert len(living(c)) == (0 if reason else 2 if failed else 1)
+        if reason:
+            assert status(c)["failed"] == 2, "the pod that was deleted counts, as with the Job controller"
+
+
+# --- successPolicy ---
+
+
+@pytest.mark.parametrize(
+    ("rules", "ends", "rule"),
+    [
+        ([{"succeededIndexes": "1-2"}], (1, 2), 0),
+        ([{"succeededIndexes": "0-2", "succeededCount": 2}], (2, 0), 0),
+        ([{"succeededIndexes": "3"}, {"succeededCount": 2}], (0, 1), 1),
+        ([{"succeededCount": 4}], (0, 1, 2, 3), 0),
+    ],
+)
+async def test_a_job_has_succeeded_when_a_rule_of_its_success_policy_is_met(
+    rules: list[Object], ends: tuple[int, ...], rule: int
+) -> None:
+    async with adopting() as c:
+        c.submit_job("a", completions=4, parallelism=4, completionMode="Indexed", successPolicy={"rules": rules})
+        await runs_indexes(c, 0, 1, 2, 3)
+        for index in ends[:-1]:
+            c.end(of_index(c, index))
+        await c.until(lambda: status(c).get("succeeded") == len(ends) - 1)
+        assert held_true(c) == []
+        c.stopping = 0  # what a program does that is told to stop counts no more
+        c.end(of_index(c, ends[-1]))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        found = status(c)
+        assert held_true(c) == ["SuccessCriteriaMet", "Complete"]
+        for kind in held_true(c):
+            said = c.job_condition("a", kind)
+            assert (said["reason"], said["message"]) == ("SuccessPolicy", f"Matched rules at index {rule}")
+        assert (found["succeeded"], found.get("failed"), found["active"], found["terminating"]) == (
+            len(ends),
+            None,
+            0,
+            0,
+        )
+        await c.until(lambda: c.held() == [])
+        assert (living(c), c.ledger_of("a").get("interrupted", 0)) == ([], 0)
+
+
 # --- restartPolicy OnFailure ---
 
 ON_FAILURE: dict[str, Any] = {"restartPolicy": "OnFailure"}
@@ -713,6 +852,56 @@ async def test_a_suspended_job_stops_and_says_so_before_and_a_resumed_one_starts
         assert (found["status"], found["reason"]) == ("False", "JobResumed")
         assert status(c)["startTime"] > began
         await finish_all(c)
+
+
+def suspend(c: Harness, name: str = "a", *, wanted: bool = True) -> None:
+    c.api.edit(JOBS, NS, name, lambda job: job["spec"].update(suspend=wanted))
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "kind", "reason"),
+    [
+        ({"podFailurePolicy": on_exit("FailJob", 3)}, 3, "Failed", "PodFailurePolicy"),
+        ({"backoffLimit": 0}, 3, "Failed", "BackoffLimitExceeded"),
+        ({"backoffLimit": 1}, 3, "Suspended", "JobSuspended"),
+        ({}, 0, "Complete", "CompletionsReached"),
+    ],
+)
+@pytest.mark.parametrize("wait", [0.0, 0.5])
+async def test_a_job_that_has_ended_ends_though_it_is_suspended_at_that_moment(
+    spec: Object, code: int, kind: str, reason: str, wait: float
+) -> None:
+    async with running_job(**spec) as c:
+        c.end(only_pod(c), code)
+        await c.pass_time(wait, step=0.1)
+        suspend(c)
+        await c.until(lambda: c.job_condition("a", kind))
+        await c.pass_time(30)
+        assert c.job_condition("a", kind)["reason"] == reason
+        assert (status(c).get("failed", 0), status(c).get("succeeded", 0)) == ((1, 0) if code else (0, 1))
+        assert c.held() == []
+
+
+@pytest.mark.parametrize("code", [0, 3, 143])
+async def test_what_a_pod_ends_with_that_its_user_suspends_ends_no_job(code: int) -> None:
+    async with running_job(backoffLimit=0) as c:
+        c.stopping = code
+        suspend(c)
+        await c.until(lambda: not c.pods("a"))
+        await c.pass_time(30)
+        assert (held_true(c), status(c).get("failed"), status(c).get("succeeded")) == (["Suspended"], None, None)
+
+
+async def test_the_deadline_of_a_suspended_job_does_not_pass() -> None:
+    async with running_job(activeDeadlineSeconds=60) as c:
+        await c.pass_time(50, step=5)
+        await c._admitters[0].kill()
+        await c.pass_time(30, step=5)
+        suspend(c)
+        c.admitter(adopt=True)
+        await until(c, "Suspended")
+        await c.pass_time(30)
+        assert held_true(c) == ["Suspended"]
 
 
 async def test_a_job_that_is_created_suspended_waits() -> None:

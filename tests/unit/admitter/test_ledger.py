@@ -14,7 +14,15 @@ from scavenger_admitter.core.adopted.ledger import (
 )
 from scavenger_admitter.core.lifecycle import conditions
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import MAX_TASKS, format_indexes, parse_indexes, set_of
+from scavenger_api.indexes import (
+    MAX_COUNT,
+    MAX_TASKS,
+    format_counts,
+    format_indexes,
+    parse_counts,
+    parse_indexes,
+    set_of,
+)
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.ledger import LedgerError, read_ledger
 from scavenger_api.names import CONDITION_LEDGER, MAX_DEVICES, MAX_RECENT_TIMESTAMPS
@@ -104,6 +112,21 @@ def test_the_longest_ledger_is_within_its_bound() -> None:
         array=ArrayStatus(failed_indexes=every_other, interrupted_indexes=every_other, counted=pods[: 2 * MAX_COUNTED]),
     )
     assert len(write_ledger(status, parse_indexes(every_other)).encode()) <= MAX_BYTES
+    assert status.array is not None
+    retries = format_counts(dict.fromkeys(range(MAX_TASKS - 2000, MAX_TASKS, 2), MAX_COUNT))
+    status = status.model_copy(update={"array": status.array.model_copy(update={"retries_used": retries})})
+    told = write_ledger(status, parse_indexes(every_other), failed_told=True)
+    assert len(told.encode()) <= MAX_BYTES
+
+
+@pytest.mark.parametrize("count", [3, 900, 90_000])
+def test_counts_of_retries_that_do_not_fit_are_those_of_the_highest_indexes_that_are_not_over(count: int) -> None:
+    used = {index: 1 + index % MAX_COUNT for index in range(count)}
+    array = ArrayStatus(completed_indexes="0", failed_indexes="2", retries_used=format_counts(used))
+    kept = parse_counts(read_ledger(write_ledger(ScavengerJobStatus(array=array), failed_told=True)).retries)
+    assert kept.items() <= used.items()
+    assert list(kept) == [index for index in range(max(kept) + 1) if index not in (0, 2)]
+    assert (len(kept) == count - 2) == (count == 3)
 
 
 @given(statuses())

@@ -41,8 +41,6 @@ Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS, **_COUNT)]
 class ArraySpec(Model):
     """How many tasks, and how many of them at a time."""
 
-    shares_retries: ClassVar[bool] = False
-    """Whether backoffLimit counts for all tasks together; else for each of them."""
     counted_at_once: ClassVar[int] = MAX_COUNTED
     """Pods that one write of the status counts."""
 
@@ -80,6 +78,35 @@ class ArraySpec(Model):
     def tasks(self) -> int:
         """How many tasks the array has."""
         return len(self.numbers)
+
+    @property
+    def shares_retries(self) -> bool:
+        """Whether backoffLimit counts for all tasks together; else for each of them."""
+        return False
+
+    @property
+    def rests_by_task(self) -> bool:
+        """Whether a task that failed rests before it starts again, and no other one starts in its place; else all
+        tasks rest."""
+        return False
+
+    @property
+    def failure_limit(self) -> int | None:
+        """With more failures of its tasks together it has failed; None where each task alone has a limit."""
+        return None
+
+    @property
+    def failed_limit(self) -> int | None:
+        """With more failed tasks it has failed, and the others stop; None where they go on."""
+        return None
+
+    def rule_met(self, _completed: int, /) -> int | None:
+        """The first rule by which enough tasks completed, though not all; None where none is met.
+
+        Args:
+            _completed: the set of tasks that did.
+        """
+        return None
 
     @property
     def restart_limit(self) -> int | None:

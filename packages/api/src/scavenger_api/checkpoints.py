@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
+"""Annotation of a pod whose index has retries of its own: how often it had failed before."""
 """Annotation, and label, of a pod of an Indexed Job: which member of the gang it is."""
 
 Moment = TypeVar("Moment", int, datetime)
@@ -16,6 +18,12 @@ def completion_index(annotations: Mapping[str, str], labels: Mapping[str, str]) 
     """The pod's completion index; None when it has none."""
     text = annotations.get(COMPLETION_INDEX) or labels.get(COMPLETION_INDEX) or ""
     return int(text) if text.isdecimal() and text.isascii() and len(text) <= 9 else None
+
+
+def failures_before(annotations: Mapping[str, str]) -> int:
+    """How often the index of a pod had failed when the pod was created, as far as it says."""
+    text = annotations.get(INDEX_FAILURES) or ""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 9 else 0
 
 
 def gang_checkpoint(

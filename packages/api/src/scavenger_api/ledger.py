@@ -45,6 +45,7 @@ class Ledger:
         width: its workers when one had succeeded first. No other parallelism counts from then on.
         failed: indexes that failed.
         indexes: interrupted indexes. They start before others.
+        retries: how often indexes that are not over started again after a failure, where each has retries of its own.
         counted: pods that are counted and may still have their finalizer.
         removing: pods that the admitter deletes, and why.
         asked: when the admitter first saw that the Job is to be released.
@@ -74,6 +75,7 @@ class Ledger:
     width: int = 0
     failed: str = ""
     indexes: str = ""
+    retries: str = ""
     counted: str = ""
     removing: str = ""
     asked: str = ""

@@ -7,7 +7,7 @@ become those of the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -26,6 +26,8 @@ Object = Mapping[str, Any]
 
 BACKOFF_LIMIT: Final = 6
 """Of a Job that names none (pkg/apis/batch/v1/defaults.go)."""
+UNLIMITED: Final = 2**31 - 1
+"""The same of a Job whose indexes have a limit of their own."""
 INDEXED: Final = "Indexed"
 
 
@@ -67,6 +69,10 @@ class _Tasks(Protocol):
     def indexed(self) -> bool: ...
     @property
     def work_queue(self) -> bool: ...
+    @property
+    def own_retries(self) -> bool: ...
+    @property
+    def success_rules(self) -> Sequence[object]: ...
 
 
 class Completions(NamedTuple):
@@ -78,6 +84,9 @@ class Completions(NamedTuple):
         indexed: users know the indexes of its tasks.
         work_queue: nobody says how many completions there are: its pods know when all work is done.
         in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
+        most_failures: with more failed pods the Job has failed, where each index has retries of its own; else None.
+        most_failed: with more failed indexes the Job has failed; None where any number may.
+        success_rules: those of successPolicy.
     """
 
     tasks: int
@@ -85,6 +94,9 @@ class Completions(NamedTuple):
     indexed: bool
     work_queue: bool
     in_place: int | None
+    most_failures: int | None = None
+    most_failed: int | None = None
+    success_rules: tuple[Object, ...] = ()
 
     @classmethod
     def of(cls, spec: Object, width: int) -> Completions:
@@ -99,23 +111,37 @@ class Completions(NamedTuple):
         completions, workers = spec.get("completions"), spec.get("parallelism", 1)
         if completions is None and width:
             workers = width
-        policy = spec["template"]["spec"].get("restartPolicy")
+        policy, limit = spec["template"]["spec"].get("restartPolicy"), _limit_of_all(spec)
         return cls(
             tasks=min(MAX_TASKS, max(1, workers) if completions is None else completions),
             workers=workers,
             indexed=spec.get("completionMode") == INDEXED,
             work_queue=completions is None,
-            in_place=max(1, spec.get("backoffLimit", BACKOFF_LIMIT)) if policy == "OnFailure" else None,
+            in_place=max(1, limit) if policy == "OnFailure" else None,
+            most_failures=limit if spec.get("backoffLimitPerIndex") is not None else None,
+            most_failed=spec.get("maxFailedIndexes"),
+            success_rules=tuple((spec.get("successPolicy") or {}).get("rules") or ()),
         )
+
+    @property
+    def own_retries(self) -> bool:
+        """Whether each index has retries of its own (backoffLimitPerIndex)."""
+        return self.most_failures is not None
 
     @property
     def array(self) -> dict[str, Any]:
         """As `spec.array`."""
-        return {"tasks": self.tasks, "maxRunning": self.workers, "failFast": True}
+        return {"tasks": self.tasks, "maxRunning": self.workers, "failFast": not self.own_retries}
+
+
+def _limit_of_all(spec: Object) -> int:
+    """So many pods may fail before the Job does."""
+    default = BACKOFF_LIMIT if spec.get("backoffLimitPerIndex") is None else UNLIMITED
+    return int(spec.get("backoffLimit", default))
 
 
 def spec_in_own_words(meta: Object, spec: Object) -> dict[str, Any]:
-    """What a Job asks for, without its tasks.
+    """What a Job asks for, without its tasks. Where its indexes have retries of their own, the limit is that of each.
 
     Args:
         meta: metadata of the Job.
@@ -124,7 +150,7 @@ def spec_in_own_words(meta: Object, spec: Object) -> dict[str, Any]:
     return {
         "queue": (meta.get("labels") or {}).get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
         "template": {"metadata": spec["template"].get("metadata"), "spec": spec["template"]["spec"]},
-        "backoffLimit": spec.get("backoffLimit", BACKOFF_LIMIT),
+        "backoffLimit": spec.get("backoffLimitPerIndex", _limit_of_all(spec)),
         "podFailurePolicy": spec.get("podFailurePolicy"),
         "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
         "suspend": bool(spec.get("suspend")),
@@ -237,8 +263,9 @@ def _phase(stated: Mapping[str, Object], noted: Object | None) -> tuple[Phase | 
 
 def _array(written: Object, tasks: _Tasks, ledger: Ledger, phase: Phase) -> dict[str, Any]:
     all_tasks = all_of(tasks.tasks)
-    completed = all_tasks if phase is Phase.COMPLETED else _completed(written, tasks, ledger)
-    failed = _indexes(ledger.failed) & all_tasks
+    all_done = phase is Phase.COMPLETED and not tasks.success_rules
+    completed = all_tasks if all_done else _completed(written, tasks, ledger)
+    failed = set_in((written.get("failedIndexes") or "") if tasks.own_retries else ledger.failed) & all_tasks
     return _known(
         {
             "progress": f"{completed.bit_count()}/{tasks.tasks}",
@@ -246,7 +273,8 @@ def _array(written: Object, tasks: _Tasks, ledger: Ledger, phase: Phase) -> dict
             "failed": failed.bit_count(),
             "completedIndexes": format_indexes(completed),
             "failedIndexes": format_indexes(failed),
-            "interruptedIndexes": format_indexes(_indexes(ledger.indexes) & all_tasks),
+            "interruptedIndexes": format_indexes(set_in(ledger.indexes) & all_tasks),
+            "retriesUsed": ledger.retries or None,
             "counted": tuple(sorted(ledger.counted_pods)),
             "activeSince": ledger.active_since or None,
         }
@@ -257,13 +285,14 @@ def _completed(written: Object, tasks: _Tasks, ledger: Ledger) -> int:
     """The tasks that completed: a set. Where clients see no indexes, those of tasks mean nothing beyond their pods, and
     the lowest count as done."""
     if tasks.indexed:
-        return _indexes(written.get("completedIndexes") or "") & all_of(tasks.tasks)
+        return set_in(written.get("completedIndexes") or "") & all_of(tasks.tasks)
     if tasks.work_queue:
-        return _indexes(ledger.done) & all_of(tasks.tasks)
+        return set_in(ledger.done) & all_of(tasks.tasks)
     return all_of(min(tasks.tasks, written.get("succeeded") or 0))
 
 
-def _indexes(text: str) -> int:
+def set_in(text: str) -> int:
+    """The set of indexes in a text; an empty one where nobody can read it."""
     try:
         return parse_indexes(text)
     except IndexesError:

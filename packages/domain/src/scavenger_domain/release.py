@@ -416,8 +416,8 @@ def counts_of(
         elif pod_ends.own_exit(one) is not None:
             failed += 1
     if job["spec"].get("completionMode") == "Indexed":
-        indexes = plain_ranges(done)
-        return _some({"succeeded": done.bit_count(), "failed": failed, "completedIndexes": indexes})
+        indexes = {"completedIndexes": plain_ranges(done), "failedIndexes": counts.get("failedIndexes", "")}
+        return _some({"succeeded": done.bit_count(), "failed": failed, **indexes})
     if job["spec"].get("completions") is None:  # all workers start again: another one would take that for the end
         succeeded = 0
     return _some({"succeeded": succeeded, "failed": failed})
@@ -425,7 +425,7 @@ def counts_of(
 
 def _counts(job: Object) -> dict[str, int | str]:
     status = job.get("status") or {}
-    return _some({name: status.get(name) or 0 for name in ("succeeded", "failed", "completedIndexes")})
+    return _some({name: status.get(name) or 0 for name in ("succeeded", "failed", "completedIndexes", "failedIndexes")})
 
 
 def _some(counts: Mapping[str, int | str]) -> dict[str, int | str]:

@@ -2,13 +2,12 @@
 
 A copy of `getStatusValidationOptions` (pkg/registry/batch/job/strategy.go), `validateJobStatus` and
 `ValidateJobStatusUpdate` (pkg/apis/batch/validation/validation.go), by the names that these give their rules. The
-contract tests hold it against a real API server. Left out is what no test writes: `failedIndexes`, which need
-`backoffLimitPerIndex`.
+contract tests hold it against a real API server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 Object = Mapping[str, Any]
@@ -111,10 +110,10 @@ def _not_finished_with(update: Update, wrong: bool, *fields: str) -> bool:
     return wrong and finished(update.after) and (update.finished_turned or update.changed(*fields))
 
 
-def _bad_indexes(update: Update) -> bool:
+def _bad_indexes(update: Update, field: str = "completedIndexes") -> bool:
     completions, last = update.spec.get("completions"), -1
-    text = update.after.get("completedIndexes") or ""
-    if completions is None or not text or not update.changed("completedIndexes"):
+    text = update.after.get(field) or ""
+    if completions is None or not text or not update.changed(field):
         return False
     for interval in text.split(","):
         ends = interval.split("-")
@@ -125,6 +124,23 @@ def _bad_indexes(update: Update) -> bool:
             return True
         last = until
     return False
+
+
+def _own_retries(update: Update) -> bool:
+    return update.spec.get("backoffLimitPerIndex") is not None
+
+
+def _overlap(update: Update) -> bool:
+    """Whether an index completed and failed. What is no index is refused by other rules."""
+    done, failed = (set(_indexes(update.after.get(field) or "")) for field in ("completedIndexes", "failedIndexes"))
+    return update.changed("completedIndexes", "failedIndexes") and not done.isdisjoint(failed)
+
+
+def _indexes(text: str) -> Iterator[int]:
+    for interval in text.split(",") if text else ():
+        first, _, last = interval.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            yield from range(int(first), int(last or first) + 1)
 
 
 def _moved_start(update: Update) -> bool:
@@ -162,7 +178,9 @@ RULES: Final[Mapping[str, Callable[[Update], bool]]] = {
     ),
     "RejectCompletionTimeBeforeStartTime": _before_start,
     "RejectFailedJobWithoutFailureTarget": lambda u: (
-        u.turned("Failed") and true(u.after, "Failed") and not true(u.after, "FailureTarget")
+        (u.turned("Failed") or u.changed("failedIndexes"))
+        and true(u.after, "Failed")
+        and not true(u.after, "FailureTarget")
     ),
     "RejectCompleteJobWithoutSuccessCriteriaMet": lambda u: (
         u.turned("Complete", "SuccessCriteriaMet")
@@ -180,11 +198,19 @@ RULES: Final[Mapping[str, Callable[[Update], bool]]] = {
         u, (u.after.get("terminating") or 0) > 0, "terminating"
     ),
     "RejectInvalidCompletedIndexes": _bad_indexes,
+    "RejectInvalidFailedIndexes": lambda u: _own_retries(u) and _bad_indexes(u, "failedIndexes"),
+    "RejectFailedIndexesForNoBackoffLimitPerIndex": lambda u: (
+        u.changed("failedIndexes") and u.after.get("failedIndexes") is not None and not _own_retries(u)
+    ),
+    "RejectFailedIndexesOverlappingCompleted": _overlap,
     "RejectCompletedIndexesForNonIndexedJob": lambda u: (
         u.changed("completedIndexes") and bool(u.after.get("completedIndexes")) and not u.indexed
     ),
     "RejectMoreReadyThanActivePods": lambda u: (
         u.changed("ready", "active") and (u.after.get("ready") or 0) > (u.after.get("active") or 0)
+    ),
+    "CompleteWithSuccessPolicyAndNoSuccessCriteriaMet": lambda u: (
+        bool(u.spec.get("successPolicy")) and true(u.after, "Complete") and not true(u.after, "SuccessCriteriaMet")
     ),
     "SuccessCriteriaMetAndFailed": lambda u: (
         true(u.after, "SuccessCriteriaMet") and (true(u.after, "Failed") or true(u.after, "FailureTarget"))

@@ -475,6 +475,7 @@ class Writer:
         interrupted = parse_indexes(status.interrupted_indexes) if status is not None else 0
         restarts = parse_counts(status.interruptions or "") if status is not None else {}
         numbers, queue = job.spec.task_numbers, job.spec.queue
+        failures = _failures_before(job)
 
         def of_user(index: int) -> dict[str, Any]:
             return self._burst(
@@ -487,6 +488,7 @@ class Writer:
                     affinity=affinity,
                     grace_seconds=min(job.spec.grace_seconds, self._max_grace_seconds),
                     interrupted=bool(interrupted >> index & 1),
+                    failures=failures.get(index, 0) if failures is not None else None,
                     grant=action.grant,
                 ),
             )
@@ -651,6 +653,14 @@ def _waves(things: Sequence[T]) -> Iterator[Sequence[T]]:
     while sent < len(things):
         yield things[sent : sent + size]
         sent, size = sent + size, min(PODS_AT_ONCE, 2 * size)
+
+
+def _failures_before(job: ScavengerJob) -> dict[int, int] | None:
+    """How often tasks failed before, where their pods say so."""
+    array, status = job.spec.array, job.status.array
+    if array is None or not array.rests_by_task:
+        return None
+    return parse_counts(status.retries_used) if status is not None else {}
 
 
 async def _all(work: Iterable[Awaitable[Any]]) -> None:

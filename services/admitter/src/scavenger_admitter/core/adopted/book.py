@@ -31,9 +31,15 @@ SUSPENDED: Final = ("JobSuspended", "Job suspended")
 RESUMED: Final = ("JobResumed", "Job resumed")
 FAILURES: Final[Mapping[str, tuple[str, str]]] = {
     FailureReason.FAILED: ("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+    FailureReason.TASKS_FAILED: ("FailedIndexes", "Job has failed indexes"),
     FailureReason.DEADLINE_EXCEEDED: ("DeadlineExceeded", "Job was active longer than specified deadline"),
 }
 """How the Job controller says why a Job failed (pkg/controller/job/job_controller.go)."""
+TOO_MANY_FAILED: Final = (
+    "MaxFailedIndexesExceeded",
+    "Job has exceeded the specified maximal number of failed indexes",
+)
+"""The same where more indexes failed than may."""
 ENDED: Final = "Ended"
 """The phase in the ledger of a Job that is over."""
 
@@ -118,16 +124,17 @@ def job_status(
     _note_suspension(job, phase, stated)
     _note_start(found, job, phase, pods, now)
     if phase is Phase.COMPLETED:
-        _complete(found, stated, status, pods, now)
+        _complete(found, stated, job, status, pods, now)
     elif phase is Phase.FAILED:
-        _fail(found, stated, status, pods, now)
+        _fail(stated, job, status, pods)
     reason = ENDED if phase.finished else phase.value
     if job.released and not phase.finished and pods.none_left:
         reason = LEDGER_RELEASING
     asked = (job.asked or now) if job.released else None
     late = job.late if written.get("conditions") else _late(job, now)
     width = job.spec.array.tasks if job.spec.array.work_queue and found.get("succeeded") else 0
-    ledger = write_ledger(status, workers, width=width, asked=asked, late=late)
+    told = job.spec.array.own_retries
+    ledger = write_ledger(status, workers, width=width, failed_told=told, asked=asked, late=late)
     stated.note(CONDITION_LEDGER, "False", reason, ledger)
     found["conditions"] = stated.listed
     return {name: value for name, value in found.items() if value is not None}
@@ -142,7 +149,7 @@ def _late(job: AdoptedJob, now: datetime) -> int:
 
 def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, over: bool) -> dict[str, Any]:
     """How many pods succeeded and failed, and which indexes. The last success is told with the end of the Job: a client
-    that finds all of them and no end takes that for a failure."""
+    that finds all of them and no end takes that for a failure. With a successPolicy it cannot."""
     written, tasks = job.written, job.spec.array
     done, failed = parse_indexes(array.completed_indexes), (status.retries or 0) + array.failed
     before = written.get("succeeded") or 0
@@ -150,13 +157,16 @@ def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, 
         known = parse_indexes(job.status.array.completed_indexes) if job.status.array is not None else 0
         succeeded = before + (done & ~known).bit_count()
     else:
-        if 0 < tasks.tasks <= done.bit_count() and not over:
+        if 0 < tasks.tasks <= done.bit_count() and not over and not tasks.success_rules:
             done &= done - 1  # the lowest is told later
         succeeded = max(done.bit_count(), before)
     counts: dict[str, Any] = {"failed": max(failed, written.get("failed") or 0), "succeeded": succeeded}
     if tasks.indexed:
-        counts["completedIndexes"] = plain_ranges(done) or None
-    return {name: value or None for name, value in counts.items()}
+        counts["completedIndexes"] = plain_ranges(done)
+    counts = {name: value or None for name, value in counts.items()}
+    if tasks.own_retries:  # the Job controller says as well that there is none
+        counts["failedIndexes"] = plain_ranges(parse_indexes(array.failed_indexes))
+    return counts
 
 
 def _note_suspension(job: AdoptedJob, phase: Phase, stated: _Conditions) -> None:
@@ -185,30 +195,43 @@ def _last_stop(job: AdoptedJob) -> datetime | None:
 
 
 def _complete(
-    found: dict[str, Any], stated: _Conditions, status: ScavengerJobStatus, pods: PodCounts, now: datetime
+    found: dict[str, Any],
+    stated: _Conditions,
+    job: AdoptedJob,
+    status: ScavengerJobStatus,
+    pods: PodCounts,
+    now: datetime,
 ) -> None:
-    stated.note("SuccessCriteriaMet", "True", *COMPLETED)
+    words = stated.words("SuccessCriteriaMet") or _success_words(job, status)
+    stated.note("SuccessCriteriaMet", "True", *words)
     if not pods.none_left:
         return
-    stated.note("Complete", "True", *COMPLETED)
+    stated.note("Complete", "True", *words)
     start, end = parse_time(found.get("startTime")), status.finished_timestamp or now
     found["completionTime"] = found.get("completionTime") or format_time(max(end, start) if start is not None else end)
 
 
-def _fail(
-    found: dict[str, Any], stated: _Conditions, status: ScavengerJobStatus, pods: PodCounts, now: datetime
-) -> None:
+def _success_words(job: AdoptedJob, status: ScavengerJobStatus) -> tuple[str, str]:
+    """Reason and message of a Job that succeeded, as the Job controller has them."""
+    completed = status.array.completed_indexes if status.array is not None else ""
+    rule = job.spec.array.rule_met(parse_indexes(completed))
+    return COMPLETED if rule is None else ("SuccessPolicy", f"Matched rules at index {rule}")
+
+
+def _fail(stated: _Conditions, job: AdoptedJob, status: ScavengerJobStatus, pods: PodCounts) -> None:
     """A Job whose pods have all ended says in one write that it is about to fail, and that it has."""
-    reason, message = stated.words("FailureTarget") or failure_words(status)
+    reason, message = stated.words("FailureTarget") or failure_words(job, status)
     stated.note("FailureTarget", "True", reason, message)
     if pods.none_left:
         stated.note("Failed", "True", reason, message)
 
 
-def failure_words(status: ScavengerJobStatus) -> tuple[str, str]:
+def failure_words(job: AdoptedJob, status: ScavengerJobStatus) -> tuple[str, str]:
     """Reason and message of a Job that failed, as the Job controller has them where it knows the case."""
-    succeeded = status.condition(ConditionType.SUCCEEDED)
+    succeeded, limit = status.condition(ConditionType.SUCCEEDED), job.spec.array.failed_limit
     reason = succeeded.reason if succeeded is not None else FailureReason.FAILED.value
+    if reason == FailureReason.TASKS_FAILED and limit is not None and (status.array or ArrayStatus()).failed > limit:
+        return TOO_MANY_FAILED
     return FAILURES.get(reason) or (reason, status.message or "")
 
 

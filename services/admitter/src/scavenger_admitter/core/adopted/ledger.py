@@ -5,7 +5,8 @@ its message this record as JSON of at most `MAX_BYTES`. What else the status has
 and read from there (`book.py`).
 
 Texts, sets of indexes and figures of devices that would make it too long are cut. Nothing follows from what is cut: an
-interrupted index that is not named loses its turn, and a pod is deleted once its entry in `removing` is written.
+interrupted index that is not named loses its turn, and a pod is deleted once its entry in `removing` is written. Counts
+of retries that are cut stand on the pods of their indexes.
 `counted` is never cut, as a pod would be counted twice; `MAX_COUNTED` bounds it.
 """
 
@@ -17,7 +18,14 @@ from typing import Final
 
 import msgspec
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import format_indexes, indexes_of, parse_indexes
+from scavenger_api.indexes import (
+    NIBBLES,
+    format_counts,
+    format_indexes,
+    indexes_of,
+    parse_counts,
+    parse_indexes,
+)
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.ledger import Ledger
 from scavenger_api.times import format_time
@@ -39,7 +47,13 @@ MAX_WORD: Final = 64
 
 
 def write_ledger(
-    status: ScavengerJobStatus, done: int = 0, *, width: int = 0, asked: datetime | None = None, late: int = 0
+    status: ScavengerJobStatus,
+    done: int = 0,
+    *,
+    width: int = 0,
+    failed_told: bool = False,
+    asked: datetime | None = None,
+    late: int = 0,
 ) -> str:
     """The message that a status is written as.
 
@@ -47,6 +61,7 @@ def write_ledger(
         status: of the job.
         done: the set of workers that do not start again, of a work queue.
         width: its workers when one had succeeded first; 0 before that.
+        failed_told: clients see which indexes failed, so the status has them elsewhere.
         asked: when its release was seen first.
         late: seconds in which nobody looked at the Job.
     """
@@ -71,8 +86,9 @@ def write_ledger(
         usage=usage_in_table(read_usage(status.usage.to_dict()) if status.usage is not None else None),
         done=_indexes(format_indexes(done)),
         width=width,
-        failed=_indexes(array.failed_indexes),
+        failed="" if failed_told else _indexes(array.failed_indexes),
         indexes=_indexes(array.interrupted_indexes),
+        retries=_retries(array),
         counted=",".join(array.counted),
         removing=_joined(status.removing or (), MAX_REMOVING),
         asked=_time(asked),
@@ -119,6 +135,17 @@ def _indexes(text: str) -> str:
             break
         kept = more
     return format_indexes(kept)
+
+
+def _retries(array: ArrayStatus) -> str:
+    """How often tasks started again that may do so again: those of the lowest indexes, as many as have space. The pods
+    of the others say it as well."""
+    over = parse_indexes(array.completed_indexes) | parse_indexes(array.failed_indexes)
+    counts = [one for one in sorted(parse_counts(array.retries_used).items()) if not over >> one[0] & 1]
+    text = format_counts(dict(counts))
+    if text.startswith(NIBBLES):
+        text = format_counts(dict(counts[:MAX_SET]))
+    return text if len(text) <= MAX_SET else text[: MAX_SET + 1].rpartition(",")[0]
 
 
 def _joined(entries: Sequence[str], most: int) -> str:

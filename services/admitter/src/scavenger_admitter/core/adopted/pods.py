@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from scavenger_api import names, pod_names
-from scavenger_api.checkpoints import COMPLETION_INDEX
+from scavenger_api.checkpoints import COMPLETION_INDEX, INDEX_FAILURES
 from scavenger_api.duration import parse_duration
 from scavenger_api.promises import frozen_promises
 from scavenger_domain.adopted import INDEXED
@@ -54,6 +54,7 @@ def adopted_pod(
     affinity: Mapping[str, Any],
     grace_seconds: int,
     interrupted: bool = False,
+    failures: int | None = None,
     grant: int = 0,
 ) -> dict[str, Any]:
     """The pod of a task.
@@ -66,6 +67,7 @@ def adopted_pod(
         affinity: of the pod: what the template has, and where its start may go.
         grace_seconds: between SIGTERM and SIGKILL.
         interrupted: whether others interrupted the last run of the task.
+        failures: how often the task failed before, where each has retries of its own; else None.
         grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
     """
     meta, spec = batch["metadata"], batch["spec"]
@@ -73,6 +75,7 @@ def adopted_pod(
     given, indexed = template.get("metadata") or {}, spec.get("completionMode") == INDEXED
     tasks = spec.get("completions") or spec.get("parallelism") or 1
     member = {COMPLETION_INDEX: str(index)} if indexed else {}
+    failed = {} if failures is None else {INDEX_FAILURES: str(failures)}
     promises = frozen_promises(meta.get("annotations") or {})
     interval_seconds = max(1, int(parse_duration(promises[names.ANNOTATION_INTERRUPTION_AFTER]).total_seconds()))
     notes = {
@@ -95,7 +98,7 @@ def adopted_pod(
             "name": name_of(meta["name"], meta["uid"], index, tasks, indexed=indexed),
             "namespace": meta["namespace"],
             "labels": {**(given.get("labels") or {}), **member, **ours},
-            "annotations": {**(given.get("annotations") or {}), **member, **notes},
+            "annotations": {**(given.get("annotations") or {}), **member, **failed, **notes},
             "finalizers": [*(given.get("finalizers") or ()), names.FINALIZER],
             "ownerReferences": [owner_reference(meta)],
         },

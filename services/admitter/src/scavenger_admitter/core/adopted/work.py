@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
@@ -17,12 +18,37 @@ from scavenger_api.array import ArraySpec
 from scavenger_api.indexes import MAX_TASKS
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.job_keys import job_key
+from scavenger_api.model import Model
 from scavenger_api.promises import promised_exit_code, promised_interval
 from scavenger_api.task_numbers import TaskNumbers
-from scavenger_domain.adopted import Completions, ledger_of, spec_in_own_words, status_in_own_words
+from scavenger_domain.adopted import Completions, ledger_of, set_in, spec_in_own_words, status_in_own_words
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.ledger import MAX_COUNTED
+
+
+class SuccessRule(Model):
+    """When a Job has succeeded though not all of its indexes completed (matchSuccessPolicy in
+    pkg/controller/job/success_policy.go).
+
+    Attributes:
+        succeeded_indexes: which count; all where it names none.
+        succeeded_count: how many of them are enough; all of those that it names where it says none.
+    """
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+    def met(self, completed: int) -> bool:
+        """Whether it holds. completed: a set of indexes."""
+        if self.succeeded_indexes is None:
+            return self.succeeded_count is not None and completed.bit_count() >= self.succeeded_count
+        enough = self._named.bit_count() if self.succeeded_count is None else self.succeeded_count
+        return self._named != 0 and (self._named & completed).bit_count() >= enough
+
+    @cached_property
+    def _named(self) -> int:
+        return set_in(self.succeeded_indexes or "")
 
 
 class JobTasks(ArraySpec):
@@ -32,9 +58,11 @@ class JobTasks(ArraySpec):
         indexed: users know the indexes of its tasks.
         work_queue: nobody says how many completions there are: its pods know when all work is done.
         in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
+        most_failures: with more failed pods the Job has failed, where each index has retries of its own; else None.
+        most_failed: with more failed indexes the Job has failed; None where any number may.
+        success_rules: by which it succeeds before all indexes have.
     """
 
-    shares_retries: ClassVar[bool] = True
     counted_at_once: ClassVar[int] = MAX_COUNTED
 
     written_tasks: Annotated[int | None, Field(alias="tasks", ge=0, le=MAX_TASKS)] = None
@@ -42,6 +70,39 @@ class JobTasks(ArraySpec):
     indexed: bool = False
     work_queue: bool = False
     in_place: int | None = None
+    most_failures: int | None = None
+    most_failed: int | None = None
+    success_rules: tuple[SuccessRule, ...] = ()
+
+    @property
+    def own_retries(self) -> bool:
+        """Each index has retries of its own."""
+        return self.most_failures is not None
+
+    @property
+    def shares_retries(self) -> bool:
+        """Unless each index has its own."""
+        return not self.own_retries
+
+    @property
+    def rests_by_task(self) -> bool:
+        """Where each index has retries of its own."""
+        return self.own_retries
+
+    @property
+    def failure_limit(self) -> int | None:
+        """backoffLimit, beside one of each index."""
+        return self.most_failures
+
+    @property
+    def failed_limit(self) -> int | None:
+        """maxFailedIndexes."""
+        return self.most_failed
+
+    def rule_met(self, completed: int, /) -> int | None:
+        """The first rule of successPolicy that is met. No rule is before the first success."""
+        met = (number for number, rule in enumerate(self.success_rules) if rule.met(completed))
+        return next(met, None) if completed else None
 
     @property
     def restart_limit(self) -> int | None:
@@ -150,4 +211,11 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(found: Completions) -> dict[str, Any]:
-    return found.array | {"indexed": found.indexed, "workQueue": found.work_queue, "inPlace": found.in_place}
+    return found.array | {
+        "indexed": found.indexed,
+        "workQueue": found.work_queue,
+        "inPlace": found.in_place,
+        "mostFailures": found.most_failures,
+        "mostFailed": found.most_failed,
+        "successRules": found.success_rules,
+    }

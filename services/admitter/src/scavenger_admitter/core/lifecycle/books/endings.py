@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import assert_never
 
 from scavenger_api import names
-from scavenger_api.job import ScavengerJobStatus
+from scavenger_api.checkpoints import failures_before
+from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.removing import RemovalReason
 from scavenger_domain import interruptions
@@ -95,8 +96,8 @@ class Endings:
         if isinstance(found, StartFailed | Failed):
             self._note_problem(run.pods, found.problem)
         match found:
-            case Completed() | Failed() | Checkpointed() | Removed() if self.tasks.over >> index & 1:
-                self._book(run, found.at, kept=False)  # another life, of a former leader: its task was done before
+            case Completed() | Failed() | Checkpointed() | Removed() if self._counts_no_more(index):
+                self._book(run, found.at, kept=False)
             case Completed():
                 self._book(run, found.at, kept=True)
                 self.tasks.end(index, completed=True)
@@ -117,6 +118,11 @@ class Endings:
                 assert_never(found)
         return True
 
+    def _counts_no_more(self, index: int) -> bool:
+        """Whether nothing depends on the end of a pod: it is another life, of a former leader, of a task that was done
+        before, or enough tasks completed before."""
+        return bool(self.tasks.over >> index & 1) or self.draft.phase is Phase.COMPLETED
+
     def intent(self, index: int, pod: kinds.Pod) -> RemovalReason | None:
         """Why the admitter deleted the pod. A start that was taken back while its program ran had not failed: the watch
         was behind, and somebody else may have deleted the pod before, which ends it like any other."""
@@ -136,7 +142,8 @@ class Endings:
             self.draft.refused_by += (problem.refused_by,)
 
     def _failed(self, index: int, run: Run, ended: Exit) -> None:
-        (pod,), used = run.pods, self._retries(index)
+        (pod,) = run.pods
+        used = self._retries(index, pod)
         self._book(run, ended.at, kept=False)
         self._note_length(run, ended.at)
         judged = finished.consequence(self.draft, run.pods, ended, used)
@@ -149,24 +156,36 @@ class Endings:
         self.tasks.end(index, failed=over)
 
     def _final_words(self, pod: kinds.Pod, ended: Exit, judged: Judged) -> str:
-        if self._shared:  # clients of Jobs know the words of the Job controller
+        if self._of_user:  # clients of Jobs know the words of the Job controller
             return controller_words(pod, ended, judged)
         return f"{finished.words_of(ended)}; {judged.said} makes it final; the other tasks are stopped"
 
-    def _retries(self, index: int) -> int:
-        """Retries that are used up: of the task, or of all tasks where these share them."""
-        return (self.draft.status.retries or 0) if self._shared else self.tasks.retries.get(index, 0)
+    def _retries(self, index: int, pod: kinds.Pod) -> int:
+        """Retries that are used up: of the task, or of all tasks where these share them. A pod says how many its task
+        had used up when it was created, which may have had no space in the status."""
+        if self._shared:
+            return self.draft.status.retries or 0
+        return max(self.tasks.retries.get(index, 0), failures_before(pod.metadata.annotations))
 
     def _retry(self, index: int, used: int) -> None:
-        if self._shared:
-            self.draft.set(retries=used)
-        else:
+        if not self._shared:
             self.tasks.retries[index] = used
+        if self._of_user:
+            self._count_failed_pod()
+
+    def _count_failed_pod(self) -> None:
+        """The status of a Job has all of its pods that failed."""
+        self.draft.set(retries=(self.draft.status.retries or 0) + 1)
 
     @property
     def _shared(self) -> bool:
         array = self.draft.seen.job.spec.array
         return array is not None and array.shares_retries
+
+    @property
+    def _of_user(self) -> bool:
+        """Whether clients see a Job, and what its controller would say."""
+        return self.draft.seen.job.spec.as_written
 
     def _hung(self, index: int, run: Run, found: Removed) -> None:
         """The admitter stopped a task that reported no checkpoint any more: it has failed, as a job has."""
@@ -189,9 +208,9 @@ class Endings:
         if decided is not None and removal.cause in (decided.cause, InterruptionReason.DELETED):
             removal = replace(removal, cause=decided.cause, detail=decided.detail)
         lost, own = self._book(run, found.at, kept=False), removal.own if run.pods else self.intents.of_task(index)
-        if own in UNCOUNTED or (self._shared and own is RemovalReason.MAX_RUNNING):  # its user has narrowed the Job
-            if self._shared and own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
-                draft.set(retries=(draft.status.retries or 0) + 1)
+        if own in UNCOUNTED or (self._of_user and own is RemovalReason.MAX_RUNNING):  # its user has narrowed the Job
+            if self._of_user and own is RemovalReason.FINISHED:  # as the Job controller counts what it deletes
+                self._count_failed_pod()
             self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
             return
         draft.count_interruption(found.at)

@@ -213,7 +213,9 @@ class ManyBook:
 
     def _count_short(self) -> None:
         """Failures right after the start, and nothing else: the pause before the next start grows. With one limit for
-        all tasks, every failure since the last success counts."""
+        all tasks, every failure since the last success counts. Where each task rests by itself, none does."""
+        if self.spec.rests_by_task:
+            return
         draft, found = self.draft, self.endings
         shared, failed = self.spec.shares_retries, len(found.retried)
         if found.succeeded if shared else found.long:
@@ -238,7 +240,7 @@ class ManyBook:
                 continue
             if self.tasks.over >> task & 1 and pod.ended:
                 kept.append(pod)
-            elif (left := self._rests(pod)) > 0:
+            elif (left := self._rests(task, pod)) > 0:
                 draft.wakeups.append(left)
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
@@ -250,18 +252,22 @@ class ManyBook:
         oldest = kept[: len(kept) - most][:MAX_COUNTED]
         draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
 
-    def _rests(self, pod: kinds.Pod) -> float:
-        """Seconds until a task that saved its state and left may start again: a minute after it started, as a job. Its
-        pod stays until then, so a new leader waits as long."""
-        seen, started = self.draft.seen, started_at(pod)
-        run = run_of_task(self.draft, pod)
-        if run.checkpoint_exit_code is None or started is None or not pod.ended:
+    def _rests(self, task: int, pod: kinds.Pod) -> float:
+        """Seconds until a task may start again that saved its state and left, or that failed and rests by itself: a
+        minute after it started, as a job, or as long after its end as the Job controller waits. Its pod stays until
+        then, so a new leader waits as long."""
+        now, started = self.draft.seen.now, started_at(pod)
+        run, found = run_of_task(self.draft, pod), own_exit(pod) if pod.ended else None
+        if found is None:
             return 0.0
-        found = own_exit(pod)
-        if found is None or not run.saved(found):
+        if run.saved(found):
+            since, pause = started, accounting.LEAST_CYCLE
+        elif self.spec.rests_by_task and removal(pod) is None:
+            since = found.at
+            pause = accounting.pause_of(self.tasks.retries.get(task, 1) - 1, accounting.RETRY_AFTER)
+        else:
             return 0.0
-        least = accounting.LEAST_CYCLE.total_seconds()
-        return min(least, (started - seen.now).total_seconds() + least)
+        return min(pause, since + pause - now).total_seconds() if since is not None else 0.0
 
     # --- what runs ---
 
@@ -375,21 +381,16 @@ class ManyBook:
         if not self.may_write:
             return
         self._record_start()
-        failures = self.endings.failures
         refusal = draft.known.start.refused
         refused = start_failures.refusal_problem(refusal, seen.job.spec) if refusal is not None else None
         problem = refused or self.problem or self.endings.problem or self._lacks()
         late = self._count_active()
         if draft.phase.finished:
             pass
-        elif self.endings.final:
-            self._fail(FailureReason.POD_FAILURE_POLICY, self.endings.final)
-        elif failures and self.spec.fail_fast:
-            self._fail(FailureReason.FAILED, f"{failures[0]}; failFast stops the other tasks")
-        elif self._restarted_too_often:
-            self._fail(FailureReason.FAILED, "its programs were started again in their pods as often as they may")
-        elif problem is not None and problem.final and problem.exit is None and not self._goes_on:
-            self._fail(problem.reason, problem.message)
+        elif (why := self._why_failed(problem)) is not None:
+            self._fail(*why)
+        elif self._enough:
+            self._complete("enough tasks completed")
         elif self.tasks.all_over and not self.pods.any_living and not self.pods.ended:
             self._end()
         elif late:
@@ -397,6 +398,31 @@ class ManyBook:
         else:
             self._go_on(problem if problem is not None and problem.exit is None else None)
         self._note_stopping(of_phase(seen.job.status.phase), of_phase(draft.phase))
+
+    def _why_failed(self, problem: Problem | None) -> tuple[str, str] | None:
+        """Reason and message of an array that has failed before all its tasks are over; None where it has not. The
+        order is that of the Job controller."""
+        endings, tasks, spec = self.endings, self.tasks, self.spec
+        failed = tasks.failed.bit_count()
+        if endings.final:
+            return FailureReason.POD_FAILURE_POLICY, endings.final
+        if endings.failures and spec.fail_fast:
+            return FailureReason.FAILED, f"{endings.failures[0]}; failFast stops the other tasks"
+        if spec.failure_limit is not None and (self.draft.status.retries or 0) + failed > spec.failure_limit:
+            return FailureReason.FAILED, f"more than {spec.failure_limit} pods failed"
+        if self._restarted_too_often:
+            return FailureReason.FAILED, "its programs were started again in their pods as often as they may"
+        if problem is not None and problem.final and problem.exit is None and not self._goes_on:
+            return problem.reason, problem.message
+        if spec.failed_limit is not None and failed > spec.failed_limit:
+            return FailureReason.TASKS_FAILED, f"{failed} tasks failed, more than {spec.failed_limit}"
+        return None
+
+    @property
+    def _enough(self) -> bool:
+        """Whether enough tasks completed, and it has not failed as the others did."""
+        lost = self.tasks.failed and self.tasks.all_over
+        return not lost and self.spec.rule_met(self.tasks.completed) is not None
 
     @property
     def _restarted_too_often(self) -> bool:
@@ -447,6 +473,7 @@ class ManyBook:
         open_still = self.running_tasks != 0 or any(started_at(pod) for pod in self.pods.ended.values())
         # Tasks that have ended and are not judged may be the last, and completed: as with a job, that comes first.
         late = left is not None and left <= 0 and (self.computing or not open_still)
+        late = late and not (spec.as_written and spec.suspend)  # the Job controller looks at no deadline then
         tasks.active_since = since if open_still and not late else None
         if tasks.active_since is None:
             draft.set(active_seconds=limits.active_seconds(draft.status, since, until))
@@ -531,14 +558,17 @@ class ManyBook:
         return f"{tasks.completed.bit_count()} of {tasks.size} tasks completed{failed}{runs}{lost}{most}"
 
     def _end(self) -> None:
-        draft, tasks = self.draft, self.tasks
+        tasks = self.tasks
         if not tasks.failed:
-            draft.set(finished_timestamp=second(draft.seen.now))
-            draft.enter(Phase.COMPLETED, StateReason.COMPLETED, f"all {tasks.size} tasks completed")
+            self._complete(f"all {tasks.size} tasks completed")
             return
         which = format_tasks(self.spec.numbers, tasks.failed)
         shown = which if len(which) <= 200 else f"{which[:200].rpartition(',')[0]}, …"
         self._fail(FailureReason.TASKS_FAILED, f"{tasks.failed.bit_count()} of {tasks.size} tasks failed: {shown}")
+
+    def _complete(self, message: str) -> None:
+        self.draft.set(finished_timestamp=second(self.draft.seen.now))
+        self.draft.enter(Phase.COMPLETED, StateReason.COMPLETED, message)
 
     def _fail(self, reason: str, message: str) -> None:
         finished.declare_failed(self.draft, self.draft.seen.now, reason, message)
@@ -610,6 +640,8 @@ class ManyBook:
         ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
         busy |= untouched.runs | untouched.starts | self.draft.known.start.posted
+        if self.spec.rests_by_task:
+            busy |= set_of(self.pods.counted) & ~self.tasks.over
         return min(self.wanted, self.bearable) - busy.bit_count()
 
     def _taken(self, startable: int) -> Wait | None:
