@@ -96,6 +96,7 @@ BENCHMARKS: Final = {
     "bench.simulator.bench_gpus": ("loop.gpu_hours_lost",),
     "bench.simulator.bench_starved": ("loop.starved",),
     "bench.simulator.bench_orders": ("loop.order",),
+    "bench.simulator.bench_kept_room": ("loop.kept_room",),
     "bench.simulator.bench_sizes": ("loop.sizes",),
     "bench.simulator.bench_requests": ("sizes",),
     "bench.simulator.bench_wrong_starts": ("loop.wrong_starts",),

@@ -43,6 +43,7 @@ class Trace:
         day: of openb.
         demand_start: seconds into the week of LCG at which its jobs begin.
         demand_share: its jobs are drawn until their work is this share of all the nodes' CPU time.
+        week_before: of openb, whether the scenario has its regular pods of the week before as its past.
         part: of openb, which part of its pods is taken, of so many; nodes are drawn until they fit these.
     """
 
@@ -54,6 +55,7 @@ class Trace:
     habits: Habits = field(default_factory=Habits)
     day: int = OPENB_DAY
     part: tuple[int, int] = (0, 1)
+    week_before: bool = False
 
 
 TRACES: Final = {
@@ -94,7 +96,7 @@ def missing(folder: Path | None) -> str:
 
 def scenario_of(name: str, folder: Path | None, **changes: Any) -> Scenario:
     """A trace, or a synthetic day of the simulator. changes: seed, demand_share, habits,
-    part. Raises InputError."""
+    part, week_before. Raises InputError."""
     if name not in DAYS:
         return catalog.build(replace(catalog.named(name), **changes))
     if folder is None or missing(folder):
@@ -113,6 +115,7 @@ def scenario_of(name: str, folder: Path | None, **changes: Any) -> Scenario:
         end=DAY,
         seed=trace.seed,
         origin=_origin(trace),
+        past=_week_before(trace, folder) if trace.week_before else (),
     )
 
 
@@ -126,6 +129,16 @@ def _openb(trace: Trace, folder: Path) -> Parts:
     first, parts = trace.part
     ordinary, jobs = ordinary[first::parts], jobs[first::parts]
     return ordinary, sample_nodes(read_openb_nodes(folder / OPENB_NODES), ordinary, REQUESTED, trace.seed), jobs
+
+
+def _week_before(trace: Trace, folder: Path) -> tuple[OrdinaryPod, ...]:
+    """The regular pods of the week before a day of openb, as if all of them had left when it begins."""
+    ordinary, _ = read_openb_pods(folder / OPENB_PODS, Window((trace.day - 7) * DAY, 7 * DAY), seed=trace.seed)
+    first, parts = trace.part
+    week = 7 * DAY
+    return tuple(
+        replace(pod, arrives=pod.arrives - week, leaves=min(0.0, pod.leaves - week)) for pod in ordinary[first::parts]
+    )
 
 
 def _origin(trace: Trace) -> str:

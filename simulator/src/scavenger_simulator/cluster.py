@@ -54,6 +54,7 @@ class Cluster:
         pools: of each node, the name of its pool as components find it.
         free: per node, what is not requested: millicores, bytes and pods, each a list.
         reserved: per node, what is promised to ordinary pods that wait for victims to leave, in the same way.
+        regular: per node, what ordinary pods request: millicores and bytes, each a list.
         ordinary: what ordinary pods use.
         jobs: what scavenger pods use.
         by_node: what is used on each node; by both.
@@ -70,6 +71,7 @@ class Cluster:
             [PODS_PER_NODE for _ in nodes],
         )
         self.reserved: tuple[list[int], list[int], list[int]] = tuple([0] * len(nodes) for _ in range(3))  # type: ignore[assignment]
+        self.regular = ([0] * len(nodes), [0] * len(nodes))
         self.ordinary = Use(start)
         self.jobs = Use(start)
         self.by_node = [Use(start) for _ in nodes]
@@ -85,6 +87,12 @@ class Cluster:
         """Requests of pods that come to a node (or, with -1, leave it)."""
         for free, amount in zip(self.free, amounts, strict=True):
             free[node] -= amount * times
+
+    def take_regular(self, node: int, amounts: Amounts, times: int = 1) -> None:
+        """The same of an ordinary pod."""
+        self.take(node, amounts, times)
+        for regular, amount in zip(self.regular, amounts[:2], strict=True):
+            regular[node] += amount * times
 
     def reserve(self, node: int, amounts: Amounts, times: int = 1) -> None:
         """Promise room that is about to come free (or, with -1, take the promise back)."""

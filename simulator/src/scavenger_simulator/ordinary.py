@@ -154,7 +154,7 @@ class OrdinaryPods:
             self._world.recorder.unscheduled += 1
             self._note_delay(pod)
         elif pod.stage is _Stage.BOUND:
-            self._world.cluster.take(pod.node, pod.amounts, -1)
+            self._world.cluster.take_regular(pod.node, pod.amounts, -1)
             self._use.end(pod.number)
         bound, pod.stage = pod.stage is _Stage.BOUND, _Stage.GONE
         self._watcher.on_left(pod.spec)
@@ -167,7 +167,7 @@ class OrdinaryPods:
             self._stop_waiting(pod)
             self._note_delay(pod)
         pod.stage, pod.node = _Stage.BOUND, node
-        self._world.cluster.take(node, pod.amounts)
+        self._world.cluster.take_regular(node, pod.amounts)
         self._use.begin(pod.number, pod.spec, node)
         self._watcher.on_bound(pod.spec, node)
 

@@ -17,6 +17,7 @@ from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.level_policies import levels_of
 from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.rises import BUCKET, RisesByScope, learn_requests, likely
 from scavenger_regulator.core.scope import ScopeDecision, after_evictions
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
@@ -37,6 +38,7 @@ from scavenger_simulator.clock import SECOND, moment, ticks
 from scavenger_simulator.jobs import Job, Stage
 from scavenger_simulator.objects import INSTANCE_TYPE, labels_of
 from scavenger_simulator.result import MomentKind, Point, PoolPoint, ResourcePoint
+from scavenger_simulator.scenario import Scenario
 from scavenger_simulator.world import World
 
 FULL: Final = 95.0
@@ -95,6 +97,7 @@ class Regulation:
         self._by_node = self._rules.per_node or world.cluster.pooled
         self._states: dict[str, ScopeState] = {}
         self._histories: dict[str, dict[str, History]] = {}
+        self._rises: RisesByScope = {}
         self._gangs: dict[int, tuple[int, Gang]] = {}
         self._gone: list[RecentTermination] = []
         self._begun: deque[tuple[int, list[int]]] = deque()
@@ -104,6 +107,8 @@ class Regulation:
         if self._period <= 0 or self._window <= 0:
             raise ValueError("the periods of the regulator and of the metrics must be more than nothing")
         world.settings.check()
+        if self._rules.kept_room and not world.cluster.pooled:
+            learn_past(self._rises, world.scenario)
         self._age = ticks(world.settings.metrics_age)
         old = self._age + self._window
         first = max(1, math.ceil(old / self._period))
@@ -192,6 +197,7 @@ class Regulation:
         world.published = decision.published
         self._record(decision)
         learn(self._histories, decision.scopes, world.settings.history_window)
+        learn_requests(self._rises, decision.regular, snapshot.now)
         self._others.publish()
         if not world.decider.plain:
             self._act(decision, snapshot)
@@ -221,7 +227,15 @@ class Regulation:
             measurement=self._measured,
             recent_terminations=tuple(self._gone),
             history=learned(self._histories),
+            regular=self._regular() if self._rules.kept_room else None,
+            rises=likely(self._rises, moment(world.now)),
         )
+
+    def _regular(self) -> dict[str, dict[str, float]]:
+        """What ordinary pods request on each node, in cores and bytes."""
+        cluster = self._world.cluster
+        amounts = zip(cluster.names, *cluster.regular, strict=True)
+        return {name: {"cpu": cpu / 1000, "memory": float(memory)} for name, cpu, memory in amounts}
 
     def _current(self) -> tuple[Gang, ...]:
         """The jobs with pods on nodes; facts are made anew where something has changed."""
@@ -386,6 +400,26 @@ class Regulation:
         """Nodes without idle CPU, by their size. used: as above."""
         full = [cpu >= most for cpu, most in zip(used, self._full_from, strict=True)]
         return Counter(compress(self._sizes, full))
+
+
+def learn_past(rises: RisesByScope, scenario: Scenario) -> None:
+    """Take in what the ordinary pods requested that had left before the scenario starts: at each moment at which that
+    changed, and at the beginning of each bucket."""
+    changes: dict[float, list[int]] = {}
+    for pod in scenario.past:
+        for at, times in ((pod.arrives, 1), (pod.leaves, -1)):
+            sums = changes.setdefault(at, [0, 0])
+            _add(sums, (times * pod.cpu_request_milli, times * pod.memory_request_bytes))
+    if not changes:
+        return
+    first, last = math.ceil(min(changes) / BUCKET), math.ceil(scenario.start / BUCKET)
+    for number in range(first, last):
+        changes.setdefault(number * BUCKET, [0, 0])
+    requested = [0, 0]
+    for at in sorted(at for at in changes if at < scenario.start):
+        _add(requested, (changes[at][0], changes[at][1]))
+        amounts = {"cpu": requested[0] / 1000, "memory": float(requested[1])}
+        learn_requests(rises, {CLUSTER: amounts}, moment(ticks(at)))
 
 
 def _add(sums: list[int], amounts: tuple[int, int]) -> None:

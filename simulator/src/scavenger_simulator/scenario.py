@@ -137,7 +137,9 @@ class Scenario:
     """A stretch of a cluster's past, from `start` to `end`.
 
     ordinary, jobs: in any order. queues: name to weight; a queue `default` of weight 1 is always there. seed: what a
-    synthetic scenario was made with. origin: where it comes from, for people.
+    synthetic scenario was made with. origin: where it comes from, for people. past: ordinary pods that had left before
+    `start`. They are not played, but the regulator has seen them: where capacity is kept by the hour of the day, it has
+    learned from them. Only a cluster of one pool of nodes has a past.
     """
 
     name: str
@@ -149,3 +151,4 @@ class Scenario:
     end: float = 86_400.0
     seed: int = 0
     origin: str = ""
+    past: tuple[OrdinaryPod, ...] = ()

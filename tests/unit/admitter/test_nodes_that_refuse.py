@@ -14,9 +14,10 @@ from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.snapshot import Snapshot
 from scavenger_admitter.core.admission.view.node_trust import NodeTrust
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.core.lifecycle import boots
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_kube.resources import CONFIGMAPS, EVENTS, PODS
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODS
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing import scavengerjob_dict
 from scavenger_testing.builders import waiting
@@ -282,6 +283,36 @@ async def test_where_no_node_refuses_pods_each_cycle_plans_as_if_nothing_were_kn
 
 
 # --- volumes and sidecars ---
+
+
+async def test_boots_of_nodes_are_written_down_again_only_where_one_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[int] = []
+
+    def counted(*words: Any) -> str:
+        written.append(1)
+        return dump(*words)
+
+    dump = boots.dump
+    monkeypatch.setattr(boots, "dump", counted)
+
+    def kept() -> Any:
+        found = c.api.get(CONFIGMAPS, names.SYSTEM_NAMESPACE, names.NODES_CONFIGMAP)
+        return found and json.loads(found["data"]["boots"])
+
+    async with cluster() as c:
+        c.api.edit(NODES, None, "good", lambda node: node["status"].update(nodeInfo={"bootID": "one"}))
+        await c.until(lambda: kept() == {"good": ["one"]}, limit=20)
+        before = len(written)
+        for _ in range(6):
+            c.api.edit(NODES, None, "good", lambda node: node["metadata"].setdefault("labels", {}).update(a="b"))
+            await c.pass_time(10)
+        assert len(written) == before
+        c.api.edit(NODES, None, "good", lambda node: node["status"].update(nodeInfo={"bootID": "two"}))
+        await c.until(lambda: kept()["good"][0] == "two", limit=20)
+        assert len(written) - before <= 2, "the boot, and when it was seen"
+
 
 IN_USE = 'Waiting for detach for volume "pvc-1" Volume is already used by pod(s) web-0'
 

@@ -79,6 +79,16 @@ def test_what_is_ramping_is_written_where_there_is_any() -> None:
     assert LevelsView.of({**data, "ramping.cpu": "-1"}, NOW).visibility is Visibility.BLIND
 
 
+def test_what_is_kept_for_regular_pods_is_written_where_there_is_any() -> None:
+    levels = replace(LEVELS, resources={"cpu": replace(CPU, kept=12.5), "memory": CPU})
+    data = levels.to_data()
+    assert {key: value for key, value in data.items() if "kept" in key} == {"kept.cpu": "12.5"}
+    assert PublishedLevels.parse(data) == levels
+    view = LevelsView.of(data, NOW)
+    assert (view.kept("cpu"), view.kept("memory")) == (12.5, 0.0)
+    assert LevelsView.of({**data, "kept.cpu": "101"}, NOW).visibility is Visibility.BLIND
+
+
 def test_what_is_used_of_requests_is_written_where_that_is_known() -> None:
     levels = replace(LEVELS, resources={"cpu": replace(CPU, used_of_requests=0.0), "memory": CPU})
     data = levels.to_data()

@@ -147,7 +147,8 @@ class Cluster:
             await eventually(partial(self._same, informer))
 
     def _same(self, informer: Any) -> bool:
-        labelled = informer.resource is PODS and self.settings.source != "requests"
+        follows_all = self.settings.source == "requests" or self.settings.kept_room == "byHour"
+        labelled = informer.resource is PODS and not follows_all
         stored = {
             o["metadata"]["uid"]: o["metadata"]["resourceVersion"]
             for o in self.api.list(informer.resource)
@@ -531,6 +532,35 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         decision = await c.period()
         assert len(c.pods()) == 3
         assert decision.published.mean("cpu") is not None
+
+
+async def test_capacity_is_kept_by_what_regular_pods_requested_at_this_hour_yesterday() -> None:
+    """Also by a successor, which knows it from the state that is saved. A job is no regular pod."""
+    async with cluster(kept_room="byHour") as c:
+
+        async def hour(begins: timedelta, *requested: str) -> PublishedLevels:
+            await c.clock.advance((midnight + begins - c.clock.now()).total_seconds())
+            for number, cpu in enumerate(requested):
+                pod = pod_dict(f"web-{number}", namespace="lab", node="n1", phase="Running", requests={"cpu": cpu})
+                c.api.put(PODS, pod)
+                c.measure(2)
+                await c.period()
+            await c.regulator.store.save(c.clock.now())
+            await c.succeed()
+            c.measure(2)
+            return (await c.period()).published
+
+        now = c.clock.now()
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        c.add_job("job")
+        published = await hour(timedelta(hours=9, minutes=10), "1", "2", "500m")
+        assert published.resources["cpu"].kept == 0, "before a day is known"
+        assert (await hour(timedelta(hours=30))).resources["cpu"].kept == 0
+        published = await hour(timedelta(hours=32, minutes=30))
+        assert published.resources["cpu"].kept == pytest.approx(25)
+        assert c.levels().resources["cpu"].kept == pytest.approx(25)
+        kept = REGISTRY.get_sample_value("scavenger_regulator_kept_ratio", {"resource": "cpu", "pool": "default"})
+        assert kept == pytest.approx(0.25)
 
 
 async def test_a_clock_that_is_set_back_delays_no_eviction_and_prolongs_no_cooldown() -> None:

@@ -339,3 +339,22 @@ def test_a_task_that_was_interrupted_goes_before_others() -> None:
         "one",
         *(t.name for t in tasks),
     }
+
+
+@pytest.mark.parametrize(("kept_room", "displaced", "running"), [("off", 3, 15), ("byHour", 0, 12)])
+def test_capacity_is_kept_for_what_comes_at_this_hour_every_day(kept_room: str, displaced: int, running: int) -> None:
+    """Two pods of 4 cores came every day half an hour after midnight, on 20 cores; there are as many jobs as fit."""
+    times = [(-days * 24 * HOUR + 1800, -days * 24 * HOUR + 3600) for days in range(1, 8)]
+    past = tuple(ordinary(f"web-{at}-{i}", at, until, cores=4) for at, until in times for i in range(2))
+    result = run(
+        scenario(
+            nodes=nodes(2),
+            jobs=[job(f"job-{i}", work=10 * HOUR) for i in range(20)],
+            ordinary=[ordinary(f"web-{i}", 1800.0, cores=4, used=0) for i in range(2)],
+            end=HOUR,
+            past=past,
+        ),
+        settings=fixed(kept_room=kept_room),
+    )
+    assert result.totals.victims == displaced
+    assert result.points[10].running == running

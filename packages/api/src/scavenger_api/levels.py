@@ -27,6 +27,7 @@ from scavenger_api.levels_text import (
     CROWDED_NODES,
     DEFAULT_POOL,
     GIVES_WAY,
+    KEPT,
     MESSAGE,
     MOST_POOLS,
     NODE_HEADROOM,
@@ -71,7 +72,7 @@ class ResourceLevels:
     """Load of a resource, its statistics and the three levels, in percent of what the counted nodes can allocate.
 
     mean, stdev: of the ordinary load over the window, None before there is history. gives_way, ramping: see above.
-    used_of_requests: percent, see USED_OF_REQUESTS; None where nobody is known to use anything.
+    used_of_requests: percent, see USED_OF_REQUESTS; None where nobody is known to use anything. kept: see KEPT.
     """
 
     load: float
@@ -83,6 +84,7 @@ class ResourceLevels:
     gives_way: float = 0.0
     ramping: float = 0.0
     used_of_requests: float | None = None
+    kept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ class PublishedLevels:
                 value: float | None = getattr(levels, name)
                 if value is not None:
                     data[f"{name}.{resource}"] = number(value)
-            points = {GIVES_WAY: number(levels.gives_way), RAMPING: number(levels.ramping)}
+            amounts = {GIVES_WAY: levels.gives_way, RAMPING: levels.ramping, KEPT: levels.kept}
+            points = {name: number(amount) for name, amount in amounts.items()}
             data |= {f"{name}.{resource}": shown for name, shown in points.items() if shown != "0"}
             if levels.used_of_requests is not None:
                 data[f"{USED_OF_REQUESTS}.{resource}"] = number(levels.used_of_requests)
@@ -378,6 +381,10 @@ class LevelsView:
         """Percent of what scavenger pods have asked for that they use; None where that is not known."""
         return self._figures(resource).used_of_requests
 
+    def kept(self, resource: str) -> float:
+        """Percent of what the nodes can allocate that jobs leave free on the largest of them."""
+        return self._figures(resource).kept
+
     def _figures(self, resource: str) -> ResourceLevels:
         found = self.levels.resources.get(resource) if self.visibility is Visibility.FRESH and self.levels else None
         return found or ResourceLevels(0.0, 0.0, 0.0, 0.0)
@@ -406,6 +413,7 @@ def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | N
         gives_way=read_optional(data, f"{GIVES_WAY}.{resource}") or 0.0,
         ramping=read_optional(data, f"{RAMPING}.{resource}") or 0.0,
         used_of_requests=read_optional(data, f"{USED_OF_REQUESTS}.{resource}"),
+        kept=read_optional(data, f"{KEPT}.{resource}") or 0.0,
     )
     if levels.lower > levels.admission + ORDER_TOLERANCE or levels.admission > levels.upper + ORDER_TOLERANCE:
         raise GarbageError(

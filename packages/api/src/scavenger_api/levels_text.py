@@ -64,6 +64,10 @@ USED_OF_REQUESTS: Final = "usedOfRequests"
 minutes have asked for that they use, CPU on reclaimed capacity aside. When such a pod goes, the load falls by so much
 of its requests. Written where there is any."""
 
+KEPT: Final = "kept"
+"""Beyond the contract's keys, per resource (`kept.cpu`): percent of what the nodes can allocate that jobs leave free on
+the largest of them, as regular pods may request so much more within half an hour. Written where there is any."""
+
 POOL: Final = "pool."
 """Beyond the contract's keys: before the keys of a pool of nodes with levels of its own (`pool.NAME.state`), which are
 those of the cluster once more. The keys without it are those of the default pool, and of all nodes of no such pool."""

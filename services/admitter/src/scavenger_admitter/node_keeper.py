@@ -64,6 +64,8 @@ class NodeKeeper:
         self._reboots = reboots
         self._namespace = namespace
         self._kept: dict[str, str] = {}
+        # Of thousands of nodes hardly one boots in a round, and their text takes long: what it was made of, and it.
+        self._boots: tuple[dict[str, str], dict[str, datetime], str] = {}, {}, ""
 
     async def restore(self) -> None:
         """Take up what a predecessor left. Without it, refusals are learnt again, three for each node, and a boot is
@@ -99,7 +101,7 @@ class NodeKeeper:
             self._tell(change)
         metrics.SHUNNED_NODES.set(len(self._trust.shunned()))
         kept = {CLOSED: self._trust.dump(MOST_BYTES)}
-        if shown := boots.dump(self._nodes.items(), self._reboots, MOST_BYTES):
+        if shown := self._dumped_boots():
             kept[BOOTS] = shown
         if kept == self._kept or not (self._kept or self._trust or shown):
             return
@@ -109,6 +111,13 @@ class NodeKeeper:
             log.warning("what is known of nodes is not kept", error=str(error))
         else:
             self._kept = kept
+
+    def _dumped_boots(self) -> str:
+        """The boots of all nodes as text, written again only where one has changed."""
+        shown, reboots = boots.shown(self._nodes.items()), dict(self._reboots)
+        if (shown, reboots) != self._boots[:2]:
+            self._boots = shown, reboots, boots.dump(shown, reboots, MOST_BYTES)
+        return self._boots[2]
 
     def _tell(self, change: Change) -> None:
         node = self._nodes.get(change.node)

@@ -33,7 +33,7 @@ from scavenger_regulator import metrics
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, Victim, after_evictions
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.facts import SeenPods, gangs, node_facts
+from scavenger_regulator.facts import SeenPods, gangs, node_facts, regular_requests
 from scavenger_regulator.measurements import Measurements
 from scavenger_regulator.report import log_decision, log_node_memory
 from scavenger_regulator.set_aside import SetAside
@@ -84,7 +84,7 @@ class Regulator:
         self._clock = clock
         self.shared = FollowedSettings(client, settings, clock)
         self._rules = settings.rules(self.shared.current)
-        selector = None if settings.source == "requests" else names.LABEL_JOB
+        selector = None if settings.source == "requests" or self._rules.kept_room else names.LABEL_JOB
         self.jobs = jobs_to_rank(client, clock, adopt=settings.adopt)
         self.pods = Informer(client, PODS, label_selector=selector, clock=clock, transform=without_details)
         self.nodes = Informer(client, NODES, clock=clock)
@@ -240,6 +240,8 @@ class Regulator:
             refused=self._set_aside.refused(now),
             failed=self._set_aside.failed(now),
             history=history,
+            regular=regular_requests(seen.pods) if self._rules.kept_room else None,
+            rises=self.store.rises(now),
             cpu_time=self.measurements.cpu_time,
         )
 

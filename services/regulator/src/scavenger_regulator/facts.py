@@ -102,6 +102,18 @@ def occupies(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and not pod.ended
 
 
+def regular_requests(pods: Iterable[Pod]) -> dict[str, dict[str, float]]:
+    """What regular pods request, by node, in cores and bytes."""
+    found: dict[str, dict[str, float]] = {}
+    for pod in pods:
+        if names.LABEL_JOB in pod.metadata.labels or not occupies(pod):
+            continue
+        sums = found.setdefault(pod.spec.node_name, dict.fromkeys(RESOURCES, 0.0))
+        for resource, amount in pod_requests(pod).items():
+            sums[resource] += amount
+    return found
+
+
 def ended_at(pod: Pod) -> datetime | None:
     """When the last of its containers ended, by the clock of its node, which dates its figures as well; None where that
     is not known of all of them."""

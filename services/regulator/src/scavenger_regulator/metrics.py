@@ -35,6 +35,11 @@ ADMIT: Final = gauge("regulator_admit", "1 while anything new may start.", ("poo
 OBSERVED: Final = gauge(
     "regulator_observation_timestamp_seconds", "Unix time of the oldest sample used; NaN while Blind.", ("pool",)
 )
+KEPT: Final = gauge(
+    "regulator_kept_ratio",
+    "Part of what the nodes can allocate that jobs leave free for regular pods, by the hour of the day.",
+    ("resource", "pool"),
+)
 SHORT: Final = gauge(
     "regulator_short_ratio", "Load that stays too high, as no job is left to evict.", ("resource", "pool")
 )
@@ -99,6 +104,7 @@ def _show_pool(decided: ScopeDecision) -> None:
     for resource in decided.levels or RESOURCES:
         short = decided.plan.short.get(resource, 0.0) if decided.plan else 0.0
         SHORT.labels(resource, pool).set(short / PERCENT)
+        KEPT.labels(resource, pool).set(decided.kept.get(resource, 0.0) / PERCENT)
 
 
 def _show_scope(decided: ScopeDecision) -> None:
@@ -151,7 +157,7 @@ def forget_scope(scope: str, levels: Iterable[str]) -> None:
     for resource in {*RESOURCES, *levels}:
         gone += [(LOAD, (where, resource, pool)), (ORDINARY, (where, resource, pool))]
         gone += [(LEVEL, (where, resource, level, pool)) for level in LEVELS]
-        gone += [(SHORT, (resource, pool))] if pool else []
+        gone += [(metric, (resource, pool)) for metric in (SHORT, KEPT)] if pool else []
     if pool:
         gone += [(STATE, (state.value, pool)) for state in LevelsState]
         gone += [(metric, (pool,)) for metric in (PERCENTAGE, ADMIT, OBSERVED)]

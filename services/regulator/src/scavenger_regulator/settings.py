@@ -101,6 +101,12 @@ class RegulatorSettings(ServiceSettings):
     )
     history_min_samples: int = option(_RULES.min_samples, "measurements before the history is used", ge=2)
 
+    kept_room: Literal["off", "byHour"] = option(
+        "off",
+        "byHour: jobs leave free on the largest nodes what regular pods request more within half an hour at this hour "
+        "of the day; the regulator follows all pods then, and learns for a day before",
+    )
+
     policy: LevelPolicy = option(_RULES.policy, "how levels and percentage follow the load")
     reserve: float = option(_RULES.reserve, "margin kept for regular workloads", unit="percent", ge=0, le=100)
     admission_margin: float = option(
@@ -362,6 +368,7 @@ class RegulatorSettings(ServiceSettings):
             label_wait=1.5 * self.period,
             settle=self.settle,
             per_node=self.per_node,
+            kept_room=self.kept_room == "byHour",
             stale_after=self.stale_after,
             pool_ignores=frozenset(self.pool_ignores),
             metrics=tuple(one.metric for one in self.added),

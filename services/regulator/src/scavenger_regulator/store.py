@@ -28,6 +28,14 @@ from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.plan import Decision, renamed
 from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.reclaimed.state import ReclaimedState, observe
+from scavenger_regulator.core.rises import (
+    RisesByScope,
+    dump_rises,
+    keep_only,
+    learn_requests,
+    likely,
+    load_rises,
+)
 from scavenger_regulator.core.snapshot import CLUSTER, Snapshot, of_pool
 from scavenger_regulator.core.state import (
     ScopeState,
@@ -42,10 +50,13 @@ STATE_CONFIGMAP: Final = "scavenger-regulator-state"
 PROFILES_CONFIGMAP: Final = "scavenger-regulator-profiles"
 KEY_STATES: Final = "memory"
 KEY_HISTORY: Final = "history"
+KEY_RISES: Final = "rises"
 KEY_SOURCE: Final = "source"
 KEY_PROFILES: Final = "profiles"
 MAX_BYTES: Final = 900_000
 """A ConfigMap holds 1 MiB."""
+MAX_RISES_BYTES: Final = 200_000
+"""Of these. A week of a pool is 10,000 at most."""
 
 SAVE_EVERY: Final = timedelta(minutes=10)
 """So much of what was learned is lost at most when the process is killed."""
@@ -79,6 +90,7 @@ class Store:
         self._offers, self._trust = settings.offer_rules(), settings.trust_rules()
         self._source = source
         self._histories: dict[str, dict[str, History]] = {}
+        self._rises: RisesByScope = {}
         self._state_saved: tuple[Mapping[str, ScopeState], datetime] | None = None
         self._profiles_saved: datetime | None = None
         if self._offers.enabled:
@@ -96,6 +108,9 @@ class Store:
         of a pool is kept as long as it is within the window: an autoscaler takes all its nodes away at night."""
         self._histories = renamed(self._histories, decision.moved)
         learn(self._histories, decision.scopes, self._settings.history_window)
+        self._rises = renamed(self._rises, decision.moved)
+        learn_requests(self._rises, decision.regular, now)
+        keep_only(self._rises, decision.pools, MOST_POOLS, now)
         gone = self._histories.keys() - decision.scopes.keys() - set(nodes)
         for scope in gone:
             for history in self._histories[scope].values() if of_pool(scope) else ():
@@ -109,6 +124,10 @@ class Store:
     def history(self) -> dict[str, Mapping[str, Figures]]:
         """Scope → resource → mean and deviation of the ordinary load."""
         return learned(self._histories)
+
+    def rises(self, now: datetime) -> dict[str, dict[str, float]]:
+        """Scope → resource → how much more regular pods may request within half an hour, in cores and bytes."""
+        return likely(self._rises, now)
 
     # --- restoring ----------------------------------------------------------------------------------------
 
@@ -125,6 +144,8 @@ class Store:
         )
         text = data.get(KEY_HISTORY) if data.get(KEY_SOURCE) == self._source else None
         self._histories = self._load_histories(text, nodes, now)
+        # Requests are the same, whatever measures the load.
+        self._rises = load_rises(data.get(KEY_RISES), now) if self._settings.kept_room != "off" else {}
         samples = {r: h.samples for r, h in self._histories.get(CLUSTER, {}).items()}
         log.info("begins", source=self._source, samples=samples, scopes=sorted(self.states))
         if self.reclaimed is not None:
@@ -185,7 +206,9 @@ class Store:
 
     def _dump_state(self) -> dict[str, str]:
         states = dump_states(self.states)
-        return {KEY_STATES: states, KEY_HISTORY: dump_histories(self._histories, MAX_BYTES - len(states))}
+        rises = dump_rises(self._rises, MAX_RISES_BYTES) if self._rises else ""
+        histories = dump_histories(self._histories, MAX_BYTES - len(states) - len(rises))
+        return {KEY_STATES: states, KEY_HISTORY: histories, **({KEY_RISES: rises} if rises else {})}
 
     async def _save_profiles(self, now: datetime) -> None:
         if self.reclaimed is None:

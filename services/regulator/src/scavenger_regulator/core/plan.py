@@ -24,6 +24,7 @@ from scavenger_regulator.core.eviction.candidates import leaving
 from scavenger_regulator.core.eviction.plan import EvictionPlan, Outcome
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.metrics.metric import RESOURCES
 from scavenger_regulator.core.publication import published_levels, with_pools
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, plan_node_memory
 from scavenger_regulator.core.reclaimed.offer import Offer, plan_offers, to_write
@@ -66,6 +67,9 @@ class Decision:
     prolonged: tuple[PodFacts, ...] = ()
     pool_of: Mapping[str, str] = field(default_factory=dict)
     """The scope of the pool of each node, where that is not the default pool."""
+    regular: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What regular pods request on the nodes of each pool, by scope and resource, in cores and bytes; empty where
+    nobody follows them."""
     moved: Mapping[str, str] = field(default_factory=dict)
     """Another pool has become the default pool: what was of the first scope is of the second from now on."""
 
@@ -117,16 +121,19 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     moved = _moved(default, states)
     if moved:
         states = renamed(states, moved)
-        snapshot = replace(snapshot, history=renamed(snapshot.history, moved))
+        snapshot = replace(snapshot, history=renamed(snapshot.history, moved), rises=renamed(snapshot.rises, moved))
     states = {**states, CLUSTER: replace(states.get(CLUSTER, ScopeState()), pool=default)}
     taken: set[str] = set()
     scopes: dict[str, ScopeDecision] = {}
     victims: list[Victim] = []
     pools: dict[str, PublishedLevels] = {}
+    regular: dict[str, Mapping[str, float]] = {}
     for scope, part in _scopes(snapshot, pool_of, rules):
         decided = decide_scope(scope, part, states.get(scope, ScopeState()), rules, taken)
         if of_pool(scope):
             decided = _throttle(decided, part, pool_of, scopes, rules)
+            decided = replace(decided, kept=_kept(decided, part, rules))
+            regular |= _regular(scope, part)
             history, source = part.history.get(scope, {}), snapshot.measurement.source
             pools[scope] = published_levels(decided, snapshot.now, history, rules, source)
         scopes[scope] = decided
@@ -143,7 +150,8 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     published = with_pools(default_levels, by_name, frozenset(closed), headroom)
     if by_name:
         published = replace(published, pool_ignores=rules.pool_ignores)
-    return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes, pool_of=pool_of, moved=moved)
+    found = tuple(victims[: rules.eviction.max_victims])
+    return Decision(published, found, scopes, pool_of=pool_of, regular=regular, moved=moved)
 
 
 def _scopes(snapshot: Snapshot, pool_of: Mapping[str, str], rules: Rules) -> Iterator[tuple[str, Snapshot]]:
@@ -177,6 +185,27 @@ def _history(scope: str, part: Snapshot, rules: Rules) -> Mapping[str, Figures]:
     if sum(node.counts for node in part.nodes.values()) <= FEW_NODES:
         return default
     return {**default, **{r: one for r, one in own.items() if one.samples >= rules.min_samples or r not in default}}
+
+
+# --- capacity kept for regular pods -------------------------------------------------------------------------
+
+
+def _regular(scope: str, part: Snapshot) -> dict[str, Mapping[str, float]]:
+    """What regular pods request on the nodes of a pool. A node that does not count for now keeps its pods."""
+    if part.regular is None:
+        return {}
+    there = [amounts for name, amounts in part.regular.items() if name in part.nodes]
+    return {scope: {r: sum([amounts.get(r, 0.0) for amounts in there]) for r in RESOURCES}}
+
+
+def _kept(decided: ScopeDecision, part: Snapshot, rules: Rules) -> dict[str, float]:
+    """What jobs leave free in a pool, in percent of what its nodes can allocate: as much as regular pods may request
+    more within half an hour."""
+    reading = decided.reading
+    if reading is None or not rules.kept_room:
+        return {}
+    rises = part.rises.get(decided.scope, {})
+    return {r: min(100.0, 100.0 * rise / reading.whole[r]) for r, rise in rises.items()}
 
 
 # --- pools --------------------------------------------------------------------------------------------------

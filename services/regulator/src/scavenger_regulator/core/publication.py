@@ -127,6 +127,7 @@ def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) ->
         gives_way=cluster.reading.load[resource] - cluster.reading.firm[resource],
         ramping=cluster.reading.ramping[resource],
         used_of_requests=cluster.reading.used_of_requests.get(resource),
+        kept=cluster.kept.get(resource, 0.0),
     )
 
 
@@ -211,5 +212,5 @@ def _numbers(levels: PublishedLevels) -> list[float]:
     for resource in sorted(levels.resources):
         one = levels.resources[resource]
         numbers += [one.load, one.lower, one.admission, one.upper, one.mean or 0.0, one.stdev or 0.0]
-        numbers += [one.gives_way, one.ramping]
+        numbers += [one.gives_way, one.ramping, one.kept]
     return numbers

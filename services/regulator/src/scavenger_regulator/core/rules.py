@@ -37,7 +37,8 @@ class Rules:
     plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a period
     later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions for
     each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
-    metrics: those beside CPU and memory. pool_ignores: keys of taints and names of devices that tell no pools apart.
+    kept_room: whether capacity is kept for regular pods, by the hour of the day. metrics: those beside CPU and memory.
+    pool_ignores: keys of taints and names of devices that tell no pools apart.
     """
 
     period: float = 30.0
@@ -56,6 +57,7 @@ class Rules:
     label_wait: float = 45.0
     settle: float = 120.0
     per_node: bool = False
+    kept_room: bool = False
     stale_after: float = 101.0
     metrics: tuple[Metric, ...] = ()
     pool_ignores: frozenset[str] = frozenset()

@@ -19,7 +19,7 @@ much more as has shown.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -97,6 +97,8 @@ class ScopeDecision:
     throttle: ThrottlePlan = NOTHING
     wait: Wait | None = None
     reason: str = ""
+    kept: Mapping[str, float] = field(default_factory=dict)
+    """Percent of what the nodes of a pool can allocate that jobs leave free for regular pods, by resource."""
 
     @property
     def closed(self) -> bool:

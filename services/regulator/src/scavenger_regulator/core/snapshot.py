@@ -249,6 +249,10 @@ class Snapshot:
     failed: frozenset[str] = frozenset()
     history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
     """Scope → resource → what is known of the ordinary load."""
+    regular: Mapping[str, Mapping[str, float]] | None = None
+    """What regular pods request, by node and resource, in cores and bytes; None where nobody follows them."""
+    rises: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Scope → resource → how much more they may request within half an hour, in cores and bytes."""
     cpu_time: CpuTime = unknown_cpu_time
     """Of pods on reclaimed capacity."""
 

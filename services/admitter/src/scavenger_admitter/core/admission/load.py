@@ -45,6 +45,7 @@ class Level:
         gives_way: part of the load that is CPU on reclaimed capacity; it keeps nobody from starting.
         ramping: beyond the load, what pods in their first minutes have asked for and do not use yet.
         used: of what the other scavenger pods have asked for, how much they use; None where nobody says.
+        kept: what jobs leave free on the largest nodes for regular pods that may come.
     """
 
     load: float
@@ -52,6 +53,7 @@ class Level:
     gives_way: float = 0.0
     ramping: float = 0.0
     used: float | None = None
+    kept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class LoadRule:
         load_ppm: measured load per resource, in millionths, with what is ramping; None: the load is what is requested.
         gives_way_ppm: part of it that keeps nobody from starting.
         used_ppm: of what scavenger pods past their first minutes have asked for, what they use, where that is known.
+        kept_ppm: what jobs leave free on the largest nodes for regular pods that may come, where that is anything.
         observed_at: pods started since then, microseconds since the epoch, are not fully in what is published: the time
             of the oldest sample, or when its averaging began; None where nothing is.
         measured_at: pods started after that, microseconds since the epoch, are not in the measured load at all: the
@@ -79,6 +82,7 @@ class LoadRule:
     load_ppm: tuple[tuple[str, int], ...] | None = None
     gives_way_ppm: tuple[tuple[str, int], ...] = ()
     used_ppm: tuple[tuple[str, int], ...] = ()
+    kept_ppm: tuple[tuple[str, int], ...] = ()
     observed_at: int | None = None
     measured_at: int | None = None
     counted_with_candidate: bool = True
@@ -98,6 +102,12 @@ class LoadRule:
         """Why nothing starts in a pool, by name; the default pool has none."""
         of_each = {"": self.shut, **{name: pool.shut for name, pool in self.pools.items()}}
         return {name: shut for name, shut in of_each.items() if shut is not None}
+
+    @property
+    def kept(self) -> dict[str, dict[str, int]]:
+        """`kept_ppm` by pool, the default pool with no name; empty where no pool keeps anything."""
+        of_each = {"": dict(self.kept_ppm), **{name: dict(pool.kept_ppm) for name, pool in self.pools.items()}}
+        return of_each if any(of_each.values()) else {}
 
     @property
     def open(self) -> LoadRule:
@@ -175,6 +185,7 @@ class LoadRule:
             closed_nodes=closed_nodes,
             crowded_nodes=crowded_nodes or {},
             headroom=headroom or {},
+            kept_ppm=tuple((name, kept) for name in sorted(levels) if (kept := _ppm(levels[name].kept))),
             counted_with_candidate=counted_with_candidate,
         )
         if on_requests:
@@ -226,6 +237,7 @@ class LoadRule:
                 gives_way=view.gives_way(resource),
                 ramping=view.ramping(resource),
                 used=view.used_of_requests(resource),
+                kept=view.kept(resource),
             )
             for resource in LEVELS_RESOURCES
             if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None

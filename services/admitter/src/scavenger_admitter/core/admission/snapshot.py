@@ -219,6 +219,7 @@ class Snapshot:
         shunned: nodes that start no pods for now (`node_trust.py`): no new job starts there either.
         tested: nodes that take one start, which shows whether they start pods again.
         headroom: of nodes with a level of their own.
+        expected: what jobs leave free for regular pods that may come, by node (`expected_pods.py`).
         packs: whether jobs start where ordinary pods request most, for an autoscaler removes the other nodes.
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
@@ -252,6 +253,7 @@ class Snapshot:
     shunned: frozenset[str] = frozenset()
     tested: frozenset[str] = frozenset()
     headroom: Headroom = UNKNOWN
+    expected: Mapping[str, Amounts] = field(default_factory=dict)
     packs: bool = False
     shut: Wait | None = None
     blocked: Mapping[str, Wait] = field(default_factory=dict)

@@ -27,17 +27,21 @@ def reported_at(node: kinds.Node) -> datetime | None:
     return moment(ready.last_heartbeat_time) if ready is not None else None
 
 
-def dump(nodes: Iterable[kinds.Node], reboots: Mapping[str, datetime], most_bytes: int) -> str:
+def shown(nodes: Iterable[kinds.Node]) -> dict[str, str]:
+    """The boot of each node that shows one, by name."""
+    return {node.metadata.name: boot[:LETTERS] for node in nodes if (boot := node.status.node_info.boot_id)}
+
+
+def dump(boots: Mapping[str, str], reboots: Mapping[str, datetime], most_bytes: int) -> str:
     """The boot of each node, as JSON of no more than so many bytes; empty where no node shows one.
 
     Args:
-        nodes: as they are shown.
+        boots: as nodes show them (`shown`).
         reboots: when nodes have rebooted last, of those seen to, by name.
         most_bytes: of the text. Nodes that do not fit are left out, the last ones by name.
     """
-    boots = {node.metadata.name: node.status.node_info.boot_id[:LETTERS] for node in nodes}
     rows, size = list[str](), 1
-    for name in sorted(name for name, boot in boots.items() if boot):
+    for name in sorted(boots):
         since = [format_micro_time(reboots[name])] if name in reboots else []
         row = f"{json.dumps(name)}:{json.dumps([boots[name], *since], separators=(',', ':'))}"
         if (size := size + len(row) + 1) > most_bytes:
@@ -58,8 +62,8 @@ def missed(kept: str, nodes: Iterable[kinds.Node], now: datetime) -> dict[str, d
         boots = json.loads(kept or "{}")
     except (ValueError, RecursionError):
         return {}
-    shown = {node.metadata.name: node for node in nodes} if isinstance(boots, dict) else {}
-    found = ((name, _rebooted(boots[name], shown[name], now)) for name in boots.keys() & shown.keys())
+    there = {node.metadata.name: node for node in nodes} if isinstance(boots, dict) else {}
+    found = ((name, _rebooted(boots[name], there[name], now)) for name in boots.keys() & there.keys())
     return {name: at for name, at in found if at is not None}
 
 

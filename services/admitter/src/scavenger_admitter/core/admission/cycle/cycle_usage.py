@@ -75,6 +75,12 @@ class CycleUsage:
             for start in self._snapshot.reservations:
                 room.reserve(start.shape, start.count, start.nodes)
 
+    def reserve_for_regular_pods_that_may_come(self) -> None:
+        """What jobs leave free is not there for them."""
+        for room in self._rooms:
+            for node, amounts in self._snapshot.expected.items():
+                room.expect(node, amounts)
+
     def _demands(self, name: str) -> bool:
         """Whether a queue has demand: jobs that run or start, or one in line that could ever start."""
         queue = self._snapshot.queues[name]

@@ -8,7 +8,8 @@ A pure function of one snapshot. The recipe:
      no longer than `held_capacity.py` says. Starting a job only to have it preempted a second later is pure loss.
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
-     since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
+     since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5. What is kept
+     for regular pods that may come (`expected_pods.py`) is not there for all the others.
      Then the job whose turn is kept in a pool (`turns.py`) starts, or the room and load that it needs are kept for it.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
      the greater weight, then the name) and go down its line (most interrupted first, then first in, first out; in
@@ -160,6 +161,7 @@ def plan_admissions(
     cycle = _Cycle(snapshot, max_starts_per_cycle, patience, arrays_keep_place=arrays_keep_place)
     cycle.hold_jobs_of_queues_not_open()
     cycle.start_again()
+    cycle.leave_room()
     cycle.keep_turns(rules or PreemptionRules())
     cycle.admit_within_shares()
     cycle.preempt(rules or PreemptionRules())
@@ -254,6 +256,9 @@ class _Cycle:
             found = self._judge(candidate) or self._usage.start(candidate)
             if not isinstance(found, Wait):
                 self._start(candidate, found)
+
+    def leave_room(self) -> None:
+        self._usage.reserve_for_regular_pods_that_may_come()
 
     def keep_turns(self, rules: PreemptionRules) -> None:
         turns = self._snapshot.turns if self._overdue.before != NEVER else ()
@@ -406,7 +411,7 @@ class _Cycle:
             candidate.shape,
             nodes,
             seen.closed_nodes,
-            pinned=seen.packs or tested or self._usage.pinned(candidate),
+            pinned=seen.packs or tested or bool(seen.expected) or self._usage.pinned(candidate),
             shunned=self._not_for(candidate, nodes) if seen.tested or candidate.shape.avoids else seen.shunned,
         )
         return Start(candidate, nodes, start.load_ppm, target)

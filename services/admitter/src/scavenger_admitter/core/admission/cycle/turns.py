@@ -123,6 +123,7 @@ def places_in_time(
     before: tuple[str, ...] = (),
 ) -> tuple[str, ...] | None:
     """Where the pods of a job will fit first when scavenger pods leave; None where they would not all fit even then.
+    Where capacity is kept for regular pods that may come, only if they fit nowhere else.
 
     Args:
         candidate: the job.
@@ -134,19 +135,24 @@ def places_in_time(
     positions = room.places(candidate.shape, closed=True)
     names = room.names
     kept = [i for i in positions if names[i] in before] if before else []
-    for among in (kept, positions):
-        found = tuple(islice(_Leaving(candidate, room, nodes, shown).fill(among), candidate.parallelism))
-        if len(found) == candidate.parallelism:
-            return found
+    for anywhere in (False, True) if room.expects else (False,):
+        for among in (kept, positions):
+            leaving = _Leaving(candidate, room, nodes, shown, anywhere=anywhere)
+            found = tuple(islice(leaving.fill(among), candidate.parallelism))
+            if len(found) == candidate.parallelism:
+                return found
     return None
 
 
 class _Leaving:
-    """What pods of a job lack on nodes that scavenger pods leave. Args: see `places_in_time`."""
+    """What pods of a job lack on nodes that scavenger pods leave. Args: see `places_in_time`; anywhere: also where
+    capacity is kept for regular pods that may come."""
 
-    def __init__(self, candidate: Candidate, room: Room, nodes: Mapping[str, NodeView], shown: Shown) -> None:
+    def __init__(
+        self, candidate: Candidate, room: Room, nodes: Mapping[str, NodeView], shown: Shown, *, anywhere: bool
+    ) -> None:
         self._domain = partial(room.domain, candidate.shape)
-        self._asks = [(name, amount, room.free(name)) for name, amount in room.asks(candidate.shape)]
+        self._asks = [(name, amount, room.free(name, anywhere=anywhere)) for name, amount in room.asks(candidate.shape)]
         self._names = room.names
         self._nodes = nodes
         self._shown = shown

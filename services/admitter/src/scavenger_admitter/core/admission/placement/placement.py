@@ -115,6 +115,7 @@ class Room:
         self._found_in: dict[tuple[Shape, str], Places] = {}
         self._kept: list[tuple[int, PendingPod]] = []
         self._promised: list[str] = []
+        self._expected: dict[int, Amounts] = {}
         self._pools: Final = pools
         self._pool_of_kind: Final = [pool if pool in pools else "" for pool in index.pool_of_kind]
         self._in_pool: dict[tuple[NodeSet, str], NodeSet] = {}
@@ -259,6 +260,16 @@ class Room:
             if i is not None:
                 self._take(i, shape)
 
+    def expect(self, name: str, amounts: Amounts) -> None:
+        """Keep so much of a node for regular pods that may come, whether it is free now or not."""
+        i = self._index.position.get(name)
+        if i is None:
+            return
+        for resource, amount in amounts.items():
+            self._column(resource)[i] -= amount
+        self._expected[i] = amounts
+        self._taken.append(i)
+
     def _take(self, i: int, shape: Shape) -> None:
         for resource, amount in shape.requests:
             self._column(resource)[i] -= amount
@@ -278,12 +289,21 @@ class Room:
         """The nodes, in the order of `free` and `places`."""
         return [node.name for node in self._nodes]
 
-    def free(self, resource: str) -> list[int]:
+    @property
+    def expects(self) -> bool:
+        """Whether capacity is kept for regular pods that may come."""
+        return bool(self._expected)
+
+    def free(self, resource: str, *, anywhere: bool = False) -> list[int]:
         """What requests leave of a resource on every node, or what is left up to the nodes' levels where it has the
-        prefix HEADROOM: a copy, negative where there is less than nothing."""
+        prefix HEADROOM: a copy, negative where there is less than nothing. anywhere: with what is kept for regular pods
+        that may come."""
         if resource.startswith(HEADROOM):
             return list(self._left[resource.removeprefix(HEADROOM)])
-        return list(self._column(resource))
+        column = list(self._column(resource))
+        for i, amounts in self._expected.items() if anywhere else ():
+            column[i] += amounts.get(resource, 0)
+        return column
 
     def asks(self, shape: Shape) -> Requests:
         """What a pod has to find on a node, by the names of `free`."""
@@ -475,9 +495,17 @@ class Room:
             if i in places and fits and not self._holds(i, shape):
                 names += [pod.key for pod in pods]
         if not names:
-            return ""
+            return self._kept_free(shape, places)
         more = f" and {len(names) - MOST_HOLDERS} more" if len(names) > MOST_HOLDERS else ""
         return f", as more is held for pods that wait for a node: {', '.join(names[:MOST_HOLDERS])}{more}"
+
+    def _kept_free(self, shape: Shape, places: frozenset[int]) -> str:
+        """Whether a pod of this shape would fit where capacity is kept for regular pods that may come."""
+        for i, amounts in self._expected.items():
+            free = ((self._column(r)[i] + amounts.get(r, 0), amount) for r, amount in shape.requests)
+            if i in places and not self._holds(i, shape) and all(left >= amount for left, amount in free):
+                return ", as more is kept for regular pods that may come at this hour (keptRoom)"
+        return ""
 
     def _largest_free(self, shape: Shape, places: list[int]) -> str:
         """What there is on the place that comes closest."""

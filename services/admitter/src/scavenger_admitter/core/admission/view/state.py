@@ -44,6 +44,7 @@ from scavenger_admitter.core.admission.snapshot import (
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
+from scavenger_admitter.core.admission.view.expected_pods import kept_for_regular_pods
 from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.view.load_overlap import overlap
 from scavenger_admitter.core.admission.view.node_sums import NodeSums, PoolSums
@@ -319,6 +320,7 @@ class ClusterState:
             shunned=closed_nodes.everyone,
             tested=closed_nodes.tested,
             headroom=self._headroom(rule),
+            expected=self._expected(rule, nodes),
             packs=bool(self._keep_scale_down),
             shut=rule.nothing_starts,
             blocked=self._blocked(closed, now),
@@ -368,6 +370,10 @@ class ClusterState:
             )
             for name, queue in queues.items()
         }
+
+    def _expected(self, rule: LoadRule, nodes: Mapping[str, NodeView]) -> dict[str, Amounts]:
+        kept = rule.kept
+        return kept_for_regular_pods(nodes, kept, {node for turn in self.turns for node in turn.nodes}) if kept else {}
 
     def _headroom(self, rule: LoadRule) -> Headroom:
         observed_at = rule.open.observed_at
