@@ -33,7 +33,7 @@ help: ## List what can be made
 ##@ Try it
 
 .PHONY: demo
-demo: sync ## Tell the story on a real cluster, as a user would; CLUSTER=current: on yours (asks first), REGISTRY=…, YES=1
+demo: sync ## Run the demo on a real cluster; CLUSTER=current: on yours (asks first), REGISTRY=…, YES=1
 	$(RUN) python demo-apps/demo.py $(DEMO_WHERE)
 
 .PHONY: demo-science
@@ -43,19 +43,19 @@ demo-science: sync ## Water by GROMACS, from a database through a tuner, interru
 	@echo "the plot: dist/science.svg"
 
 .PHONY: up
-up: sync ## Leave an embedded cluster running with the CRDs, the RBAC and every service
+up: sync ## Start an embedded cluster with the CRDs, the RBAC and every component, and leave it running
 	$(RUN) python -m scavenger_cluster.stack up --name $(CLUSTER) --nodes $(NODES)
 
 .PHONY: down
-down: sync ## End what `make up` left running
+down: sync ## Stop what `make up` started
 	$(RUN) python -m scavenger_cluster.stack down --name $(CLUSTER)
 
 .PHONY: cluster-up
-cluster-up: sync ## Leave an embedded cluster running, empty
+cluster-up: sync ## Start an empty embedded cluster, and leave it running
 	$(RUN) python -m scavenger_cluster --name $(CLUSTER) up
 
 .PHONY: cluster-down
-cluster-down: sync ## End the embedded cluster; leaves no process, mount or interface
+cluster-down: sync ## Stop the embedded cluster; leaves no process, mount or interface
 	$(RUN) python -m scavenger_cluster --name $(CLUSTER) down
 
 ##@ Test it
@@ -89,11 +89,11 @@ test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPL
 		--hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
-test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all services
+test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all components
 	SCAVENGER_TEST_LANE=simulation HISTORIES=100 $(PYTEST) tests/simulation -q -rs -n 2 --dist loadgroup -m "not long"
 
 .PHONY: simulate-faults
-simulate-faults: sync ## Histories with faults, 15 minutes; again: it goes on. SEEDS=10000 in all; FIRST_SEED=0 begins anew
+simulate-faults: sync ## Histories with faults, 15 minutes; repeat it to continue. SEEDS=10000 in all; FIRST_SEED=0 starts over
 	$(RUN) python -m tests.simulation $(if $(FIRST_SEED),--seed $(FIRST_SEED)) --seeds $(or $(SEEDS),10000) --until 840 \
 		--table .simulation.json
 
@@ -173,12 +173,12 @@ docs: sync ## The documentation as a site, in dist/docs; fails where a link lead
 	$(RUN) zensical build --strict
 
 .PHONY: docs-serve
-docs-serve: sync ## The same on http://localhost:8000, anew with each change of its sources
+docs-serve: sync ## The same on http://localhost:8000, rebuilt after each change of its sources
 	$(RUN) python -m tools.docs_site
 	$(RUN) zensical serve
 
 .PHONY: generate
-generate: sync ## Write the generated files anew
+generate: sync ## Write the generated files
 	$(RUN) python -m scavenger_api.crd --write manifests/crds
 	$(RUN) python -m tools.generate_charts --write
 	$(RUN) python -m docs.pictures
@@ -259,5 +259,5 @@ load-images: sync ## Build the images and load them into kind, minikube or other
 	$(RUN) python -m tools.load_images $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(SSH),--ssh "$(SSH)") $(IMAGES)
 
 .PHONY: images
-images: sync ## Build the images of the services and of the demo applications from local bases
+images: sync ## Build the images of the components and of the demo applications from local bases
 	$(RUN) python -m scavenger_cluster.stack images --name $(CLUSTER)

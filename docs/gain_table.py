@@ -1,4 +1,4 @@
-"""Prints the tables of docs/simulator.md and docs/designs/0027: what a day gains and loses.
+"""Prints the tables of docs/simulator.md and docs/designs/0027, and the sentences with their figures on other pages.
 
 python -m docs.gain_table
 
@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
+SHOWN_DAY: Final = "openb"
+"""The day of the tables, and of the picture in the README."""
+OF_OPENB: Final = "openb"
+"""Days of this trace begin so. On days of PlanetLab hardly any job has to leave."""
 DATA: Final = Path(__file__).with_name("gain.json")
 NAMES: Final = {
     "none": "no scavenging",
@@ -45,5 +51,53 @@ def table(data: dict[str, Any], day: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def sentences(data: dict[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """What each page says of the data, so that all pages say the same; docs/gain.svg has these means as well."""
+    runs = {(run["day"], run["policy"]): run for run in data["runs"]}
+    days = list(data["days"])
+    none, plain, youngest, ours = (runs[SHOWN_DAY, policy] for policy in ("none", "plain", "youngest", "ours"))
+
+    def mean(policy: str) -> float:
+        return fmean(runs[day, policy]["lost"] for day in days)
+
+    def percent_lost(policy: str) -> float:
+        lost, held = (fmean(runs[day, policy][key] for day in days) for key in ("lost", "harvested"))
+        return 100 * lost / held
+
+    def span(figure: str, policy: str, of: str, which: list[str], form: str, scale: float = 100) -> str:
+        ratios = [runs[day, policy][figure] / runs[day, of][figure] for day in which if (day, policy) in runs]
+        return f"{form.format(scale * min(ratios))} to {form.format(scale * max(ratios))}"
+
+    openb = [day for day in days if day.startswith(OF_OPENB)]
+    return {
+        "README.md": (
+            f"On {len(days)} days of public traces, scavenger jobs lose {mean('ours'):.1f} core-hours of computed work "
+            "a day, "
+            f"and low-priority Jobs {mean('plain'):.1f}",
+            f"On the day in the picture, the CPU in use rises from {none['utilisation']:.0f} % to "
+            f"{ours['utilisation']:.0f} %",
+        ),
+        "docs/simulator.md": (
+            f"scavenger jobs {span('progress', 'ours', 'plain', days, '{:.1f}')} % of that of plain Jobs",
+            f"scavenger jobs lose {span('lost', 'ours', 'plain', openb, '{:.0f}')} % of the core-hours that plain Jobs "
+            "lose",
+            f"Youngest first, Kueue's order, loses {span('lost', 'youngest', 'ours', openb, '{:.0f}', 1)} times as "
+            "much",
+            f"scavenger jobs lose {percent_lost('ours'):.2f} % of the core-hours that they hold, and plain Jobs "
+            f"{percent_lost('plain'):.2f} %",
+            f"An average day loses {mean('ours'):.1f} core-hours with scavenger jobs, and {mean('plain'):.1f} with "
+            "plain "
+            "Jobs",
+        ),
+        "docs/comparison.md": (
+            f"On the day `{SHOWN_DAY}`, this lost {ours['lost']:.1f} core-hours, youngest first "
+            f"{youngest['lost']:.1f}, and plain Jobs {plain['lost']:.1f}",
+        ),
+    }
+
+
 if __name__ == "__main__":
-    sys.stdout.write(table(json.loads(DATA.read_text())))
+    measured = json.loads(DATA.read_text())
+    sys.stdout.write(table(measured))
+    for page, said in sentences(measured).items():
+        sys.stdout.write("\n".join(["", page, *said, ""]))

@@ -33,6 +33,8 @@ from scavenger_regulator.core.levels import (
 )
 from scavenger_regulator.core.rules import Rules
 
+from docs.gain_table import SHOWN_DAY
+
 DOCS: Final = Path(__file__).parent
 if TYPE_CHECKING:
     import science_figures
@@ -76,7 +78,6 @@ DARK: Final = "@media (prefers-color-scheme: dark) {#figure_1 {filter: invert(.9
 WITHOUT: Final = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 """What a picture does not say of itself, or each day would have its own."""
 RESERVE: Final = 20.0
-SHOWN_DAY: Final = "openb"
 HOUR: Final = 3600.0
 MODELS: Final = {"spce": ("SPC/E", BLUE), "tip3p": ("TIP3P", RED), "tip4p": ("TIP4P", GREEN)}
 BESIDE: Final = 0.6
@@ -135,7 +136,9 @@ def gain(data: dict[str, Any]) -> Figure:
     scavenged = [both - one for both, one in zip(ours, regular, strict=True)]
     at = [every * (number + 0.5) for number in range(len(ours))]
     left.stackplot(at, regular, scavenged, colors=(SILVER, BLUE), labels=("regular pods", "scavenger jobs"))
-    left.set(title=f"CPU in use, % of {data['days'][SHOWN_DAY]['cores']:,.0f} cores", ylim=(0, 100))
+    left.set(
+        title=f"CPU in use on the day {SHOWN_DAY}, % of {data['days'][SHOWN_DAY]['cores']:,.0f} cores", ylim=(0, 100)
+    )
     left.legend(loc="upper left", borderaxespad=0.5)
     hours(left, every * len(ours))
 

@@ -3,7 +3,7 @@
     uv run --group release python tools/cli_file.py [--base-url URL]
 
 The file holds the command line and all it depends on, in the versions of the lockfile, and needs a Python of the same
-minor version on the same platform, as msgspec and pydantic are compiled. Whoever makes it again gets the same file.
+minor version on the same platform, as msgspec and pydantic are compiled. Builds of it are reproducible.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 NOT_SHIPPED: Final = ("__pycache__", "*.pth", "_virtualenv.py", "direct_url.json", "uv_cache.json", "RECORD")
 """What an environment has beside its packages, and what in these names the folder or the moment they were made in."""
 DESCRIPTION: Final = """\
-Submit, watch and understand scavenger jobs: low-priority batch jobs that run on what is idle in a cluster, leave when
-ordinary workloads need the room, and go on from their last checkpoint.
+Submit, watch and understand scavenger jobs. These are low-priority batch jobs that run on idle capacity of a cluster.
+They leave when regular workloads need the capacity, and continue from their last checkpoint.
 """
 
 
@@ -96,7 +96,7 @@ def krew_manifest(version: str, uri: str, sha256: str, system: str, machine: str
         "metadata": {"name": "sj"},
         "spec": {
             "version": f"v{version}",
-            "shortDescription": "Low-priority jobs on what is idle",
+            "shortDescription": "Low-priority jobs on idle capacity",
             "description": DESCRIPTION,
             "caveats": f"Needs python{sys.version_info.major}.{sys.version_info.minor} on PATH.",
             "platforms": [

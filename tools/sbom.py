@@ -35,7 +35,7 @@ def of_service(service: str) -> dict[str, Any]:
     words = ["export", "--quiet", "--frozen", "--no-dev", "--preview-features=sbom-export", "--format=cyclonedx1.5"]
     command = [str(ROOT / "tools" / "uv"), *words, f"--package=scavenger-{service}"]
     made: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
-    # Whoever makes it again gets the same file.
+    # Builds of it are reproducible.
     made.pop("serialNumber", None)
     made["metadata"].pop("timestamp", None)
     return made

@@ -144,7 +144,7 @@ def test_without_the_policies_an_administrator_says_who_ranks_pods(helm: Path) -
     given = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
     done = rendered(helm, *given, "--set=scavenger-base.guard.enabled=false")
     assert done.returncode != 0
-    assert "scavenger-webhook.pods.defaulting=webhook, policy or class" in done.stderr
+    assert "scavenger-webhook.pods.defaulting to webhook, policy or class" in done.stderr
 
 
 def test_a_packaged_chart_prints_no_links_and_shows_the_values_of_each_component(helm: Path, tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ def test_the_notes_name_settings_that_have_moved(helm: Path) -> None:
     notes = done.stdout.partition("NOTES:")[2]
     assert notes.count("is deprecated") == 1
     assert "settings.minimumRun of scavenger-regulator is deprecated" in notes
-    assert "\nminimumRun of scavenger-base: " in notes
+    assert "\nminimumRun of scavenger-base. All components read it there" in notes

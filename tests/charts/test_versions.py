@@ -97,7 +97,8 @@ def test_the_scheduler_is_not_newer_than_the_cluster(helm: Path) -> None:
     assert chart.objects(more=here)
     refused = chart.run("template", {}, *before)
     assert refused.returncode != 0
-    assert f"image is for Kubernetes 1.{minor} and newer, and this cluster is v1.{minor - 1}.9" in refused.stderr
+    said = f"image of the scheduler is for Kubernetes 1.{minor} and newer, and this cluster has v1.{minor - 1}.9"
+    assert said in refused.stderr
     assert chart.objects({"kubernetesVersion": f"1.{minor - 1}"}, more=before)
 
 

@@ -217,7 +217,9 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     assert seen.state == "Filling"
     assert seen.number("preemptiblePercentage") == pytest.approx(10)
     world.wait("one is preemptible", lambda: world.classes_follow() and world.preemptible() == 1)
-    world.wait("the next one is told why", lambda: "admission level" in world.status("next").get("message", ""), 240)
+    world.wait(
+        "the next one is told why", lambda: "admission threshold" in world.status("next").get("message", ""), 240
+    )
     assert world.phases()["next"] == "Waiting"
 
     # Speculative: an ordinary pod holds 20 % more; the percentage follows the curve up to a point of load behind, the

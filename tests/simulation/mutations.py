@@ -392,7 +392,7 @@ BUGS: Final = (
     Bug(
         "a look that is due asks for itself at once",
         situations.UnplacedTask,
-        "nobody lets time pass",
+        "no task lets time pass",
         {
             f"{ADMITTER}.reconciler._soonest": again_at_once,
             f"{LIFECYCLE}.books.many.ManyBook.enter_phase": checked_as_well(many.ManyBook.enter_phase),

@@ -43,22 +43,22 @@ ADMINISTRATOR: Final = Dashboard(
             (
                 Panel(
                     "Harvested core-hours",
-                    "CPU time of scavenger jobs that was kept, over the range shown. It counts when a checkpoint is "
-                    "due or a job ends, so that what runs now is not all in it yet.",
+                    "Useful CPU time of scavenger jobs, over the range shown. It counts when a checkpoint is due or a "
+                    "job ends, so running jobs are not fully included yet.",
                     (Query(f"{USEFUL} / 3600"),),
                     kind="stat",
                     width=4,
                 ),
                 Panel(
                     "Lost core-hours",
-                    "CPU time since the last checkpoint of jobs that were interrupted, over the range shown.",
+                    "CPU time of interrupted jobs since their last checkpoint, over the range shown.",
                     (Query(f"{LOST} / 3600"),),
                     kind="stat",
                     width=4,
                 ),
                 Panel(
                     "Lost per harvested hour",
-                    "The price. Above a tenth, look at who interrupts, and whether jobs write checkpoints.",
+                    "Above 10 %, check the causes of interruptions, and whether jobs write checkpoints.",
                     (Query(f"{LOST} / {USEFUL}"),),
                     kind="stat",
                     unit="percentunit",
@@ -75,8 +75,8 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "Regulator",
-                    "The default pool. Filling: new jobs start. Speculative: jobs become preemptible. Evicting: the "
-                    "load has to come down. Blind: it is not known, and nothing is started or evicted.",
+                    "The state of the default pool. Filling: jobs start. Speculative: jobs become preemptible. "
+                    "Evicting: jobs leave until the load is low enough. Blind: no metrics, so no job starts or leaves.",
                     (Query('max by (state) (scavenger_regulator_state{pool=~"default|"}) == 1', "{{state}}"),),
                     kind="stat",
                     unit=NAME,
@@ -85,7 +85,8 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "Preemptible",
-                    "Which share of the running jobs of a pool may be displaced at all: those with the least to lose.",
+                    "Share of the running jobs of a pool that regular pods may displace: those with the least unsaved "
+                    "work.",
                     (Query("max by (pool) (scavenger_regulator_preemptible_ratio)", "{{pool}}"),),
                     kind="stat",
                     unit="percentunit",
@@ -100,7 +101,7 @@ ADMINISTRATOR: Final = Dashboard(
                 _utilisation("memory", "Memory"),
                 Panel(
                     "Cores of scavenger jobs, by queue",
-                    "What the pods of each queue request, starts under way included.",
+                    "CPU requests of the pods of each queue, including jobs that are starting.",
                     (Query('max by (queue) (scavenger_queue_allocated{resource="cpu"})', "{{queue}}"),),
                     stacked=True,
                 ),
@@ -113,32 +114,33 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "Running jobs, by class",
-                    "Non-preemptible jobs are displaced last.",
+                    "Regular pods displace non-preemptible jobs last.",
                     (Query("max by (class) (scavenger_preemption_jobs)", "{{class}}"),),
                     stacked=True,
                 ),
             ),
         ),
         Row(
-            "Who gave way, and for whom",
+            "Interruptions",
             (
                 Panel(
                     "Interruptions by cause",
-                    "Over the range shown; docs/reasons.md says what each word means. Preempted is for a regular "
-                    "pod, QueueReclaimed for another queue, AboveUpperLevel and YieldAtCheckpoint for the load.",
+                    "Over the range shown. docs/reasons.md explains the causes. Preempted: for a regular pod. "
+                    "QueueReclaimed: for another queue. AboveUpperLevel and YieldAtCheckpoint: because of the load.",
                     (Query("sum by (cause) (increase(scavenger_interruptions_total[$__range])) > 0", "{{cause}}"),),
                     kind="bargauge",
                 ),
                 Panel(
                     "Interruptions by queue and cause",
-                    "Whose jobs they were.",
+                    "Interruptions by the queue of the job, over the range shown.",
                     (Query("sum by (queue, cause) (increase(scavenger_interruptions_total[$__range])) > 0"),),
                     kind="table",
                 ),
                 Panel(
                     "Displaced by the scheduler, by class",
-                    "Pods removed for a pending pod over the range shown. A non-preemptible one goes for pods that "
-                    "cannot wait alone, a regular one only where there is no scavenger pod to take.",
+                    "Pods removed for a pending pod, over the range shown. Non-preemptible pods leave only for pods "
+                    "that "
+                    "waited, or may not wait. Regular pods leave only if there is no scavenger pod to remove.",
                     (
                         Query(
                             "sum by (class) (increase(scavenger_scheduler_preemption_victims_total[$__range]))",
@@ -163,7 +165,7 @@ ADMINISTRATOR: Final = Dashboard(
                 ),
                 Panel(
                     "From queue to queue",
-                    "Jobs interrupted since the admitter started, by their queue and the one that got its share back.",
+                    "Jobs interrupted since the admitter started, by their queue and the queue that got its share.",
                     (Query("sum by (queue, receiver) (scavenger_reclaims_total)"),),
                     kind="table",
                     width=8,
@@ -175,13 +177,13 @@ ADMINISTRATOR: Final = Dashboard(
             (
                 Panel(
                     "Waiting for capacity",
-                    "Regular pods without a node, which lack capacity. More than a few seconds at a time should be "
-                    "rare while scavenger jobs run.",
+                    "Regular pods that wait for capacity. Waits of more than a few seconds should be rare while "
+                    "scavenger jobs run.",
                     (Query("max(scavenger_ordinary_pods_waiting)", "waiting"),),
                 ),
                 Panel(
                     "How long they waited",
-                    "From their creation until they had a node, over the range shown.",
+                    "Time from creation until they had a node, over the range shown.",
                     (_ordinary_wait(0.5), _ordinary_wait(0.95), _ordinary_wait(0.99)),
                     kind="bargauge",
                     below="green",

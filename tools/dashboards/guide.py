@@ -11,7 +11,7 @@ HEADER: Final = """\
 <!-- generated from the code by `python -m tools.dashboards`; do not edit -->
 # Dashboards
 
-Three dashboards for Grafana; [install.md](install.md#dashboards) says how they get there. Every figure is a query of
+There are three dashboards for Grafana ([how to install them](install.md#dashboards)). Every figure is a query of
 [metrics](metrics.md), without recording rules. One panel shows single jobs, and needs kube-state-metrics
 ([how](install.md#figures-of-single-jobs)). `kubectl sj why` explains one job. Events tell for which pod a job was
 interrupted.
@@ -25,13 +25,13 @@ twice the weight, and submits its jobs between 9 h and 15 h. Completed jobs are 
 
 | question | look at |
 |---|---|
-| Does it pay? | *Administrator*: Lost per harvested hour; the space between the two loads |
+| Is it worth it? | *Administrator*: Lost per harvested hour; the space between the two loads |
 | Do regular pods notice? | *Administrator*: Waiting for capacity; How long they waited |
 | Why are jobs interrupted all the time? | *Administrator*: Interruptions by cause, then by queue |
 | Why does nothing start? | *Administrator*: Regulator, and the load beside its levels; *Researcher*: Why jobs wait |
 | Does my queue get what it deserves? | *Researcher*: CPU share |
-| Do I ask for too much? | *Researcher*: requested and used |
-| Is a component ill? | *Services*: Leaders; Lag of the event loop; Errors; [the alerts](runbooks.md) |
+| Do I request too much? | *Researcher*: requested and used |
+| Is a component unhealthy? | *Services*: Leaders; Lag of the event loop; Errors; [the alerts](runbooks.md) |
 
 "Over the range shown" is what Grafana shows at that moment: choose a week at the top, and these panels are about the
 week. They come from counters, which Prometheus extrapolates to the edges of a range: 3 may be shown as 3.02.

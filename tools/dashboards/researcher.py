@@ -1,4 +1,4 @@
-"""For who has jobs in a queue: when they start, what becomes of them, and whether they ask for what they use."""
+"""For users of a queue: when their jobs start, how they end, and whether they request what they use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def _use(resource: str, name: str, unit: str) -> Panel:
     where = f'{{queue=~"$queue",resource="{resource}"}}'
     return Panel(
         f"{name}: requested and used",
-        "Of pods that are measured. What is requested and not used keeps other jobs from starting, yours included: "
-        "ask for less.",
+        "For pods with measurements. Requests that jobs do not use keep other jobs from starting, including yours. "
+        "Request less.",
         (
             Query(f"sum(max by (queue) (scavenger_regulator_queue_requested{where}))", "requested"),
             Query(f"sum(max by (queue) (scavenger_regulator_queue_used{where}))", "used"),
@@ -34,8 +34,8 @@ def _of_jobs(figure: str) -> Query:
 RESEARCHER: Final = Dashboard(
     uid="scavenger-researcher",
     title="Scavenger / Researcher",
-    says="One queue: its share, what became of its jobs, and whether they use what they ask for. `kubectl sj why` "
-    "says it of one job.",
+    says="One queue: its share, how its jobs end, and whether they use what they request. For one job, use "
+    "`kubectl sj why`.",
     of_queue=True,
     rows=(
         Row(
@@ -49,7 +49,7 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "CPU share",
-                    "What the queue has and what it deserves. Above its share it may be asked to give back.",
+                    "What the queue uses and what it deserves. Other queues may reclaim what it uses above its share.",
                     (
                         Query('sum(max by (queue) (scavenger_queue_allocated{queue=~"$queue",resource="cpu"}))', "has"),
                         Query(
@@ -59,21 +59,21 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "Queued",
-                    "Jobs of the queue that wait for their turn. `kubectl sj list` shows the place of each.",
+                    "Queued jobs. `kubectl sj list` shows the place of each.",
                     (Query('sum(max by (queue) (scavenger_queue_depth{queue=~"$queue"}))', "jobs"),),
                     kind="stat",
                     width=3,
                 ),
                 Panel(
                     "Tasks of arrays",
-                    "By state, in all arrays that have not been deleted. `kubectl sj tasks NAME` shows those of one.",
+                    "Tasks of all existing arrays, by state. `kubectl sj tasks NAME` shows those of one array.",
                     (Query('sum by (state) (scavenger_tasks{queue=~"$queue"})', "{{state}}"),),
                     kind="bargauge",
                     width=5,
                 ),
                 Panel(
                     "How long jobs waited",
-                    "Until all pods ran: First, since the job was created; Restart, since it was queued again.",
+                    "Time until all pods ran. First: since the job was created. Restart: since it was queued again.",
                     (_waited(0.5), _waited(0.95)),
                     kind="bargauge",
                     unit="s",
@@ -81,7 +81,7 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "Why jobs wait",
-                    "Jobs of all queues by the reason that the last admission cycle gave (docs/reasons.md).",
+                    "Queued jobs of all queues by the reason of the last admission cycle (docs/reasons.md).",
                     (Query("max by (reason) (scavenger_held_jobs)", "{{reason}}"),),
                     kind="bargauge",
                     width=8,
@@ -89,7 +89,7 @@ RESEARCHER: Final = Dashboard(
             ),
         ),
         Row(
-            "What became of my jobs",
+            "Ends and interruptions",
             (
                 Panel(
                     "Ended",
@@ -105,7 +105,7 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "Interrupted, by cause",
-                    "Over the range shown. An interrupted job waits in front of those that never ran.",
+                    "Over the range shown. Interrupted jobs are queued before jobs that never ran.",
                     (
                         Query(
                             'sum by (cause) (increase(scavenger_interruptions_total{queue=~"$queue"}[$__range])) > 0',
@@ -117,8 +117,8 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "CPU time: useful and lost",
-                    "Over the range shown, in core-seconds. What is lost is the time since the last checkpoint: "
-                    "write them more often if it is much.",
+                    "Over the range shown, in core-seconds. Lost is the CPU time since the last checkpoint. If it is "
+                    "high, write checkpoints more often.",
                     (
                         Query('sum(increase(scavenger_useful_cpu_seconds_total{queue=~"$queue"}[$__range]))', "useful"),
                         Query('sum(increase(scavenger_lost_cpu_seconds_total{queue=~"$queue"}[$__range]))', "lost"),

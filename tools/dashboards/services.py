@@ -1,4 +1,4 @@
-"""For who runs the services: whether they keep up, lead, and are answered."""
+"""For cluster administrators: whether the components keep up, lead, and get answers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def _errors(metric: str, legend: str, selector: str = "") -> Query:
 SERVICES: Final = Dashboard(
     uid="scavenger-services",
     title="Scavenger / Services",
-    says="Whether the components keep up, lead, and are answered.",
+    says="Whether the components keep up, lead, and get answers.",
     range="now-3h",
     rows=(
         Row(
-            "Who is there",
+            "Replicas",
             (
                 Panel(
                     "Leaders",
-                    "1 where a replica leads; the others stand by. The webhook has none: every replica answers.",
+                    "1 if a replica leads; the others stand by. The webhook has no leader: all its replicas answer.",
                     (Query("max by (lease) (scavenger_leader)", "{{lease}}"),),
                     kind="stat",
                     below="red",
@@ -38,24 +38,24 @@ SERVICES: Final = Dashboard(
                 ),
                 Panel(
                     "Replicas and versions",
-                    "More than one version for longer than a roll-out is none that was meant.",
+                    "After a rollout, each component should have one version.",
                     (Query("count by (component, version) (scavenger_build_info)"),),
                     kind="table",
                 ),
             ),
         ),
         Row(
-            "Do they keep up",
+            "Throughput",
             (
                 Panel(
                     "Lag of the event loop, 99 %",
-                    "How late a timer woke. Whatever holds it up holds up the renewal of the Lease as well.",
+                    "How late timers fire. A high lag also delays the renewal of the Lease.",
                     (Query(_quantile("scavenger_event_loop_lag_seconds", "job"), "{{job}}"),),
                     unit="s",
                 ),
                 Panel(
                     "Keys and writes that wait",
-                    "Objects to look at, and writes held back while regular pods need the API server.",
+                    "Objects to reconcile, and writes deferred while regular pods need the API server.",
                     (
                         Query("max by (loop) (scavenger_reconcile_queue_depth)", "keys: {{loop}}"),
                         Query("max by (urgency) (scavenger_writes_waiting)", "writes: {{urgency}}"),
@@ -80,8 +80,7 @@ SERVICES: Final = Dashboard(
                 ),
                 Panel(
                     "Preemption attempts of the scheduler",
-                    "Over the range shown, by result: no_candidate is a pod that displacing scavenger jobs would not "
-                    "help.",
+                    "Over the range shown, by result. no_candidate: displacing scavenger jobs would not help the pod.",
                     (
                         Query(
                             "sum by (result) (increase(scavenger_scheduler_preemption_attempts_total[$__range]))",
@@ -115,7 +114,8 @@ SERVICES: Final = Dashboard(
                 ),
                 Panel(
                     "Age of what the caches show",
-                    "Since a list was last known to be current. A service whose cache cannot follow ends itself.",
+                    "Time since a cache was last known to be current. A component whose cache cannot keep up restarts "
+                    "itself.",
                     (
                         Query(
                             "max by (job, informer) (scavenger_informer_last_event_age_seconds)", "{{job}} {{informer}}"
@@ -131,11 +131,11 @@ SERVICES: Final = Dashboard(
             ),
         ),
         Row(
-            "What goes wrong",
+            "Errors and limits",
             (
                 Panel(
                     "Errors",
-                    "Over the range shown. Some after a restart of the API server are no reason to worry.",
+                    "Over the range shown. A few are normal after a restart of the API server.",
                     (
                         _errors(
                             "scavenger_reconciles_total",
@@ -165,8 +165,8 @@ SERVICES: Final = Dashboard(
                     unit="bytes",
                 ),
                 Panel(
-                    "Webhook's certificate runs out in",
-                    "It is renewed long before.",
+                    "Webhook's certificate expires in",
+                    "The webhook renews it long before.",
                     (Query("min(scavenger_webhook_certificate_expiry_timestamp_seconds) - time()", "certificate"),),
                     kind="stat",
                     unit="s",

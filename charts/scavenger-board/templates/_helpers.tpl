@@ -12,6 +12,6 @@
 {{- if .Values.page.tls.secretName -}}
 /etc/scavenger/board-tls
 {{- else if and (eq (include "board.access" .) "token") (not .Values.settings.tlsFolder) -}}
-{{- fail "settings.access=token needs page.tls.secretName: tokens would be sent in clear" -}}
+{{- fail "settings.access=token needs page.tls.secretName: tokens would be sent unencrypted" -}}
 {{- end -}}
 {{- end }}

@@ -6,7 +6,7 @@ scheduler, whose own port has TLS anyway.
 {{- $metrics := .Values.metrics | default dict -}}
 {{- $secret := ($metrics.tls | default dict).secretName -}}
 {{- if and (not $secret) (eq ($metrics.auth | default "none") "token") -}}
-{{- fail "metrics.auth=token needs metrics.tls.secretName: tokens would be sent in clear" -}}
+{{- fail "metrics.auth=token needs metrics.tls.secretName: tokens would be sent unencrypted" -}}
 {{- end -}}
 {{- $secret | default "" -}}
 {{- end }}

@@ -1,17 +1,17 @@
 {{- /* What the charts of all components say after `helm install`. root, everyReplicaServes: as of "scavenger.deployment". */ -}}
 {{- define "scavenger.notes" -}}
 {{- with .root -}}
-{{ .Chart.Name }} {{ .Chart.AppVersion }} is on its way up in namespace {{ .Release.Namespace }}, with {{ .Values.replicas }} replica(s){{ if not $.everyReplicaServes }}, one of which leads{{ end }}.
+{{ .Chart.Name }} {{ .Chart.AppVersion }} starts in namespace {{ .Release.Namespace }} with {{ .Values.replicas }} replica(s){{ if not $.everyReplicaServes }}, one of which leads{{ end }}.
 
   kubectl -n {{ .Release.Namespace }} rollout status deployment/{{ .Chart.Name }}
 {{- if not $.everyReplicaServes }}
-  kubectl -n {{ .Release.Namespace }} get lease {{ .Chart.Name }}              # who leads
+  kubectl -n {{ .Release.Namespace }} get lease {{ .Chart.Name }}              # the leader
 {{- end }}
 {{- end }}
 {{- end }}
 
 {{- /*
-Where settings of a component stand that the chart scavenger-base has for all. They are honoured for this version.
+Settings of a component that moved to the chart scavenger-base. This version still honours them.
 chart: its name. settings: its values of that name.
 */ -}}
 {{- define "scavenger.movedSettings" -}}
@@ -19,8 +19,8 @@ chart: its name. settings: its values of that name.
 {{- range $old, $new := $moved }}
 {{- if hasKey ($.settings | default dict) $old }}
 
-settings.{{ $old }} of {{ $.chart }} is deprecated, and the next version does not have it. Leave it out, and set
-{{ $new }} of scavenger-base: all components read it there, and a change needs no restart.
+settings.{{ $old }} of {{ $.chart }} is deprecated, and the next version removes it. Remove it, and set
+{{ $new }} of scavenger-base. All components read it there, and a change needs no restart.
 {{- end }}
 {{- end }}
 {{- end }}
@@ -33,11 +33,11 @@ settings.{{ $old }} of {{ $.chart }} is deprecated, and the next version does no
 {{- include "scavenger.movedSettings" (dict "chart" .Chart.Name "settings" .Values.settings) }}
 {{- if ne .Release.Namespace "scavenger-system" }}
 
-The other services must be installed into this namespace too: they meet in its ConfigMaps.
+Install all components into this namespace: they share its ConfigMaps.
 {{- end }}
 {{- if not .Values.uninstall.enabled }}
 
-uninstall.enabled is off: before `helm uninstall`, clean up by hand as docs/install.md says.
+uninstall.enabled is false. Before `helm uninstall`, clean up by hand as docs/install.md says.
 {{- end }}
 {{- end }}
 {{- end }}

@@ -11,7 +11,7 @@ its digest, or a repository of one's own.
 {{- $registry = ((.Values.global).image).registry -}}
 {{- end -}}
 {{- if and (eq $image.repository $own) (not (or $registry $image.digest)) -}}
-{{- fail (printf "image.registry is not set: %s without one is a name on Docker Hub that is not ours. Build the image with services/build-image.sh, push it, and name your registry: --set global.image.registry=registry.example.com, for all charts, or --set image.registry=registry.example.com, for this one (localhost, where the image is loaded into every node)" $own) -}}
+{{- fail (printf "image.registry is not set: %s without one is a name on Docker Hub of another project. Build the image with services/build-image.sh, and push it. Set your registry for all charts by --set global.image.registry=registry.example.com, or for this chart by --set image.registry=registry.example.com (localhost, where the image is loaded into every node)" $own) -}}
 {{- end -}}
 {{- with $registry }}{{ . }}/{{ end -}}
 {{ $image.repository }}

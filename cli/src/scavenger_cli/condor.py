@@ -27,7 +27,7 @@ _MEANS: Final = {
     **dict.fromkeys(("output", "error", "stream_output", "stream_error"), _LOGS),
     **dict.fromkeys(("requirements", "rank"), "choose nodes by their labels: nodeSelector"),
     **dict.fromkeys(("accounting_group", "accounting_group_user"), "choose a queue: spec.queue"),
-    **dict.fromkeys(("notification", "notify_user"), "nobody is mailed; kubectl sj wait ends with the job"),
+    **dict.fromkeys(("notification", "notify_user"), "no mail is sent; kubectl sj wait ends with the job"),
     **dict.fromkeys(("periodic_remove", "periodic_hold", "periodic_release"), "expressions are not evaluated"),
     **dict.fromkeys(("on_exit_remove", "on_exit_hold"), "expressions are not evaluated"),
     "log": "kubectl sj history tells it",

@@ -33,31 +33,37 @@ def rare(hidden: bool) -> dict[str, Any]:
     text = functools.partial(typer.Option, hidden=hidden)
     return {
         "cluster": Annotated[str | None, text("--cluster", metavar="NAME", help="Cluster of the kubeconfig.")],
-        "server": Annotated[str | None, text("--server", "-s", metavar="URL", help="The API server.")],
-        "token": Annotated[str | None, text("--token", metavar="TOKEN", help="Bearer token to be known by.")],
-        "act_as": Annotated[str | None, text("--as", metavar="USER", help="Act as this user.")],
+        "server": Annotated[str | None, text("--server", "-s", metavar="URL", help="URL of the API server.")],
+        "token": Annotated[str | None, text("--token", metavar="TOKEN", help="Bearer token for authentication.")],
+        "act_as": Annotated[str | None, text("--as", metavar="USER", help="User to impersonate.")],
         "act_as_group": Annotated[
-            list[str] | None, text("--as-group", metavar="GROUP", help="And as of this group; repeatable.")
+            list[str] | None, text("--as-group", metavar="GROUP", help="Group to impersonate; repeatable.")
         ],
-        "act_as_uid": Annotated[str | None, text("--as-uid", metavar="UID", help="And with this uid.")],
+        "act_as_uid": Annotated[str | None, text("--as-uid", metavar="UID", help="UID to impersonate.")],
         "certificate_authority": Annotated[
-            str | None, text("--certificate-authority", metavar="FILE", help="Certificates to trust.")
+            str | None,
+            text("--certificate-authority", metavar="FILE", help="File with the CA certificates of the API server."),
         ],
         "insecure_skip_tls_verify": Annotated[
             bool, text("--insecure-skip-tls-verify", help="Do not check the server's certificate.")
         ],
         "tls_server_name": Annotated[
-            str | None, text("--tls-server-name", metavar="NAME", help="Name the certificate must bear.")
+            str | None, text("--tls-server-name", metavar="NAME", help="Name that the server's certificate must have.")
         ],
         "request_timeout": Annotated[
-            str | None, text("--request-timeout", metavar="DURATION", help="For an answer, as 5s or 2m; 0: for ever.")
+            str | None,
+            text(
+                "--request-timeout",
+                metavar="DURATION",
+                help="Time to wait for an answer, such as 5s or 2m; 0: no limit.",
+            ),
         ],
         "system_namespace": Annotated[
             str | None,
             text(
                 "--system-namespace",
                 metavar="NAME",
-                help=f"Where components run (default: ${SYSTEM_NAMESPACE_VARIABLE}, else {names.SYSTEM_NAMESPACE}).",
+                help=f"Namespace of components (default: ${SYSTEM_NAMESPACE_VARIABLE} or {names.SYSTEM_NAMESPACE}).",
             ),
         ],
     }

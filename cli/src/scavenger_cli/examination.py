@@ -284,6 +284,6 @@ def _schedulers(cluster: Cluster) -> Iterator[Ailment]:
         yield Ailment(
             "ForeignScheduler",
             f"pods name the scheduler {some(found)}, which need not know classes and budgets of scavenger jobs",
-            "where such pods wait for room, see whether their scheduler preempts by priority",
+            "where such pods wait for capacity, see whether their scheduler preempts by priority",
             advice=True,
         )

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the sentence for whoever started it."""
+"""How a command ends: its exit code, and the sentence for the user."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ExitCode(IntEnum):
     ERROR = 1, "the API server refused, or cannot be reached"
     USAGE = 2, "the command line, or a file, is wrong; nothing was sent"
     NOT_FOUND = 3, "the job, queue or namespace does not exist"
-    JOB_FAILED = 4, "a job that was waited for, or followed, did not complete"
-    TIMED_OUT = 5, "what was waited for has not come in time"
-    FOUND = 6, "`doctor` found something that an administrator must mend"
+    JOB_FAILED = 4, "a job that the command waited for, or followed, did not complete"
+    TIMED_OUT = 5, "the timeout passed before the state that the command waited for"
+    FOUND = 6, "`doctor` found something that an administrator must fix"
     INTERRUPTED = 130, "Ctrl-C"
 
 

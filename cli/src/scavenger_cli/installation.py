@@ -254,7 +254,11 @@ def _metrics(seen: Installation) -> Found:
         return
     source = view.levels.source if view.levels is not None else ""
     if view.on_requests:
-        yield State.NOTE, "nobody measures real use: requests count as load", "install metrics-server (docs/install.md)"
+        yield (
+            State.NOTE,
+            "use is not measured, so requests count as load",
+            "install metrics-server (docs/install.md)",
+        )
     if source == METRICS_API:
         yield from _unmeasured(seen)
     if view.observed_at is not None:

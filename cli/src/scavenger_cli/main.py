@@ -28,7 +28,7 @@ from scavenger_cli.remedies import as_cli_error
 _OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-HELP = """Scavenger jobs: submit, watch and understand low-priority jobs that run on what is idle.
+HELP = """Submit, watch and understand scavenger jobs: low-priority jobs that run on idle capacity.
 
 \b
 Examples:
@@ -37,7 +37,7 @@ Examples:
   kubectl sj logs -f pi
 
 \b
-Exit codes: 0 done, 1 refused or out of reach, 2 wrong command line, 3 not found,
+Exit codes: 0 done, 1 refused or unreachable, 2 wrong command line, 3 not found,
 4 the job failed, 5 timed out, 130 Ctrl-C.
 """
 

@@ -12,28 +12,34 @@ from scavenger_cli.exits import CliError, ExitCode
 if TYPE_CHECKING:
     from scavenger_domain.pod_security import Level
 
-OutputOption = Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json or yaml.")]
-ObjectOutput = Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json, yaml or name.")]
+OutputOption = Annotated[
+    str, typer.Option("--output", "-o", metavar="FORM", help="Output format: table, wide, json or yaml.")
+]
+ObjectOutput = Annotated[
+    str, typer.Option("--output", "-o", metavar="FORM", help="Output format: table, wide, json, yaml or name.")
+]
 SelectorOption = Annotated[str | None, typer.Option("--selector", "-l", metavar="LABELS", help="Label selector.")]
 FieldSelectorOption = Annotated[
     str | None,
-    typer.Option("--field-selector", metavar="FIELDS", help="Fields, as status.phase=Running,spec.queue=night."),
+    typer.Option(
+        "--field-selector", metavar="FIELDS", help="Field selector, such as status.phase=Running,spec.queue=night."
+    ),
 ]
-NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="No line of headers.")]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Go on with every change, until Ctrl-C.")]
-Timeout = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help="Give up after this, as 90s or 2h.")]
+NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="Do not print headers.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Print every change, until Ctrl-C.")]
+Timeout = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help="Time to wait, such as 90s or 2h.")]
 JobName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.")]
 JobNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of jobs.")]
 Priority = Annotated[
     int | None,
-    typer.Option(metavar="N", min=-10, max=10, help="Before or behind the other jobs of its namespace, -10 to 10."),
+    typer.Option(metavar="N", min=-10, max=10, help="Priority among the jobs of its namespace, -10 to 10."),
 ]
 PodSecurity = Annotated[
     str,
     typer.Option(
         "--pod-security",
         metavar="LEVEL",
-        help="What the namespace allows, as no cluster tells: restricted or baseline.",
+        help="Pod security level of the namespace, if no cluster is asked: restricted or baseline.",
     ),
 ]
 RESTRICTED: Final = "restricted"

@@ -33,7 +33,7 @@ __all__ = ["Submission", "converted", "is_script"]
 
 _QUEUE: Final = "choose a queue with --queue, or spec.queue"
 _PLACE: Final = "choose nodes by their labels: nodeSelector"
-_MAIL: Final = "nobody is mailed; kubectl sj wait ends with the job"
+_MAIL: Final = "no mail is sent; kubectl sj wait ends with the job"
 _MEANS: Final = {
     **dict.fromkeys(("partition", "account", "qos", "reservation", "clusters"), _QUEUE),
     **dict.fromkeys(("constraint", "nodelist", "exclude", "nodefile", "prefer", "batch"), _PLACE),

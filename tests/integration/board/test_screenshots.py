@@ -51,7 +51,7 @@ SHOTS: Final = (
         {"f-state": "no regulator", "above": "Install the regulator", "n-jobs": "0", "main": "kubectl sj submit"},
     ),
     Shot("no-metrics", Unmeasured, {"f-load": "◆ not known", "unknown": "Install metrics-server"}),
-    Shot("past", Incident, {"link": "past: ", "above": "62.0 %", "unknown": "nobody keeps"}, query="?at={ago}"),
+    Shot("past", Incident, {"link": "past: ", "above": "62.0 %", "unknown": "not recorded"}, query="?at={ago}"),
     Shot("job", Incident, {"detail": "Unsaved work"}, opens="lab/trains"),
     Shot(
         "pools",

@@ -155,8 +155,8 @@ async def how_was_the_load_at_that_moment(reader: Reader) -> None:
     await reader.says("link", "past: ")
     assert parse_time(await reader.page.locator("body").get_attribute("data-time") or "") == parse_time(then)
     await reader.says("above", "Below the eviction threshold", "cpu 62.0 % of upper 85.0 %", "as Prometheus recorded")
-    await reader.says("fresh", "This is what is still known of", "30 min ago")
-    await reader.says("unknown", "Which pods were on which node nobody keeps")
+    await reader.says("fresh", "This page shows what is known of", "30 min ago")
+    await reader.says("unknown", "The pods of each node are not recorded")
     await expect(reader.row("jobs", "lab/docks")).to_contain_text("Running")
     await expect(reader.row("timeline", "lab/docks")).to_have_count(0)
     await reader.click(reader.page.locator("#back"))
@@ -171,7 +171,7 @@ async def will_anything_be_admitted_now(reader: Reader) -> None:
 
 async def is_what_i_see_current(reader: Reader) -> None:
     await reader.says("link", "live")
-    await reader.says("fresh", "Not all of it is current: load measured", f"{SILENT} does not answer")
+    await reader.says("fresh", "Partly out of date: load measured", f"{SILENT} does not answer")
     await reader.says("services", "scavenger-admitter: answers", f"{SILENT}: silent for 9 min")
 
 
@@ -227,8 +227,8 @@ async def test_a_board_that_is_gone_is_not_live(reader: Reader) -> None:
     await reader.says("link", "live")
     reader.board.process.terminate()
     assert await asyncio.to_thread(reader.board.process.wait, PATIENCE / 1000) == 0, "with a page that still follows"
-    await reader.says("link", "lost", "the picture is")
-    await reader.says("fresh", "Not all of it")
+    await reader.says("link", "no connection", "the page is")
+    await reader.says("fresh", "Partly")
     await expect(reader.row("jobs", "lab/docks")).to_have_count(1)
     reader.errors.clear()  # of requests that nobody answers any more
 
@@ -240,9 +240,9 @@ async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: B
     await open_page_async(page, guarded.url)
     token, link = page.locator("#token"), page.locator("#link")
     await expect(token).to_be_visible()
-    for wrong, answer in (("nobody's", "not a good one"), ("other", "you may not look")):
+    for wrong, answer in (("nobody's", "not valid"), ("other", "you may not see the board")):
         await page.locator("#bearer").fill(wrong)
-        await page.get_by_role("button", name="Look").click()
+        await page.get_by_role("button", name="Sign in").click()
         await expect(page.locator("#refused")).to_contain_text(answer)
         assert await page.locator("body[data-time]").count() == 0
     await page.locator("#bearer").fill("good")

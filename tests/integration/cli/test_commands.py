@@ -173,7 +173,7 @@ def test_why(sj: Sj) -> None:
     ]
     assert sj("why", "over") == [
         "over has been waiting for SPAN: cpu load would be 75 %; it has to stay under the",
-        "admission level of 70 %.",
+        "admission threshold of 70 %.",
         "",
         "  cpu requests  0 % now; new jobs start below 70 %",
         "  memory requests  0 % now, 3.1 % with this job; new jobs start below 70 %",

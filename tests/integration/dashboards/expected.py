@@ -159,7 +159,7 @@ BOARD_OF_SERVICES: Final[dict[str, list[Expected]]] = {
         )
     ],
     "Memory": [exactly(every(SERVICES, within(10 * MIB, 2 * GIB)))],
-    "Webhook's certificate runs out in": one(within(50 * 86400, 91 * 86400), "certificate"),
+    "Webhook's certificate expires in": one(within(50 * 86400, 91 * 86400), "certificate"),
 }
 
 EXPECTED: Final = {

@@ -76,12 +76,10 @@ def refused(answer: Answer, says: str) -> None:
 @pytest.mark.parametrize("seconds", [2, 30, MONTH])
 def test_a_deletion_asks_for_no_more_grace_than_the_pod(place: Place, seconds: int) -> None:
     """The job's own is one second."""
-    refused(
-        delete(place, "pods", member(place), {"gracePeriodSeconds": seconds}), "no longer grace period than its own"
-    )
+    refused(delete(place, "pods", member(place), {"gracePeriodSeconds": seconds}), "a grace period of at most its own")
     everything = place.path("pods") + "?dryRun=All&labelSelector=scavenger.dev/job"
     answer = place.server("DELETE", everything, {"gracePeriodSeconds": seconds}, user=USER, groups=GROUPS)
-    refused(answer, "no longer grace period than its own")
+    refused(answer, "a grace period of at most its own")
 
 
 @pytest.mark.parametrize("options", [{}, {"gracePeriodSeconds": 1}, {"gracePeriodSeconds": 0}], ids=str)
@@ -94,8 +92,8 @@ def test_what_a_user_honestly_deletes(place: Place, options: Object) -> None:
 
 def test_an_eviction_asks_for_no_more_grace_than_any_job_may_have(place: Place) -> None:
     name = member(place)
-    refused(evict(place, name, {"gracePeriodSeconds": MONTH}), "no longer grace period than 300 s")
-    refused(evict(place, name, {"gracePeriodSeconds": 301}), "no longer grace period than 300 s")
+    refused(evict(place, name, {"gracePeriodSeconds": MONTH}), "a grace period of at most 300 s")
+    refused(evict(place, name, {"gracePeriodSeconds": 301}), "a grace period of at most 300 s")
     for options in ({}, {"gracePeriodSeconds": 1}):
         assert evict(place, name, options).allowed
     assert evict(place, name, {"gracePeriodSeconds": MONTH}, user="").allowed, "who drains nodes is not held to it"

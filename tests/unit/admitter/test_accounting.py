@@ -125,7 +125,7 @@ def test_suspending_loses_what_was_used() -> None:
 
 
 def test_who_is_starved_is_interrupted_with_the_figures() -> None:
-    detail = "pod job-0 used 40m of 2 cpu over the last 600 s; there is room on node n2"
+    detail = "pod job-0 used 40m of 2 cpu over the last 600 s; there is capacity on node n2"
     found = outcome(40, usage=MEASURED, decision=InterruptDecision(InterruptionReason.STARVED, detail))
     assert found.phase is Phase.INTERRUPTED
     assert found.interrupted_count == 1

@@ -62,7 +62,7 @@ def test_a_gang_waits_while_one_of_its_zones_is_full_and_is_told_so() -> None:
     assert room.place(APART, 2) is None
     wait = room.no_place(APART, 2)
     assert wait.reason is WaitReason.NO_PLACE
-    assert "there is room for 1 on nodes that differ in zone now" in wait.message
+    assert "there is capacity for 1 on nodes that differ in zone now" in wait.message
 
 
 @pytest.mark.parametrize(("count", "fits"), [(2, True), (3, False)])

@@ -236,7 +236,9 @@ async def test_a_long_line_is_told_why_a_few_at_a_time() -> None:
         for passes in range(1, 6):
             await c.pass_time(5, step=5)
             assert c.status_writes() <= passes * PER_PASS
-            told = {job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS) if "level" in job["status"]["message"]}
+            told = {
+                job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS) if "threshold" in job["status"]["message"]
+            }
             # some of the last pass may be on their way, in whatever order
             assert told <= {f"j{number:04}" for number in range(passes * PER_PASS)}, "the front of the line first"
         assert len(told) >= 3 * PER_PASS
@@ -249,12 +251,12 @@ async def test_who_has_been_told_is_left_in_peace() -> None:
         await c.until(lambda: c.status_writes() == 150, limit=30, step=1)
         messages = {job["status"]["message"] for job in c.api.list(SCAVENGERJOBS)}
         assert len(messages) == 1
-        assert "admission level of 70 %" in messages.pop()
+        assert "admission threshold of 70 %" in messages.pop()
         admitted = [
             c for job in c.api.list(SCAVENGERJOBS) for c in job["status"]["conditions"] if c["type"] == "Admitted"
         ]
         assert {(one["status"], one["reason"]) for one in admitted} == {("False", "AdmissionLevel")}
-        assert {"admission level of 70 %" in one["message"] for one in admitted} == {True}
+        assert {"admission threshold of 70 %" in one["message"] for one in admitted} == {True}
         c.node("n2", cpu="1", ready=False)  # wakes the cycle; the reason stays the same
         await c.pass_time(600, step=20)
         assert c.status_writes() == 150

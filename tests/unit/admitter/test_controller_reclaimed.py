@@ -180,7 +180,7 @@ async def test_a_starved_job_moves_to_where_there_is_room_and_is_counted_as_inte
         message, reasons = c.status("r")["message"], {x["type"]: x["reason"] for x in c.status("r")["conditions"]}
         assert message.startswith("interrupted: it was starved (pod r-0-")
         assert "used 50m of 2 cpu over the last 600 s; node n1 offers 1 cpu of reclaimed capacity" in message
-        assert "there is room on node n2" in message
+        assert "there is capacity on node n2" in message
         assert reasons["Interrupted"] == "Starved"
         c.binds_to = "n2"  # where the scheduler would bind it, too
         await c.until(lambda: c.phase("r") == "Running")

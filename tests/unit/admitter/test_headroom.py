@@ -123,7 +123,7 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     assert places(plan(nodes, [job(cpu=2, pods=3)], {"a": 45, "b": 25})) == {"job": ("a", "b", "a")}
     found = plan(nodes, [job(cpu=2, pods=4)], {"a": 45, "b": 25})
     assert found.starts == ()
-    assert "there is room for 3 now" in found.held["job"].message
+    assert "there is capacity for 3 now" in found.held["job"].message
 
 
 def test_what_the_figures_do_not_know_yet_comes_off() -> None:

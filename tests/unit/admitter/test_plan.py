@@ -241,7 +241,7 @@ def test_a_smaller_job_may_fit_under_the_level_where_a_larger_one_does_not() -> 
     plan = plan_admissions(snapshot([node("n", cpu=100)], jobs, limits=(limit(requested=67),)))
     assert started(plan) == ["small"]
     assert plan.starts[0].load_ppm == (("cpu", 680_000),)
-    assert plan.held["large"].message == "cpu load would be 72 %; it has to stay under the admission level of 70 %"
+    assert plan.held["large"].message == "cpu load would be 72 %; it has to stay under the admission threshold of 70 %"
     assert plan.held["gang"].message.startswith("cpu load would be 70 %")
 
 
@@ -389,7 +389,7 @@ MESSAGES: dict[str, tuple[list[NodeView], Candidate, str]] = {
     "a gang, partly": (
         [node("a", cpu=8, used=3), node("b", cpu=8, used=6)],
         job("j", 4, parallelism=2),
-        "needs 2 pods of 4 cpu, 1Gi memory each; there is room for 1 now",
+        "needs 2 pods of 4 cpu, 1Gi memory each; there is capacity for 1 now",
     ),
     "as many pods as allowed": (
         [node("a", running=110)],
@@ -443,7 +443,7 @@ def test_messages(case: str) -> None:
 
 def test_the_message_of_a_full_cluster() -> None:
     plan = plan_admissions(snapshot([node("n")], [job("a")], limits=(limit(load=75, requested=3),)))
-    assert plan.held["a"].message == "cpu load is 78 %; jobs start while it is under the admission level of 70 %"
+    assert plan.held["a"].message == "cpu load is 78 %; jobs start while it is under the admission threshold of 70 %"
     plan = plan_admissions(snapshot([node("n")], [job("a")], limits=(LoadLimit("cpu", 0, 0, 0, PPM),)))
     assert plan.held["a"].message == "no node that counts (ready, not cordoned, not tainted) offers cpu"
 

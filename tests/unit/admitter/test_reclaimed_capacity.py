@@ -233,7 +233,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             shape(2),
             2,
             WaitReason.NO_PLACE,
-            "needs 2 pods of 2 cpu of reclaimed capacity each; there is room for 1 now",
+            "needs 2 pods of 2 cpu of reclaimed capacity each; there is capacity for 1 now",
             id="gang",
         ),
         pytest.param(

@@ -208,7 +208,7 @@ async def test_a_job_that_somebody_else_creates_meanwhile_is_left_and_the_copy_s
         assert jobs(c) == [release.copy_name("a", body["metadata"]["uid"])], "the copy alone"
         plain = {key: body["spec"][key] for key in ("template", "backoffLimit") if key in body["spec"]}
         c.api.put(JOBS, {"metadata": {"name": "a", "namespace": NS}, "spec": plain})
-        with pytest.raises(ReleaseError, match="somebody else has created Job a"):
+        with pytest.raises(ReleaseError, match="another client has created Job a"):
             await step_by_step(c, wanted)
         assert len(jobs(c)) == 2
 

@@ -249,7 +249,7 @@ def none_starts(plan: AdmissionPlan) -> AdmissionPlan:
     [
         (more_on("c", "n1"), {}, "limits: cpu gets"),
         (more_on("a", "n1"), {}, "starts: a job twice"),
-        (more_on("x", "n1"), {}, "starts: of nobody who waits"),
+        (more_on("x", "n1"), {}, "starts: of jobs that do not wait"),
         (more_on("c"), {}, "nodes: 0 for ns/c, not 1 to 1"),
         (more_on("c", "n7"), {}, "nodes: n7 takes no pods"),
         (none_starts, {}, "held: neither started nor told"),

@@ -146,7 +146,7 @@ def test_the_message_has_the_figures() -> None:
     (starved,) = check([FULL, ROOM], [STARVED]).interrupt
     assert starved.detail == (
         "pod job-0 used 40m of 2 cpu over the last 600 s; node full offers 1 cpu of reclaimed capacity and has 2 cpu"
-        " placed on it; there is room on node room"
+        " placed on it; there is capacity on node room"
     )
     (tired,) = check([FULL], [STARVED], {"job": LONG_AGO}).interrupt
     assert tired.detail.endswith("placed on it; starved for 3600 s, and there is no better place")

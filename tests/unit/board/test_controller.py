@@ -252,7 +252,7 @@ async def answering(status: int, body: str) -> AsyncIterator[tuple[str, list[dic
         (200, " " * (MAX_ANSWER + 1), "its answer is longer than 16 MiB"),
         (400, '{"status":"error","error":"bad query"}', "it says bad query"),
         (502, "<html>", "it answered with status 502"),
-        (200, "<html>", "its answer is none of Prometheus"),
+        (200, "<html>", "its answer is not from Prometheus"),
     ],
     ids=["good", "long", "too long", "refused", "of a proxy", "no JSON"],
 )
@@ -264,7 +264,7 @@ async def test_prometheus_is_asked_of_that_moment_and_its_failure_is_said(
         picture = await view.picture_at(then)
         assert {form["time"] for form in forms} == {f"{then.timestamp():.3f}"}
         assert MOMENT["load"] in {form["query"] for form in forms}
-        said = [one for one in picture.unknown if one.startswith("Prometheus says nothing")]
+        said = [one for one in picture.unknown if one.startswith("Prometheus does not answer")]
         assert [problem in one for one in said] == [True] * bool(problem)
         load = await view.load(then, timedelta(hours=1))
         assert bool(load.problem) == bool(problem)
@@ -273,4 +273,4 @@ async def test_prometheus_is_asked_of_that_moment_and_its_failure_is_said(
 async def test_a_prometheus_that_is_not_there(api: FakeApi) -> None:
     async with following(api, prometheus_url="http://127.0.0.1:9") as view:
         picture = await view.picture_at(SystemClock().now() - timedelta(hours=1))
-        assert any("it is not reached" in one for one in picture.unknown)
+        assert any("it cannot be reached" in one for one in picture.unknown)

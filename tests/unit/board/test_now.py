@@ -29,7 +29,7 @@ ALIVE = dict.fromkeys(SERVICES, NOW)
     [
         (None, "Absent", None, True, "requests are below 70 %"),
         (published(50.0), "Fresh", [], True, "cpu 50.0 % of 80.0 %"),
-        (published(82.0), "Fresh", [], False, "cpu at or above the admission level"),
+        (published(82.0), "Fresh", [], False, "cpu at or above the admission threshold"),
         (published(79.0, ramping=2.0), "Fresh", [], False, "cpu 81.0 % of 80.0 %"),
         (published(82.0, gives_way=5.0), "Fresh", [], True, "cpu 77.0 % of 80.0 %"),
         (published(85.0, admit=False), "Fresh", ["cpu"], False, "lets no job start"),
@@ -146,7 +146,7 @@ def test_who_measures_nothing_is_said() -> None:
 
 
 def test_what_can_no_longer_be_followed_is_said() -> None:
-    assert any("cannot follow pods" in one for one in shown(used={}, unfollowed=frozenset({"pods"})).unknown)
+    assert any("cannot watch pods" in one for one in shown(used={}, unfollowed=frozenset({"pods"})).unknown)
 
 
 # --- queues and jobs ---
@@ -271,7 +271,7 @@ def test_each_pool_of_nodes_has_its_row() -> None:
     assert gpus.levels.resources["cpu"].regular == 2.5
     assert (default.levels.above, gpus.levels.above) == (["cpu"], [])
     assert (default.admission.admits, gpus.admission.admits) == (False, True)
-    assert gpus.admission.says.startswith("Yes: below the admission level")
+    assert gpus.admission.says.startswith("Yes: below the admission threshold")
     assert picture.admission.admits
     assert picture.admission.says == f"Yes, in 1 of 2 pools of nodes: {GPUS}."
     assert {row.name: row.levels for row in picture.nodes} == {"n": "default", "g": GPUS, "f": "default"}

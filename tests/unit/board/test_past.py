@@ -200,9 +200,9 @@ def test_what_prometheus_recorded_of_each_pool_of_nodes() -> None:
 
 
 def test_an_error_of_prometheus_is_said_and_the_rest_is_shown() -> None:
-    picture = then(known=Recorded(problem="it is not reached"), jobs=[job("a")])
+    picture = then(known=Recorded(problem="it cannot be reached"), jobs=[job("a")])
 
-    assert "Prometheus says nothing: it is not reached." in picture.unknown
+    assert "Prometheus does not answer: it cannot be reached." in picture.unknown
     assert [row.key for row in picture.jobs] == ["lab/a"]
 
 

@@ -245,11 +245,11 @@ CASES = {
     ),
     "no place for a gang": Case(
         facts(
-            told("NoPlace", "there is room for 2 now", cpu="2", parallelism=3),
+            told("NoPlace", "there is capacity for 2 now", cpu="2", parallelism=3),
             others=[*full(2), builders.pod("other", node="node-3", cpu="4", phase="Running")],
         ),
         WaitReason.NO_PLACE,
-        "there is room for 2 now",
+        "there is capacity for 2 now",
         "with parallelism 2 it would fit now",
     ),
     "not enough reclaimed capacity": Case(

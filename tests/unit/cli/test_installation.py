@@ -130,7 +130,7 @@ INIT_PULL = builders.waiting("ErrImageNeverPull")
         ({"pods": [component_pod(container_statuses=[INIT_PULL])]}, {}, "images", "mend", "ErrImageNeverPull"),
         ({"levels": levels(**BLIND)}, {}, "metrics", "mend", "the metrics API does not answer"),
         ({"levels": NO_REGULATOR}, {}, "metrics", "note", "fixed ones hold"),
-        ({"levels": levels(source="requests")}, {}, "metrics", "note", "nobody measures real use"),
+        ({"levels": levels(source="requests")}, {}, "metrics", "note", "use is not measured"),
         ({}, {"measured": ["n1"]}, "metrics", "note", "1 of 2 nodes in the load have no metrics: n2"),
         ({}, {"measured": []}, "metrics", "mend", "2 of 2 nodes in the load"),
         ({}, {"measured": None}, "metrics", "unknown", "metrics of nodes"),

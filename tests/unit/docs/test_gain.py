@@ -38,6 +38,12 @@ def test_the_pages_have_the_tables_of_the_data() -> None:
     assert f"\n\n{gain_table.table(data, SHOWN_DAY)}\n" in (ROOT / "docs" / "simulator.md").read_text()
 
 
+def test_each_page_has_the_figures_of_the_data_in_its_sentences() -> None:
+    for page, said in gain_table.sentences(json.loads(gain_table.DATA.read_text())).items():
+        text = " ".join((ROOT / page).read_text().split())
+        assert [one for one in said if one not in text] == [], page
+
+
 def test_the_data_has_every_policy_on_every_day() -> None:
     data = json.loads(gain_table.DATA.read_text())
     measured = [(one["day"], one["policy"]) for one in data["runs"]]

@@ -1,45 +1,46 @@
-"""What commands, charts, alerts and reference pages say has the words of the glossary, as the pages have."""
+"""The readers of `tools/texts.py` find the texts; `make lint` measures them by `python -m tools.prose --check`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import ast
 
 import pytest
-import typer
-import yaml
-from scavenger_cli import main
 
-from tools.prose import replaced
+from tools.texts import READERS, comments, docstrings, strings
 
-ROOT = Path(__file__).resolve().parents[3]
-NAME = re.compile(r"\bordinary-workload\b|(?<=by class: )ordinary")
-"""A PriorityClass, and the value of a label."""
-
-
-def helped(command: Any, path: str = "kubectl sj") -> Iterator[tuple[str, str]]:
-    """The help of every command."""
-    yield path, "\n\n".join(filter(None, (command.help, *(option.help for option in command.params))))
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from helped(inner, f"{path} {name}")
-
-
-def told() -> Iterator[tuple[str, str]]:
-    """All of it: where it stands, and the text."""
-    yield from helped(typer.main.get_command(main.application()))
-    for notes in ROOT.glob("charts/*/templates/NOTES.txt"):
-        yield notes.parts[-3], re.sub(r"{{.*?}}", "x", notes.read_text(), flags=re.DOTALL)
-    for about in ROOT.glob("charts/*/Chart.yaml"):
-        yield about.parts[-2], yaml.safe_load(about.read_text())["description"]
-    rules = yaml.safe_load((ROOT / "charts/scavenger-base/files/rules/scavenger.rules.yaml").read_text())
-    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
-        yield rule["alert"], "\n\n".join(rule["annotations"].values())
-    for page in ("api", "charts", "dashboards", "events", "metrics", "settings"):
-        yield page, (ROOT / "docs" / f"{page}.md").read_text()
+KNOWN = {
+    "values.yaml": "a page for cluster administrators",
+    "values.schema.json": "create the three PriorityClasses",
+    "NOTES.txt": "Install all components into this namespace: they share its ConfigMaps.",
+    "Chart.yaml": "Starts scavenger jobs where capacity is free, and records how they end",
+    "alerts": "Regular pods wait for capacity while scavenger jobs run.",
+    "policies": "admitter, prioritizer and regulator change pods of ScavengerJobs only",
+    "generated pages": "A start failed. The job is queued again.",
+    "kubectl sj": "Print every change, until Ctrl-C.",
+    "board": "Jobs that left",
+    "krew": "They leave when regular workloads need the capacity",
+    "make": "The gate: everything that a change must pass",
+    "messages": "give names, or --finished, or --all",
+}
+"""A text of each kind, or the beginning of one."""
 
 
-@pytest.mark.parametrize(("where", "text"), [*told()], ids=lambda value: value if len(value) < 40 else "")
-def test_it_has_no_word_that_the_glossary_has_another_one_for(where: str, text: str) -> None:
-    assert not list(replaced(NAME.sub("x", text))), where
+def test_every_kind_has_a_reader() -> None:
+    assert READERS.keys() == KNOWN.keys()
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_a_text_of_the_kind_is_found(kind: str) -> None:
+    assert any(KNOWN[kind] in text for _, text in READERS[kind]())
+
+
+def test_examples_among_comments_are_no_texts() -> None:
+    assert list(
+        comments('# One\n# sentence. Such as:\n# - name: network\n#   node: sum(x)\nlist: []\n\nmark: "#" # behind\n')
+    ) == ["One sentence. Such as:", "behind"]
+
+
+def test_messages_are_strings_that_are_no_docstrings() -> None:
+    code = ast.parse('"""A module."""\nx = 1\n"""What x is."""\nraise ValueError(f"a {x} b" " and c", "d")\n')
+    assert list(strings(code)) == ["a x b and c", "d"]
+    assert any(where.startswith("packages/api/") for where, _ in docstrings())

@@ -50,8 +50,8 @@ PROTECT = PodWrite(pod("p"), NON_PREEMPTIBLE, 5)
     ("wrong", "says"),
     [
         (repeated, "verdicts: a job twice"),
-        (turned, "verdicts: not by what is at risk"),
-        (verdict(0, risk=-1), "risk: j1 has -1|has -1 at risk"),
+        (turned, "verdicts: not by unsaved work"),
+        (verdict(0, risk=-1), "risk: j1 has -1|has -1 of unsaved work"),
         (verdict(0, gang=gang("j0", phase="Starting")), "verdicts: lab/j0 does not run"),
         (verdict(1, class_=NON_PREEMPTIBLE), "class_: lab/j2, 1 of 4, is protected at 50"),
         (verdict(3, class_=NON_PREEMPTIBLE, cordoned=True), "class_: lab/j4, 3 of 4"),

@@ -47,7 +47,7 @@ def test_identities_are_unique() -> None:
         ([], {"SCAVENGER_PERIOD": "soon"}, "--period (SCAVENGER_PERIOD): expected seconds or a duration"),
         (["--log-level", "loud"], {}, "--log-level (SCAVENGER_LOG_LEVEL): "),
         (["--renew-deadline=20"], {}, "lease-duration > renew-deadline"),
-        (["--metrics-auth=token"], {}, "metrics-auth needs metrics-tls-folder: tokens would be sent in clear"),
+        (["--metrics-auth=token"], {}, "metrics-auth needs metrics-tls-folder: tokens would be sent unencrypted"),
         (["--metrics-port=9000"], {}, "metrics-port needs metrics-tls-folder"),
         ([], {"SCAVENGER_METRICS_PORT": "8443"}, "in clear, /metrics is on health-port"),
         (["--metrics-tls-folder=/tls", "--metrics-port=8080"], {}, "metrics-port and health-port must differ"),

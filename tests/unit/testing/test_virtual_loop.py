@@ -181,5 +181,5 @@ def test_somebody_who_never_waits_is_told_of() -> None:
         for _turn in itertools.count():
             await asyncio.sleep(0)
 
-    with pytest.raises(TimeoutError, match=r"nobody lets time pass: \d+ rounds at 1\.0 s"):
+    with pytest.raises(TimeoutError, match=r"no task lets time pass: \d+ rounds at 1\.0 s"):
         run_virtually(1, work)

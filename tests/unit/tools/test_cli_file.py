@@ -47,7 +47,7 @@ def test_in_an_empty_environment_it_needs_nothing_that_only_services_do(tmp_path
     for words, output in (
         (("kubectl-sj", "lint", str(file)), f"{file}: ScavengerJob sim: ok\n"),
         (("kubectl-scavenger", "version", "--client"), "Client: "),
-        (("kubectl_complete-sj", "des"), "describe\tShow all there is to know of jobs.\n:4\n"),
+        (("kubectl_complete-sj", "des"), "describe\tShow all details of jobs.\n:4\n"),
     ):
         command = [str(tmp_path / "environment" / "bin" / words[0]), *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import prose
+from tools import prose, texts
 
 PAGE = """# A heading of more words than anything else on this page has
 
@@ -65,7 +65,9 @@ def test_worse_prose_than_allowed_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
+    told = ["A message."]
     monkeypatch.setattr(prose, "pages", lambda: [page])
+    monkeypatch.setattr(texts, "READERS", {"messages": lambda: iter([("here", told[0])])})
     page.write_text("Short.\n")
     assert prose.main(["--check"]) == 0
     page.write_text("Short.\n\n# Nobody\n")
@@ -74,6 +76,15 @@ def test_worse_prose_than_allowed_fails(
     page.write_text(f"{'word ' * 31}.\n")
     assert prose.main(["--check"]) == 1
     assert "31.0 a sentence, 100.0% of more than 30" in capsys.readouterr().out
+    page.write_text("Short.\n")
+    told[0] = "nobody knows"
+    assert prose.main(["--check"]) == 1
+    assert "here: 'nobody', write a noun for the actor: nobody knows\n" in capsys.readouterr().out
+    told[0] = f"{'word ' * 31}."
+    assert prose.main(["--texts"]) == 0
+    assert capsys.readouterr().out.startswith("here: 31 words: word")
+    assert prose.main(["--check"]) == 1
+    assert "messages has sentences that are too long\n" in capsys.readouterr().out
 
 
 def test_words_in_all_count_tables_and_code_and_leave_the_reference_out(

@@ -39,7 +39,9 @@ def test_a_page_that_is_out_of_date_is_found_and_written(
     assert reference.main(["--check"]) == 1
     assert "events.md is out of date; run: make generate" in capsys.readouterr().err
     assert reference.main(["--write"]) == 0
-    assert "| 4 | a job that was waited for, or followed, did not complete |" in (tmp_path / "cli.md").read_text()
+    assert (
+        "| 4 | a job that the command waited for, or followed, did not complete |" in (tmp_path / "cli.md").read_text()
+    )
     assert reference.main(["--check"]) == 0
     (tmp_path / "cli.md").write_text("# cli\n")
     with pytest.raises(ValueError, match="no place for the exit codes"):

@@ -30,18 +30,19 @@ _FLAGS: Final = ("namespace", "context", "kubeconfig")
 def sbatch(
     line: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[OPTION]... [SCRIPT [ARG]...]", help="As of Slurm's sbatch.")
+        list[str] | None,
+        typer.Argument(metavar="[OPTION]... [SCRIPT [ARG]...]", help="The command line of Slurm's sbatch."),
     ] = None,
 ) -> None:
     """Submit a batch script of Slurm as it is.
 
-    Options are those of sbatch: of the command line, of SBATCH_* variables, and of #SBATCH lines before the first
-    command, in this order. The options --image, --pvc NAME:/PATH, --queue, --namespace, --context, --kubeconfig and
-    --dry-run stand among them. Other flags of kubectl stand before sbatch, as -n, which is the number of tasks here.
-    Without SCRIPT, or with -, it is read from standard input.
+    It takes the options of sbatch from the command line, from SBATCH_* variables, and from #SBATCH lines before the
+    first command, in this order. Beside these, it takes --image, --pvc NAME:/PATH, --queue, --namespace, --context,
+    --kubeconfig and --dry-run. Write other flags of kubectl before sbatch, such as -n, which is the number of tasks
+    here. Without SCRIPT, or with -, the script is read from standard input.
 
-    A line on standard error tells of each thing that was understood, left out or changes its meaning. --test-only is
-    --dry-run. The job has the name of --job-name and a number, which the program has as SLURM_JOB_ID.
+    Lines on standard error list what was understood, what was left out, and what changes its meaning. --test-only is
+    --dry-run. The name of the job is that of --job-name and a number. The program gets the number as SLURM_JOB_ID.
 
     \b
     Examples:

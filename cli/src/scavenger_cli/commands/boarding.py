@@ -1,4 +1,4 @@
-"""board: the page for who runs the cluster, by a port-forward to its pod. Who may forward to that may look."""
+"""board: the page for cluster administrators, by a port-forward to its pod. It needs the right to forward a port."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
 @cluster_command
 def board(
     access: Access,
-    port: Annotated[int, typer.Option("--port", help="Port here; 0 takes a free one.", min=0, max=65535)] = PORT,
-    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Local port; 0 takes a free one.", min=0, max=65535)] = PORT,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Look at the board, the page of the cluster.
+    """Show the board, a page about the cluster.
 
-    Load, nodes, queues, why jobs wait, who left and for whom. Forwards a port to the board's pod by kubectl, prints the
-    address, and goes on until Ctrl-C.
+    The board shows load, nodes, queues, why jobs wait, and which jobs left for which pods. The command forwards a port
+    to the board's pod by kubectl, prints the address, and runs until Ctrl-C.
 
     \b
     Examples:

@@ -37,10 +37,10 @@ def each(jobs: list[str], act: Callable[[str], str]) -> None:
 
 @namespaced_command
 def suspend(access: Access, jobs: JobNames) -> None:
-    """Take jobs off the cluster for a while.
+    """Suspend jobs.
 
-    They leave the cluster, or the line, until they are resumed. What was computed since the last checkpoint is lost;
-    it does not count as an interruption.
+    Suspended jobs leave their nodes, or the queue, until you resume them. Work since the last checkpoint is lost. This
+    does not count as an interruption.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def suspend(access: Access, jobs: JobNames) -> None:
 
 @namespaced_command
 def resume(access: Access, jobs: JobNames) -> None:
-    """Let suspended jobs line up again.
+    """Resume suspended jobs: queue them again.
 
     \b
     Example:
@@ -74,13 +74,15 @@ def _set_suspend(access: Access, name: str, suspended: bool) -> str:
 def move(
     access: Access,
     name: JobName,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="The queue to move it to.")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue to move the job to.")
+    ] = None,
     priority: Priority = None,
 ) -> None:
-    """Move a job to another queue, or forward.
+    """Move a job to another queue, or change its priority.
 
-    To another queue only while no pod of it exists: suspend it first, or wait. Among the waiting jobs of its namespace,
-    a higher priority goes first; it moves no job of another namespace.
+    A job can change its queue only while it has no pods: suspend it first, or wait. Among the queued jobs of a
+    namespace, those with a higher priority go first. Priorities do not affect jobs of other namespaces.
 
     \b
     Examples:
@@ -139,8 +141,10 @@ def cancel(access: Access, jobs: JobNames) -> None:
 def delete(
     access: Access,
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Names of jobs.")] = None,
-    finished: Annotated[bool, typer.Option("--finished", help="All that have completed or failed.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace, running ones as well.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Delete all jobs that completed or failed.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Delete all jobs of the namespace, including running ones.")
+    ] = False,
 ) -> None:
     """Delete jobs, finished or not.
 
@@ -188,7 +192,7 @@ def wait(
 ) -> None:
     """Wait for jobs, by default to complete.
 
-    The exit code is 4 when a job ends in another way, 5 when the time is over.
+    The exit code is 4 when a job ends in another way, and 5 after the timeout.
 
     \b
     Examples:

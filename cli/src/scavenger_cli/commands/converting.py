@@ -29,17 +29,19 @@ def convert(
             metavar="FILE...", help="YAML, JSON, Slurm scripts or HTCondor submit files; - reads standard input."
         ),
     ],
-    image: Annotated[str, typer.Option("--image", help="Of scripts and submit files that name none.")] = "",
+    image: Annotated[
+        str, typer.Option("--image", help="Container image for scripts and submit files that name none.")
+    ] = "",
 ) -> None:
     """Print Jobs of other kinds as ScavengerJobs.
 
-    Where the cluster adopts Jobs, a Job or CronJob needs no more than a label, and stays what it is. This is for other
-    clusters, and for what a Job cannot say. It takes Job, CronJob, JobSet, PyTorchJob, Volcano's Job, scripts for
-    Slurm's sbatch and submit files of HTCondor.
+    In a cluster that adopts Jobs, a Job or CronJob needs only a label. This command is for other clusters, and for
+    features that Jobs lack. It takes Jobs, CronJobs, JobSets, PyTorchJobs, Jobs of Volcano, scripts for Slurm's sbatch
+    and submit files of HTCondor.
 
-    A line on standard error tells of each thing that was left out or changes its meaning, and of what a ScavengerJob
-    needs beside it. The exit code is 2 when the API server would refuse what is printed, or an object cannot be
-    converted. Objects of other kinds in the files are passed over. Nothing is sent to a cluster.
+    Lines on standard error list what was left out, what changes its meaning, and which objects a ScavengerJob needs.
+    The exit code is 2 when the API server would refuse the output, or an object cannot be converted. The command skips
+    objects of other kinds, and sends nothing to a cluster.
 
     \b
     Examples:

@@ -17,9 +17,9 @@ from scavenger_cli.output import columns, say
 
 @namespaced_command
 def describe(access: Access, jobs: JobNames) -> None:
-    """Show all there is to know of jobs.
+    """Show all details of jobs.
 
-    What `get` shows, and the conditions, the pods and the recent Events.
+    The output has what `get` shows, and the conditions, the pods and the recent Events.
 
     \b
     Example:
@@ -60,12 +60,12 @@ def _section(title: str, header: list[str], rows: list[list[str]]) -> None:
 @cluster_command
 def version(
     access: Access,
-    client: Annotated[bool, typer.Option("--client", help="Only of this program; asks no server.")] = False,
+    client: Annotated[bool, typer.Option("--client", help="Print only the version of this program.")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Print versions: program, server, components.
 
-    Those of the components are the images of their Deployments, as far as you may read these.
+    The versions of the components are those of their images, if you may read their Deployments.
 
     \b
     Examples:

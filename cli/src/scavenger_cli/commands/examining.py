@@ -1,4 +1,4 @@
-"""doctor: what of the cluster bites."""
+"""doctor: problems of the cluster and of the installation."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class Class(Struct, frozen=True, gc=False, rename="camel"):
 @cluster_command
 def doctor(
     access: Access,
-    install: Annotated[bool, typer.Option("--install", help="One line for each part of an installation.")] = False,
+    install: Annotated[bool, typer.Option("--install", help="Print a line for each part of the installation.")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Say what of the cluster bites.
+    """Find problems of the cluster.
 
-    Marks of services that are away, settings of autoscalers, Kueue and meshes, priority classes, schedulers, metrics
-    and versions. It reads and changes nothing; what you may not read it leaves out, and says so. The exit code is 6
-    when something has to be mended.
+    It checks for budgets and finalizers of absent components, settings of autoscalers, Kueue and service meshes,
+    PriorityClasses, schedulers, metrics and versions. It only reads. It lists what you may not read. The exit code is 6
+    when there is something to fix.
 
-    With --install it says of each part of an installation whether it works: components, images, metrics, classes,
-    scheduler, budgets, webhook, versions, nodes and devices. The exit code is 1 when a part could not be looked at.
+    With --install it reports the state of each part of the installation: components, images, metrics, classes,
+    scheduler, budgets, webhook, versions, nodes and devices. The exit code is 1 when it could not check a part.
 
     \b
     Examples:

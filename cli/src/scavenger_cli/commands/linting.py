@@ -20,12 +20,12 @@ def lint(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML or JSON files; - reads standard input.")],
     pod_security: PodSecurity = RESTRICTED,
 ) -> None:
-    """Check files, with a cluster or without.
+    """Check files, with or without a cluster.
 
-    By the CRDs, their rules and the webhook's: what would be refused anywhere. Where a cluster answers, its API server
-    judges pod templates as well, and fills in sizes that a job leaves out. Its namespace and nodes are looked at.
-    Whether there are the queue and the capacity, and what an administrator allows, submit --dry-run asks. Objects of
-    other kinds in the files are passed over. The exit code is 2 when anything is wrong.
+    It applies the rules of the CRDs and of the webhook. If a cluster answers, its API server also checks pod templates,
+    and fills in the sizes that a job leaves out. The command then checks the namespace and the nodes, too. To check
+    queues, capacity and the limits of the administrator, use submit --dry-run. The command skips objects of other
+    kinds. The exit code is 2 when anything is wrong.
 
     \b
     Examples:

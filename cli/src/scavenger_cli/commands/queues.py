@@ -25,16 +25,16 @@ from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, Sele
 from scavenger_cli.output import note, say
 from scavenger_cli.sources import Source
 
-EMPTY = "No queues found; jobs line up in the queue default all the same."
-Weight = Annotated[int, typer.Option("--weight", "-w", metavar="N", min=1, help="Its share against other queues.")]
+EMPTY = "No queues found. Jobs are queued in the queue default."
+Weight = Annotated[int, typer.Option("--weight", "-w", metavar="N", min=1, help="Weight of its share.")]
 Quota = Annotated[
     list[str] | None,
-    typer.Option("--quota", metavar="cpu=N,memory=N", help="The most its jobs may use together; repeatable."),
+    typer.Option("--quota", metavar="cpu=N,memory=N", help="Maximum that its jobs may use together; repeatable."),
 ]
 NamespaceSelector = Annotated[
     list[str] | None,
     typer.Option(
-        "--namespace-selector", metavar="LABEL=VALUE", help="Labels of namespaces that may use it; repeatable."
+        "--namespace-selector", metavar="LABEL=VALUE", help="Labels of the namespaces that may use it; repeatable."
     ),
 ]
 NamespaceWeight = Annotated[
@@ -42,7 +42,7 @@ NamespaceWeight = Annotated[
     typer.Option(
         "--namespace-weight",
         metavar="NAMESPACE=N",
-        help="The weight of a namespace in these turns, 1 for all others; repeatable. Means --per-namespace.",
+        help="Weight of a namespace among the others, whose weight is 1; repeatable. Implies --per-namespace.",
     ),
 ]
 _CHANGES: Final = "give --weight, --quota, --namespace-selector, --per-namespace or --namespace-weight"
@@ -59,7 +59,7 @@ def create(
     quota: Quota = None,
     namespace_selector: NamespaceSelector = None,
     per_namespace: Annotated[
-        bool, typer.Option("--per-namespace", help="Its namespaces take turns, by what each has for its weight.")
+        bool, typer.Option("--per-namespace", help="Let its namespaces take turns, by use and weight.")
     ] = False,
     namespace_weight: NamespaceWeight = None,
 ) -> None:
@@ -83,7 +83,9 @@ def create(
 @namespaced_command
 def list_queues(
     access: Access,
-    all_: Annotated[bool, typer.Option("--all", help="Those that jobs of the namespace cannot use as well.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also list queues that jobs of the namespace cannot use.")
+    ] = False,
     selector: SelectorOption = None,
     no_headers: NoHeadersOption = False,
     watch: WatchOption = False,
@@ -91,8 +93,8 @@ def list_queues(
 ) -> None:
     """List the queues that you may use.
 
-    Those that take jobs of your namespace, if you may create jobs there. TOTAL counts all jobs of a queue, PENDING
-    those that are queued. CPU is what its jobs use, SHARE what it deserves now.
+    These are the queues that accept jobs of your namespace, if you may create jobs there. TOTAL counts all jobs of a
+    queue, and PENDING the queued ones. CPU is what its jobs use, and SHARE what the queue deserves now.
 
     \b
     Examples:
@@ -150,7 +152,7 @@ def _usable(access: Access) -> tuple[Callable[[Queue], bool] | None, str]:
 def get(access: Access, name: QueueName, output: ObjectOutput = Format.TABLE) -> None:
     """Show one queue.
 
-    Its jobs by phase, what they use, and what it deserves now.
+    The output has its jobs by phase, what they use, and what the queue deserves now.
 
     \b
     Examples:
@@ -173,7 +175,7 @@ def get(access: Access, name: QueueName, output: ObjectOutput = Format.TABLE) ->
 def close(access: Access, name: QueueName) -> None:
     """Close a queue.
 
-    It takes and starts no new jobs; those that run go on.
+    A closed queue accepts and starts no jobs. Its running jobs continue.
 
     \b
     Example:
@@ -203,14 +205,15 @@ def change(
     quota: Quota = None,
     namespace_selector: NamespaceSelector = None,
     per_namespace: Annotated[
-        bool | None, typer.Option("--per-namespace/--no-per-namespace", help="Whether its namespaces take turns.")
+        bool | None,
+        typer.Option("--per-namespace/--no-per-namespace", help="Whether its namespaces take turns by use and weight."),
     ] = None,
     namespace_weight: NamespaceWeight = None,
 ) -> None:
-    """Change what a queue may use, and who.
+    """Change the limits and the users of a queue.
 
-    A quantity of - takes the limit away, and so it does with the weight of a namespace. The labels given are all that a
-    namespace must have; one - lets all namespaces use the queue.
+    - as a quantity removes the limit, and as the weight of a namespace the weight. The labels replace all labels that a
+    namespace must have; - lets all namespaces use the queue.
 
     \b
     Examples:
@@ -238,9 +241,9 @@ def change(
 def delete(
     access: Access,
     name: QueueName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even though jobs go with it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete it and its jobs without a prompt.")] = False,
 ) -> None:
-    """Delete a queue, and its jobs with it.
+    """Delete a queue and its jobs.
 
     \b
     Example:

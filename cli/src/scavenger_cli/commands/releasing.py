@@ -32,17 +32,18 @@ REMEDIES = {
 def release(
     access: Access,
     jobs: JobNames,
-    now: Annotated[bool, typer.Option("--now", help="Delete running pods; do not wait for a checkpoint.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Delete running pods without waiting for a checkpoint.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete a Job that a controller owns.")] = False,
     timeout: Timeout = None,
 ) -> None:
     """Make regular Jobs of adopted Jobs.
 
-    For administrators. Nothing of the Job starts any more. Its pods run until they end, or until they report their next
-    checkpoint. Then the Job is deleted, and created again for the Job controller. It keeps its counts, and loses the
-    pods that have ended, and their logs. The command may be repeated at any moment.
+    For administrators. No more pods of the Job start. Its pods run until they end or report their next checkpoint. Then
+    the command deletes the Job, and creates it again for the Job controller. The Job keeps its counts, and loses its
+    ended pods with their logs. You can repeat the command at any time.
 
-    A Job that a controller owns, such as a CronJob, is not created again: the command waits for its end.
+    The command does not create a Job again that a controller owns, such as a CronJob. It waits for the end of such a
+    Job.
 
     \b
     Examples:

@@ -23,8 +23,12 @@ def resubmit(
         str | None, typer.Option("--name", metavar="NAME", help="Name of the new job (default: the old one, numbered).")
     ] = None,
     image: Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="Another container image.")] = None,
-    cpu: Annotated[str | None, typer.Option("--cpu", metavar="QUANTITY", help="Another CPU of each pod.")] = None,
-    memory: Annotated[str | None, typer.Option("--memory", metavar="QUANTITY", help="Another memory.")] = None,
+    cpu: Annotated[
+        str | None, typer.Option("--cpu", metavar="QUANTITY", help="Another CPU request of each pod.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="QUANTITY", help="Another memory request of each pod.")
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Another queue.")] = None,
     wait: Wait = False,
     watch: Watch = False,
@@ -34,10 +38,10 @@ def resubmit(
     pod_security: PodSecurity = RESTRICTED,
     output: Created = None,
 ) -> None:
-    """Submit a job once more.
+    """Submit a job again under a new name.
 
-    With the same spec, but for what is changed here, under a new name; the old job stays as it is. One that has not
-    finished is suspended or cancelled first: two of them would write to the same volumes.
+    The new job has the spec of the old one, with the changes given here. The old job stays unchanged. Suspend or cancel
+    a job that has not finished first, because two jobs would write to the same volumes.
 
     \b
     Examples:
@@ -46,7 +50,7 @@ def resubmit(
     """
     job, body = access.job_and_body(name)
     if job.adopted:
-        raise CliError(f"{name} is a Job: whoever created it creates it again", "`kubectl sj delete` it first")
+        raise CliError(f"{name} is a Job: let its creator create it again", "`kubectl sj delete` it first")
     if job.phase not in (*objects.FINISHED, "Suspended"):
         remedy = f"`kubectl sj suspend {name}` or `kubectl sj cancel {name}` first, or wait until it has finished"
         raise CliError(f"{name} is {job.phase or 'Waiting'}: two would write to the same volumes", remedy)

@@ -23,10 +23,10 @@ INSTALL: Final = (
 
 
 def simulate(context: typer.Context, kube_context: ContextOption = None, kubeconfig: KubeconfigOption = None) -> None:
-    """Try scavenging on this cluster's past.
+    """Simulate scavenger jobs on the past of this cluster.
 
-    Begins with run, compare (the default) or tune. All other options are those of scavenger-simulator, which shows
-    them with --help after one of the three.
+    The first argument is run, compare (the default) or tune. All other options are those of scavenger-simulator. To
+    list them, add --help to one of the three.
 
     \b
     Examples:

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Create nothing; the API server checks it, or with =client `lint`, without a cluster."
+        "--dry-run",
+        help="Create nothing. The API server checks the objects; with =client, `lint` does, without a cluster.",
     ),
 ]
-Client = Annotated[bool, typer.Option("--dry-run-client", hidden=True, help="What --dry-run=client means.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has completed; exit code 4 when it fails.")]
-Watch = Annotated[bool, typer.Option("--watch", help="The same, and print every change on the way.")]
+Client = Annotated[bool, typer.Option("--dry-run-client", hidden=True, help="The same as --dry-run=client.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the job has completed; exit code 4 if it fails.")]
+Watch = Annotated[bool, typer.Option("--watch", help="The same, and print every change.")]
 Created = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FORM", help="Print what was created in this form.")
+    str | None, typer.Option("--output", "-o", metavar="FORM", help="Print the created objects in this format.")
 ]
 
 
@@ -52,8 +53,8 @@ def submit(
 ) -> None:
     """Submit the jobs of a file.
 
-    The file may hold several documents: jobs, queues, and objects of other kinds, such as the claim of a job. Nothing
-    is created unless the API server accepts all of them. A claim that exists already stays as it is.
+    The file may have several documents: jobs, queues, and objects of other kinds, such as the claim of a job. The
+    command creates nothing unless the API server accepts all of them. It does not change a claim that exists.
 
     \b
     Examples:
@@ -76,63 +77,77 @@ def run(
     access: Access,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the job, at most 52 characters.")] = None,
     image: Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="Container image.")] = None,
-    cpu: Annotated[str | None, typer.Option("--cpu", metavar="QUANTITY", help="CPU of each pod, as 500m or 2.")] = None,
+    cpu: Annotated[
+        str | None, typer.Option("--cpu", metavar="QUANTITY", help="CPU of each pod, such as 500m or 2.")
+    ] = None,
     memory: Annotated[
-        str | None, typer.Option("--memory", metavar="QUANTITY", help="Memory of each pod, as 4Gi.")
+        str | None, typer.Option("--memory", metavar="QUANTITY", help="Memory of each pod, such as 4Gi.")
     ] = None,
     words: Annotated[list[str] | None, typer.Argument(metavar="-- ARGS", help="Arguments of the program.")] = None,
-    command: Annotated[
-        bool, typer.Option("--command", help="ARGS replace the image's entrypoint, not its arguments.")
-    ] = False,
-    parallelism: Annotated[int, typer.Option(metavar="N", min=1, help="Pods in the gang: all run, or none.")] = 1,
+    command: Annotated[bool, typer.Option("--command", help="ARGS replace the entrypoint of the image.")] = False,
+    parallelism: Annotated[int, typer.Option(metavar="N", min=1, help="Number of pods; all of them run, or none.")] = 1,
     array: Annotated[
         str | None,
         typer.Option(
-            metavar="INDEXES", help="Independent tasks, as 0-999%100, 1-20 or 1,5,9-12; % bounds those at once."
+            metavar="INDEXES", help="Independent tasks, such as 0-999%100, 1-20 or 1,5,9-12; % limits running tasks."
         ),
     ] = None,
     backoff_limit: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Start it, or each task, again when it fails, so often.")
+        int | None, typer.Option(metavar="N", min=0, help="How often to retry the job, or each task, after a failure.")
     ] = None,
     after: Annotated[
         list[str] | None,
-        typer.Option(metavar="JOB[:ended]", help="Start when this job has completed, or ended; repeatable."),
+        typer.Option(metavar="JOB[:ended]", help="Start after this job has completed, or ended; repeatable."),
     ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue to line up in.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue of the job.")] = None,
     priority: Priority = None,
     pvc: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH[:ro]", help="Mount a claim; repeatable.")] = None,
     configmap: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH", help="Mount a ConfigMap.")] = None,
     secret: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH", help="Mount a Secret.")] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")
+    ] = None,
     resource: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=QUANTITY", help="More resources, as nvidia.com/gpu=1.")
+        list[str] | None,
+        typer.Option(metavar="NAME=QUANTITY", help="Another resource, such as nvidia.com/gpu=1; repeatable."),
     ] = None,
     node_selector: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Label a node must have; repeatable.")
+        list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Label that a node must have; repeatable.")
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Label of the job.")] = None,
     interruption_after: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="It writes a checkpoint at least this often, as 30m.")
+        str | None, typer.Option(metavar="DURATION", help="Longest time between two checkpoints, such as 30m.")
     ] = None,
     checkpoint_exit_code: Annotated[
-        int | None, typer.Option(metavar="CODE", min=1, max=255, help="It ends so when it has saved its state, as 85.")
+        int | None,
+        typer.Option(
+            metavar="CODE",
+            min=1,
+            max=255,
+            help="Exit code of a program that saved its state and is not done, such as 85.",
+        ),
     ] = None,
     snapshot: Annotated[
         str | None,
-        typer.Option(metavar="CLAIM", help="Save the state of a program without checkpoints in this --pvc."),
+        typer.Option(metavar="CLAIM", help="Save snapshots of a program without checkpoints in this --pvc."),
     ] = None,
-    grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Between SIGTERM and SIGKILL.")] = None,
-    ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="Delete the job so long after its end.")] = None,
+    grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Time between SIGTERM and SIGKILL.")] = None,
+    ttl: Annotated[
+        int | None, typer.Option(metavar="SECONDS", help="Time after its end when the job is deleted.")
+    ] = None,
     service_account: Annotated[str | None, typer.Option(metavar="NAME", help="Service account of the pods.")] = None,
-    user: Annotated[int | None, typer.Option(metavar="UID", help="User id, where the image's is root.")] = None,
-    fs_group: Annotated[int | None, typer.Option(metavar="GID", help="Group that may write to the claims.")] = None,
+    user: Annotated[int | None, typer.Option(metavar="UID", help="User ID, if the image runs as root.")] = None,
+    fs_group: Annotated[
+        int | None, typer.Option(metavar="GID", help="ID of the group that may write to the claims.")
+    ] = None,
     reclaimed: Annotated[
         bool,
-        typer.Option("--reclaimed", help="Run on what others requested and do not use; --cpu is the most it gets."),
+        typer.Option("--reclaimed", help="Run on capacity that other pods request and do not use; --cpu is a limit."),
     ] = False,
-    suspended: Annotated[bool, typer.Option("--suspended", help="Keep it out of the queue until `resume`.")] = False,
+    suspended: Annotated[bool, typer.Option("--suspended", help="Create the job suspended.")] = False,
     job: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="Run a Job, or another kind that `convert` takes.")
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Run a Job, or an object of another kind that `convert` takes."),
     ] = None,
     wait: Wait = False,
     watch: Watch = False,
@@ -144,10 +159,9 @@ def run(
 ) -> None:
     """Run a command, without a manifest.
 
-    What follows -- are the arguments of the image's entrypoint, as with kubectl run; with --command they replace it.
-    `--dry-run=client -o yaml` prints the manifest, and needs no cluster. With --from, the file says all but the name,
-    the queue and the priority. What has no place in a ScavengerJob, or changes its meaning, is told as `convert` tells
-    it.
+    ARGS are arguments of the image's entrypoint, as with kubectl run. With --command they replace it.
+    `--dry-run=client -o yaml` prints the manifest, and needs no cluster. With --from, the file has everything but the
+    name, the queue and the priority. Lines on standard error list what was left out or changes its meaning.
 
     \b
     Examples:

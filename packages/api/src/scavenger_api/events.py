@@ -38,71 +38,102 @@ NOT_ADOPTED: Final = "NotAdopted"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
-        ("CannotStart", _WARNING, "The job does not start before it, its queue or the cluster is changed."),
-        ("Unreadable", _WARNING, "The admitter cannot read the job, and leaves it and its pods alone."),
-        ("Interrupted", _NORMAL, "A run was ended from outside: by what, on which pod, and how much CPU time is lost."),
+        ("CannotStart", _WARNING, "The job cannot start unless it, its queue or the cluster changes."),
+        ("Unreadable", _WARNING, "The admitter cannot read the job, and does not change it or its pods."),
+        (
+            "Interrupted",
+            _NORMAL,
+            "Something outside ended a run. The message has the cause, the pod and the lost CPU time.",
+        ),
         (
             "Retrying",
             _WARNING,
-            "A container failed by itself; the job starts again, as its backoffLimit or podFailurePolicy allows.",
+            "A container failed by itself. The job starts again, as its backoffLimit or podFailurePolicy allows.",
         ),
         (
             SNAPSHOT_WARNING,
             _WARNING,
-            "What `snap` said of the last run of a program: a snapshot that failed or was refused, and why.",
+            "A snapshot failed or was refused. The message has the reason that `snap` gave.",
         ),
         (
             CHECKPOINT_UNREADABLE,
             _WARNING,
-            "A program reports a checkpoint, and its time cannot be read: the checkpoint does not count.",
+            "A program reported a checkpoint with a time that cannot be read. The checkpoint does not count.",
         ),
-        ("TaskFailed", _WARNING, "A task of an array failed for good; the other tasks go on, unless failFast is set."),
-        ("StartFailed", _WARNING, "A start failed; the job is queued again."),
-        ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
-        ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),
+        (
+            "TaskFailed",
+            _WARNING,
+            "A task of an array failed for good. The other tasks continue, unless failFast is set.",
+        ),
+        ("StartFailed", _WARNING, "A start failed. The job is queued again."),
+        (
+            "Failed",
+            _WARNING,
+            "The job failed for good. The message has the exit code and the pod, or the missing object.",
+        ),
+        ("Reopened", _WARNING, "The status said that the job had finished, but all its pods run. The job continues."),
     ),
     (names.ADMITTER, BATCH_JOB): (
         (NOT_ADOPTED, _NORMAL, "A Job of a namespace with `scavenger.dev/adopt: all` runs as a regular Job."),
     ),
-    (names.ADMITTER, QUEUE): (
-        ("Releasing", _NORMAL, "The queue is being deleted: its jobs go first, and then the queue."),
-    ),
+    (names.ADMITTER, QUEUE): (("Releasing", _NORMAL, "The queue is being deleted, after all of its jobs."),),
     (names.ADMITTER, NODE): (
-        (NODE_SHUNNED, _WARNING, "The node has refused pods: no job starts there for a while, and then one tests it."),
-        (NODE_TRUSTED, _NORMAL, "Pods start on the node again, or it is gone: jobs start there as before."),
+        (NODE_SHUNNED, _WARNING, "The node refused pods. No job starts there for a while, until one job tests it."),
+        (
+            NODE_TRUSTED,
+            _NORMAL,
+            "Pods start on the node again, or the node was deleted. Jobs may start there as before.",
+        ),
     ),
     (names.REGULATOR, JOB): (
         (
             EvictionReason.ABOVE_UPPER,
             _NORMAL,
-            "It is taken off its nodes, as the load has reached the eviction threshold.",
+            "The regulator evicts the job, because the load reached the eviction threshold.",
         ),
-        (EvictionReason.YIELD, _NORMAL, "It has just written a checkpoint, and is taken off while that costs nothing."),
-        (EvictionReason.NODE_MEMORY, _NORMAL, "It is taken off a node that is about to run out of memory."),
-        ("BudgetOverridden", _WARNING, "A PodDisruptionBudget refused its eviction; its pod was deleted all the same."),
+        (
+            EvictionReason.YIELD,
+            _NORMAL,
+            "The regulator evicts the job right after a checkpoint, when this costs no work.",
+        ),
+        (
+            EvictionReason.NODE_MEMORY,
+            _NORMAL,
+            "The regulator evicts the job from a node that is about to run out of memory.",
+        ),
+        (
+            "BudgetOverridden",
+            _WARNING,
+            "A PodDisruptionBudget refused the eviction of the job, so the regulator deleted its pod.",
+        ),
     ),
     (names.REGULATOR, LEVELS): (
-        (LevelsState.FILLING, _NORMAL, "The load is below the low watermark: jobs start."),
-        (LevelsState.SPECULATIVE, _NORMAL, "The load is between the levels: more and more jobs may be displaced."),
+        (LevelsState.FILLING, _NORMAL, "The load is below the low watermark. Jobs start."),
+        (
+            LevelsState.SPECULATIVE,
+            _NORMAL,
+            "The load is between the levels. Regular pods may displace more and more jobs.",
+        ),
         (
             LevelsState.EVICTING,
             _NORMAL,
-            "The load has reached the eviction threshold: jobs leave until it is at the low watermark.",
+            "The load reached the eviction threshold. Jobs leave until it is at the low watermark.",
         ),
-        (LevelsState.BLIND, _WARNING, "The load is not known: no job starts, and none is evicted."),
+        (LevelsState.BLIND, _WARNING, "The load is not known. No job starts, and none is evicted."),
     ),
     (names.REGULATOR, NODE): (
-        ("NodeMemoryShort", _WARNING, "The node is short of memory, and there is no job that the regulator may take."),
+        ("NodeMemoryShort", _WARNING, "The node is short of memory, and has no job that the regulator may evict."),
     ),
     (names.PRIORITIZER, LEVELS): (
-        ("ClassesKept", _WARNING, "The levels are stale, or cannot be read: running jobs keep their classes."),
-        ("ClassesFollow", _NORMAL, "The levels can be read again, and the classes follow them."),
+        ("ClassesKept", _WARNING, "The levels are stale or cannot be read. Running jobs keep their classes."),
+        ("ClassesFollow", _NORMAL, "The levels can be read again, and classes follow them."),
     ),
     (names.SCHEDULER, POD): (
         (
             "PreemptedBy",
             _NORMAL,
-            "The scheduler has freed capacity: for which pod, where, and the unsaved work of the job.",
+            "The scheduler freed capacity. The message has the pod that gets it, the node, and the unsaved work of the "
+            "job.",
         ),
     ),
 }

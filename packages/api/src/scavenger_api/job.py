@@ -251,8 +251,8 @@ class ScavengerJobSpec(Model):
     ] = names.DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
     """Seconds between SIGTERM and SIGKILL. A regular pod may have to wait this long."""
     checkpoint_exit_code: Annotated[int | None, Field(ge=1, le=255, json_schema_extra={"format": "int32"})] = None
-    """A container that ends with this code has saved its state and is not done: the job is queued again, at its old
-    place, and goes on from there. HTCondor's convention is 85."""
+    """A container that ends with this code has saved its state and is not done. The job is queued again at its old
+    place, and continues from that state. HTCondor's convention is 85."""
     progress_deadline_intervals: Annotated[int | None, Field(ge=1, le=1000, json_schema_extra={"format": "int32"})] = (
         None
     )
@@ -506,21 +506,21 @@ class ScavengerJobStatus(Model):
     interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
     """How often the job was interrupted."""
     own_interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
-    """How many of the interruptions give no place in the queue: the job's own user may have caused them, or the job had
-    not computed for a reclaim period since the last one that did."""
+    """How many of the interruptions do not improve the place in the queue. The job's own user may have caused them, or
+    the job had not computed for a reclaim period since the last one that did."""
     earned_queue: Annotated[str | None, Field(max_length=253)] = None
-    """The queue in which the other interruptions give a place in the queue; in another one they give none."""
+    """The queue in which the other interruptions improve the place of the job."""
     earned_cpu_seconds: Annotated[Seconds | None, Field(ge=0, alias="earnedCPUSeconds")] = None
-    """Useful and lost CPU time when an interruption last gave a place in the queue, in core-seconds."""
+    """Useful and lost CPU time, in core-seconds, when an interruption last improved the place in the queue."""
     served_level: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int32"})] = None
-    """Where the admitter lets jobs go first that have had the least CPU time: the digits of usefulCPUSeconds as a whole
-    binary number, of an array per task. Jobs with less go first, and the interruptions give no place."""
+    """The number of binary digits of usefulCPUSeconds, of an array per task, with interruptedFirst: least-served. Jobs
+    with a lower number go first, and interruptions do not improve the place in the queue."""
     queued_timestamp: MicroTimestamp | None = None
-    """The place in the queue; moves to now with every interruption and every start that failed. A run that
-    ends with checkpointExitCode keeps it, but for a microsecond, and so does an interruption that sets servedLevel."""
+    """The place in the queue. Every interruption and every failed start moves it to now. A run that ends with
+    checkpointExitCode keeps it, but for a microsecond, and so does an interruption that sets servedLevel."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
-    """The last 20 times when all pods of the gang were running; of an array, when its first task started and when its
-    last one did, as far as the status says. The next task has its place in the queue from then on."""
+    """The last 20 times when all pods of the gang were running. Of an array: when its first and its last task started.
+    The next task has its place in the queue from then on."""
     interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when the gang was interrupted."""
     starts: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None

@@ -35,8 +35,8 @@ class ScavengerQueueSpec(Model):
     namespace_selector: LabelSelector | None = None
     """The labels of the namespaces whose jobs may use the queue; by default, and when empty, every namespace."""
     per_namespace: NamespaceTurns | None = None
-    """Where it is set, if only to {}, the namespaces of the queue take turns: the next job that starts is of the
-    namespace that has least for its weight. By default all jobs of the queue are in one order."""
+    """If set, even to {}, the namespaces of the queue take turns. The next job that starts is of the namespace with the
+    least use for its weight. By default all jobs of the queue are in one order."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

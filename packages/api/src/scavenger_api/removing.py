@@ -37,7 +37,7 @@ class RemovalReason(Reason):
     SUSPENDED = "Suspended", "spec.suspend: its time is lost, and nothing is counted."
     FINISHED = "Finished", "Its array is over: its time is lost, and nothing is counted."
     PEER_FAILED = "PeerFailed", "Another pod of the gang failed: that one's exit decides."
-    DELETED = "Deleted", "Somebody else had deleted it before its array was suspended or over: an interruption."
+    DELETED = "Deleted", "Another client had deleted it before its array was suspended or over: an interruption."
 
 
 _BY_WORD: Final = {reason.value: reason for reason in RemovalReason}

@@ -275,7 +275,7 @@ def _go_on(target: Target, job: Object, copy: Object | None) -> Request | Pause 
     name = copy["metadata"]["name"]
     if not _annotation(job, ANNOTATION_FROM) or _annotation(job, ANNOTATION_FROM) != _annotation(copy, ANNOTATION_FROM):
         raise ReleaseError(
-            f"somebody else has created Job {target.name}; its copy {name} has the counts",
+            f"another client has created Job {target.name}; its copy {name} has the counts",
             "delete one of them, and try again",
         )
     if not _annotation(job, ANNOTATION_COPY):

@@ -68,7 +68,7 @@ def beyond_restricted(template: Mapping[str, Any]) -> Iterator[Wrong]:
     spec = _at(template, "spec")
     for path, volume in _items(spec, "volumes"):
         for kind in sorted(volume.keys() - {"name", "hostPath"} - VOLUMES):
-            yield f"{path}.{kind}", "it is no volume that everybody may have", "mount a claim"
+            yield f"{path}.{kind}", "this kind of volume is not allowed", "mount a claim"
     for path, context in _contexts(spec):
         if context.get("runAsUser") == 0:
             yield f"{path}.runAsUser", "0 is root", "write another id, such as 65532"

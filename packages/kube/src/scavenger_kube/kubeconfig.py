@@ -215,7 +215,7 @@ def _impersonation(user: Entry) -> Iterator[tuple[str, str]]:
     if not user.get("as"):
         if groups or extra or user.get("as-uid"):
             raise KubeconfigError(
-                "there is as-uid, as-groups or as-user-extra without as: it says of nobody what he is to be",
+                "as-uid, as-groups or as-user-extra is set without as, which names the user",
                 "add --as NAME, or as: NAME to the kubeconfig",
             )
         return

@@ -86,7 +86,7 @@ class BackgroundTasks(Generic[K]):
             runner.cancel()
         await asyncio.gather(*runners, return_exceptions=True)
         for key, failure in self._failures.items():
-            log.error("background work for %s failed and nobody asked: %r", key, failure)
+            log.error("background work for %s failed, and no caller waits for it: %r", key, failure)
 
     def _drop_request(self, key: K) -> None:
         self.dirty.discard(key)

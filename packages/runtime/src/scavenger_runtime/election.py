@@ -104,7 +104,7 @@ class Elector:
         if not lease_duration > renew_deadline > retry_period > 0:
             raise ValueError("it must be that lease_duration > renew_deadline > retry_period > 0")
         if not identity:
-            raise ValueError("identity must not be empty: an empty holder means that nobody leads")
+            raise ValueError("identity must not be empty: an empty holder means that no replica leads")
         self.name = name
         self.namespace = namespace
         self.identity = identity

@@ -112,7 +112,7 @@ class MetricsAccess:
             verdict = await _reviewed(self.client, token, self._path)
         except (ApiError, msgspec.MsgspecError) as error:
             if not self._failing:
-                log.warning(f"nobody may read {self._path}: tokens are not reviewed", error=str(error))
+                log.warning(f"no client may read {self._path}: tokens are not reviewed", error=str(error))
             self._failing = True
             return HTTPStatus.SERVICE_UNAVAILABLE
         self._failing = False

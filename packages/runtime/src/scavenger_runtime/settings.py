@@ -92,7 +92,7 @@ def is_deprecated(field: FieldInfo) -> bool:
 def _moved(key: str, **limits: Any) -> Any:
     return option(
         None,
-        f"deprecated, until the next version: `{key}` of the chart scavenger-base has the value for all components",
+        f"deprecated, and removed in the next version: set `{key}` of the chart scavenger-base for all components",
         deprecated=True,
         **limits,
     )
@@ -108,35 +108,35 @@ MINIMUM_RUN: Any = _moved("minimumRun")
 RESOURCE_WEIGHTS: Any = _moved("resourceWeights")
 MAX_INTERRUPTION_AFTER: Any = option(
     MAX_INTERRUPTION_AFTER_SECONDS,
-    "no job may promise checkpoints less often than this; admitter and webhook each have this setting",
+    "longest checkpoint interval that a job may declare; set the same value for admitter and webhook",
     unit="seconds",
     ge=1,
 )
 ALLOWED_TOLERATIONS: Any = option(
     (),
-    f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {EVERY_TAINT} is every taint; "
-    "admitter and webhook each have this setting",
+    "keys of the taints that jobs may tolerate, beside those of resources that they request. "
+    f"{EVERY_TAINT} means every taint. Set the same value for admitter and webhook",
 )
 POOL_IGNORES: Any = option(
     (),
-    "keys of taints and names of devices that tell no pools of nodes apart; regulator, admitter and prioritizer each "
-    "have this setting",
+    "keys of taints and names of devices that do not make a pool of nodes. Set the same value for "
+    "regulator, admitter and prioritizer",
 )
 ADOPT: Any = option(
     False,
-    "follow adopted Jobs as well, which have spec.managedBy: scavenger.dev/adopter and the label of a queue; "
+    "also watch adopted Jobs, which have spec.managedBy: scavenger.dev/adopter and the label of a queue; "
     "global.adopt.enabled of the charts sets it",
 )
-TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
+TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints whose nodes still count in the load")
 WRITE_RATE: Any = option(
     500.0,
-    "most requests per second that write; up to four times as many where the API server answers them within 10 ms",
+    "maximum rate of writes; up to four times as high while the API server answers within 10 ms",
     unit="requests per second",
     gt=0,
 )
 PRESSED_WRITE_RATE: Any = option(
     4.0,
-    "the same while regular pods wait for capacity, or victims are leaving: then what can wait does",
+    "maximum rate of deferrable writes while regular pods wait for capacity, or victims terminate",
     unit="requests per second",
     gt=0,
 )
@@ -152,45 +152,58 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", validate_default=True)
 
-    namespace: str = option("scavenger-system", "namespace of the system: its Lease and its ConfigMaps", min_length=1)
-    kubeconfig: str | None = option(None, "kubeconfig file; without one, the pod's service account or ~/.kube/config")
-    context: str | None = option(None, "context in the kubeconfig; without one, the current one")
+    namespace: str = option(
+        "scavenger-system", "namespace of the components, with their Leases and ConfigMaps", min_length=1
+    )
+    kubeconfig: str | None = option(
+        None, "kubeconfig file; the default is the pod's service account, or ~/.kube/config"
+    )
+    context: str | None = option(None, "context in the kubeconfig; the default is the current context")
     health_address: str = option(
-        EVERYWHERE, "address for /healthz, /readyz and /metrics: all by default, of IPv6 and of IPv4"
+        EVERYWHERE, "address for /healthz, /readyz and /metrics; the default is all addresses of IPv6 and IPv4"
     )
     health_port: int = option(8080, "port for /healthz, /readyz and /metrics; 0 takes a free one", ge=0, le=65535)
     metrics_tls_folder: str = option(
-        "", "folder of tls.crt and tls.key: /metrics is served with them, on metrics-port and no longer on health-port"
+        "", "folder with tls.crt and tls.key, to serve /metrics over TLS on metrics-port, and not on health-port"
     )
     metrics_auth: Literal["none", "token"] = option(
-        "none", "token: who reads /metrics shows one with which the API server lets them get that nonResourceURL"
+        "none", "token: clients of /metrics need a token that the API server allows to get that nonResourceURL"
     )
     metrics_port: int = option(8443, "port for /metrics over TLS; 0 takes a free one", ge=0, le=65535)
-    log_level: Literal["debug", "info", "warning", "error"] = option("info", "least level that is logged")
-    log_format: Literal["json", "console"] = option("json", "json for machines, console for people")
-    leader_elect: bool = option(True, "have one replica at a time do the work")
-    lease_duration: Seconds = option(15.0, "others may take over from a silent leader after", unit="seconds", gt=0)
-    renew_deadline: Seconds = option(10.0, "a leader that cannot renew its lease gives up after", unit="seconds", gt=0)
-    retry_period: Seconds = option(2.0, "between renewals, and between attempts to lead", unit="seconds", gt=0)
-    identity: str = Field(
-        default_factory=unique_identity, description="name in the lease; unique to the process", min_length=1
+    log_level: Literal["debug", "info", "warning", "error"] = option("info", "lowest level that is logged")
+    log_format: Literal["json", "console"] = option("json", "format of the log: json for programs, console for people")
+    leader_elect: bool = option(True, "elect a leader, so that one replica at a time does the work")
+    lease_duration: Seconds = option(
+        15.0,
+        "time after which another replica may replace a leader that does not renew its Lease",
+        unit="seconds",
+        gt=0,
     )
-    workers: int = option(4, "reconciles under way at once", ge=1, le=1000)
-    shutdown_timeout: Seconds = option(25.0, "to finish what is under way when told to stop", unit="seconds", ge=0)
+    renew_deadline: Seconds = option(
+        10.0, "time after which a leader that cannot renew its Lease stops", unit="seconds", gt=0
+    )
+    retry_period: Seconds = option(
+        2.0, "time between renewals of the Lease, and between attempts to acquire it", unit="seconds", gt=0
+    )
+    identity: str = Field(
+        default_factory=unique_identity, description="name of the process in the Lease; must be unique", min_length=1
+    )
+    workers: int = option(4, "maximum number of concurrent reconciles", ge=1, le=1000)
+    shutdown_timeout: Seconds = option(25.0, "time to finish the current work after SIGTERM", unit="seconds", ge=0)
 
     @model_validator(mode="after")
     def _lease_times_in_order(self) -> Self:
-        """lease-duration > renew-deadline > retry-period."""
+        """lease-duration must exceed renew-deadline, and renew-deadline must exceed retry-period."""
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("it must be that lease-duration > renew-deadline > retry-period")
         return self
 
     @model_validator(mode="after")
     def _metrics_without_contradiction(self) -> Self:
-        """metrics-auth and metrics-port have a `metrics-tls-folder`, and metrics-port differs from health-port."""
+        """metrics-auth and metrics-port require `metrics-tls-folder`, and metrics-port must differ from health-port."""
         if not self.metrics_tls_folder:
             if self.metrics_auth != "none":
-                raise ValueError("metrics-auth needs metrics-tls-folder: tokens would be sent in clear")
+                raise ValueError("metrics-auth needs metrics-tls-folder: tokens would be sent unencrypted")
             if "metrics_port" in self.model_fields_set:
                 raise ValueError("metrics-port needs metrics-tls-folder: in clear, /metrics is on health-port")
         elif self.metrics_port and self.metrics_port == self.health_port:

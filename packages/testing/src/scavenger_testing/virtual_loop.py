@@ -106,13 +106,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)
         if not due:
             if not timers:
-                raise RuntimeError("nobody on this loop can ever run again")
+                raise RuntimeError("no task on this loop can ever run again")
             if timers[0][0] > self._now:
                 self._now, self._rounds = timers[0][0], 0
         self._rounds += 1
         if self._rounds > MOST_ROUNDS:
             self._rounds = 0
-            raise TimeoutError(f"nobody lets time pass: {MOST_ROUNDS} rounds at {self._now} s")
+            raise TimeoutError(f"no task lets time pass: {MOST_ROUNDS} rounds at {self._now} s")
         while timers and timers[0][0] <= self._now:
             due.append(heapq.heappop(timers)[2])
         for _ in range(len(due)):

@@ -160,7 +160,7 @@ async def _run(settings: AdmitterSettings, wait: timedelta) -> int:
     async with await ApiClient.connect(kubeconfig=settings.kubeconfig, context=settings.context) as client:
         left = await release_all(client, SystemClock(), settings.namespace, wait)
     for key in left:
-        log.warning("nobody runs this Job any more", job=key)
+        log.warning("no component runs this Job any more", job=key)
     return 0
 
 

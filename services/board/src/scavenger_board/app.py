@@ -146,7 +146,7 @@ class Stream:
                 answer = StreamingResponse(messages, headers=headers, media_type="text/event-stream")
                 await answer(scope, receive, send)
         except TooManyListeners:
-            what, remedy = "as many pages follow as may (--listeners)", "close one, or look at /api/now"
+            what, remedy = "too many pages are open (--listeners)", "close one, or use /api/now"
             await problem(HTTPStatus.SERVICE_UNAVAILABLE, what, remedy, Retry_After="10")(scope, receive, send)
 
 
@@ -166,7 +166,7 @@ def _known(request: Request, names: Collection[str]) -> None:
     for name in request.query_params:
         if name not in names:
             remedy = f"it takes {', '.join(names)}" if names else "it takes no parameters"
-            raise BadParameter(name[:50], "is not known here", remedy)
+            raise BadParameter(name[:50], "is not a parameter", remedy)
 
 
 def _moment(request: Request, name: str, now: datetime) -> datetime | None:

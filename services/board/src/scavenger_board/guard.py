@@ -94,7 +94,9 @@ class Guard:
         if not scope["path"].startswith(API):
             return None
         if headers.get("sec-fetch-site", OWN[0]) not in OWN:
-            return problem(HTTPStatus.FORBIDDEN, "asked by a page of another site", "open the board itself")
+            return problem(
+                HTTPStatus.FORBIDDEN, "the request came from a page of another site", "open the board itself"
+            )
         if self._access is None:
             return None
         verdict = await self._access.judge(headers.get("authorization"))
@@ -128,7 +130,9 @@ def _wrong_host(host: str) -> Response:
 def _no_access(verdict: HTTPStatus) -> Response:
     if verdict is HTTPStatus.UNAUTHORIZED:
         remedy = "send Authorization: Bearer TOKEN, with a token of the cluster (kubectl create token)"
-        return problem(verdict, "Authorization: no token, or not a good one", remedy, WWW_Authenticate="Bearer")
+        return problem(verdict, "Authorization: the token is missing or not valid", remedy, WWW_Authenticate="Bearer")
     if verdict is HTTPStatus.FORBIDDEN:
-        return problem(verdict, "you may not look", f"be allowed to get the nonResourceURL {ACCESS_PATH}")
-    return problem(verdict, "the API server does not say who you are", "try again")
+        return problem(
+            verdict, "you may not see the board", f"ask for the right to get the nonResourceURL {ACCESS_PATH}"
+        )
+    return problem(verdict, "the API server did not check the token", "try again")

@@ -89,7 +89,7 @@ class Prometheus:
         except AnswerError as error:
             problem = str(error)
         except (aiohttp.ClientError, OSError) as error:
-            problem = f"it is not reached: {error}"
+            problem = f"it cannot be reached: {error}"
         log.warning("Prometheus says nothing", problem=problem)
         raise AnswerError(problem)
 

@@ -9,56 +9,64 @@ from scavenger_runtime.settings import ADOPT, Seconds, ServiceSettings, option
 
 
 class BoardSettings(ServiceSettings):
-    """One page for cluster administrators: load, nodes, queues, why jobs wait, who left for what. Writes nothing."""
+    """One page for cluster administrators: load, nodes, queues, why jobs wait, and which jobs left for which pods.
+
+    It writes nothing.
+    """
 
     access: Literal["loopback", "token"] = option(
         "loopback",
-        "loopback: only 127.0.0.1 of the pod, for users who may forward a port to it; token: all addresses, over TLS, "
-        "for clients that show a token with which the API server lets them get the nonResourceURL /scavenger/board",
+        "With loopback, the board serves on 127.0.0.1 of the pod, for users who may forward a port to it. With token, "
+        "it serves on all addresses, over TLS. Clients then need a token that the API server allows to get the "
+        "nonResourceURL /scavenger/board",
     )
     port: int = option(8090, "port of the page; 0 takes a free one", ge=0, le=65535)
-    tls_folder: str = option(
-        "", "folder of tls.crt and tls.key, with which the page is served; needed for access token"
-    )
-    listeners: int = option(32, "pages that may follow the picture at once", ge=1, le=1000)
+    tls_folder: str = option("", "folder with tls.crt and tls.key for the page; required for access token")
+    listeners: int = option(32, "maximum number of open pages", ge=1, le=1000)
     adopt: bool = ADOPT
-    period: Seconds = option(1.0, "between two pictures at least", unit="seconds", ge=0.1)
-    check: Seconds = option(5.0, "between two pictures at most, as what is silent grows stale", unit="seconds", gt=0)
+    period: Seconds = option(1.0, "minimum time between two updates of the page", unit="seconds", ge=0.1)
+    check: Seconds = option(5.0, "maximum time between two updates of the page", unit="seconds", gt=0)
     usage_period: Seconds = option(
-        15.0, "between two polls of what nodes really use, from the metrics API", unit="seconds", gt=0
+        15.0, "time between two requests to the metrics API for the use of nodes", unit="seconds", gt=0
     )
-    cluster_name: str = option("", "name of the cluster in the title of the page")
-    docs_url: str = option("", "https URL of the folder docs/ of this version, wherever you serve it, for links to it")
-    history: int = option(8640, "levels that are remembered; a regulator publishes every 30 seconds", ge=1, le=1000000)
-    prometheus_url: str = option("", "of Prometheus, without /api, for moments that are over; without, none is asked")
-    prometheus_token_file: str | None = option(None, "file with a bearer token")
-    prometheus_ca_file: str | None = option(None, "file with the certificate authority of its certificate")
-    prometheus_timeout: Seconds = option(10.0, "for all answers about a moment to arrive", unit="seconds", gt=0)
+    cluster_name: str = option("", "name of the cluster, for the title of the page")
+    docs_url: str = option("", "URL at which you serve the folder docs/ of this version, for links to it")
+    history: int = option(
+        8640, "number of published levels to keep; a regulator publishes every 30 seconds", ge=1, le=1000000
+    )
+    prometheus_url: str = option(
+        "", "URL of Prometheus, without /api, for views of the past; if empty, the board does not use Prometheus"
+    )
+    prometheus_token_file: str | None = option(None, "file with the bearer token for Prometheus")
+    prometheus_ca_file: str | None = option(None, "file with the CA of its certificate")
+    prometheus_timeout: Seconds = option(
+        10.0, "time for all answers of Prometheus about a moment", unit="seconds", gt=0
+    )
 
     @model_validator(mode="after")
     def _tokens_over_tls(self) -> Self:
-        """Access token has a `tls-folder`: tokens would be sent in clear."""
+        """Access token requires `tls-folder`, so that tokens are encrypted."""
         if self.access == "token" and not self.tls_folder:
-            raise ValueError("access token needs tls-folder: tokens would be sent in clear")
+            raise ValueError("access token needs tls-folder: tokens would be sent unencrypted")
         return self
 
     @model_validator(mode="after")
     def _docs_are_served(self) -> Self:
-        """docs-url is a URL: the page leads there."""
+        """docs-url must be a URL, because the page links to it."""
         if self.docs_url and not self.docs_url.startswith(("https://", "http://")):
             raise ValueError("docs-url must begin with https:// or http://")
         return self
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
-        """port differs from health-port and metrics-port."""
+        """port must differ from health-port and metrics-port."""
         if self.port and self.port in (self.health_port, self.metrics_tls_folder and self.metrics_port):
             raise ValueError("port must differ from health-port and metrics-port")
         return self
 
     @model_validator(mode="after")
     def _periods_in_order(self) -> Self:
-        """check >= period."""
+        """check must be at least period."""
         if self.check < self.period:
             raise ValueError("it must be that check >= period")
         return self

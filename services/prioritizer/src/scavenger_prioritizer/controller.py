@@ -302,4 +302,4 @@ def _warn_of_foreign_budget(change: Change[PodDisruptionBudget]) -> None:
     """Once it is there: jobs of its namespace have none that protects them."""
     new, old = change.new, change.old
     if new is not None and not new.ours and (old is None or old.ours):
-        log.warning("left a budget of somebody else alone", namespace=new.metadata.namespace, name=new.metadata.name)
+        log.warning("left a budget of another owner alone", namespace=new.metadata.namespace, name=new.metadata.name)

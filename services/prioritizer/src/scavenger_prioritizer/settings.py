@@ -31,9 +31,9 @@ from scavenger_prioritizer.core.snapshot import Rules, ShareOf
 class PrioritizerSettings(ServiceSettings):
     """Sorts running ScavengerJobs by unsaved work and makes the first X percent preemptible."""
 
-    period: Seconds = option(10.0, "between two passes when nothing happens", unit="seconds", gt=0)
+    period: Seconds = option(10.0, "time between two passes while nothing changes", unit="seconds", gt=0)
     debounce: Seconds = option(
-        1.0, "from a change of pods, nodes or levels to the pass that answers it", unit="seconds", ge=0
+        1.0, "time from a change of pods, nodes or levels to the next pass", unit="seconds", ge=0
     )
     adopt: bool = ADOPT
     startup_cost: OptionalSeconds = STARTUP_COST
@@ -41,50 +41,54 @@ class PrioritizerSettings(ServiceSettings):
     resource_weights: OptionalWeights = RESOURCE_WEIGHTS
     fallback_preemptible_percent: float = option(
         FALLBACK_PREEMPTIBLE_PERCENT,
-        "share of the running jobs that is preemptible where no regulator publishes levels",
+        "share of the running jobs that is preemptible while no regulator publishes levels",
         unit="percent",
         ge=0,
         le=100,
     )
     share_of: ShareOf = option(
         ShareOf.JOBS,
-        "what the preemptible percentage is a share of: running jobs, what they request, or the same with no job above "
-        "the one in the middle",
+        "what the preemptible percentage is a share of: the number of running jobs, their requests, or their requests "
+        "capped at the median",
     )
     priority_step: int = option(
-        60, "a running priority is written to a pod when it moved by this", unit="CPU-seconds", ge=0
+        60, "minimum change of a running priority that is written to a pod", unit="CPU-seconds", ge=0
     )
     priority_ratio: float = option(
-        1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
+        1.0, "the same, relative to the smaller of the old and the new value; 1 means doubled or halved", ge=0
     )
     start_over_window: OptionalSeconds = START_OVER_WINDOW
     class_hold: Seconds = option(
-        60.0, "a job that has lost its protection is not protected again sooner", unit="seconds", ge=0
+        60.0, "minimum time until a job that lost its protection is protected again", unit="seconds", ge=0
     )
     usage_period: Seconds = option(
         30.0,
-        "between two polls of what pods on reclaimed capacity really use, from the metrics API",
+        "time between two requests to the metrics API for the use of pods on reclaimed capacity",
         unit="seconds",
         gt=0,
     )
     pool_ignores: Names = POOL_IGNORES
-    drain_taints: Names = option(LEAVING, "keys of taints that announce a drain: such nodes count as cordoned")
+    drain_taints: Names = option(
+        LEAVING, "keys of taints that announce a drain; nodes with such a taint count as cordoned"
+    )
     budgets: bool = option(
         True,
-        "make PodDisruptionBudgets over non-preemptible pods; false where scavenger-scheduler is the scheduler of all"
-        " pods, which reads the label: budgets keep autoscalers from removing nodes",
+        "create PodDisruptionBudgets for non-preemptible pods. Set it to false if scavenger-scheduler schedules all "
+        "pods:"
+        " it reads the label, and budgets keep autoscalers from removing nodes",
     )
     keep_scale_down: Literal["auto", "always", "never"] = option(
         "auto",
-        "leave non-preemptible pods on nodes without a regular pod out of the budgets, so that Karpenter removes such"
-        " nodes; auto: where a node of Karpenter has been seen",
+        "leave pods on nodes without a regular pod out of the budgets, so that Karpenter can remove such nodes; auto: "
+        "only"
+        " in clusters with nodes of Karpenter",
     )
     lone_after: Seconds = option(
-        120.0, "a node counts as without regular pods once there has been none on it for so long", unit="seconds", ge=0
+        120.0, "time without a regular pod after which a node counts as without regular pods", unit="seconds", ge=0
     )
-    max_writes: int = option(1000, "most writes of one pass; the rest is planned again", ge=1)
+    max_writes: int = option(1000, "maximum number of writes of one pass; the next pass plans the others again", ge=1)
     concurrent_writes: int = option(
-        8, "writes under way at once, where a user waits for them; the others are made one by one", ge=1, le=1000
+        8, "maximum number of concurrent writes that a user waits for; other writes go one by one", ge=1, le=1000
     )
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE

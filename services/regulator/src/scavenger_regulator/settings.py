@@ -48,70 +48,67 @@ _RULES: Final = Rules()
 
 
 class RegulatorSettings(ServiceSettings):
-    """Draws the levels, publishes the preemptible percentage, evicts exactly as much as needed."""
+    """Computes the levels, publishes the preemptible percentage, and evicts jobs when the load is too high."""
 
-    period: Seconds = option(_RULES.period, "between two measurements", unit="seconds", ge=1, le=3600)
-    dry_run: bool = option(False, "only say which jobs would be evicted, evict none")
+    period: Seconds = option(_RULES.period, "time between two measurements", unit="seconds", ge=1, le=3600)
+    dry_run: bool = option(False, "log which jobs would be evicted, and evict none")
     per_node: bool = option(
-        _RULES.per_node, "levels and evictions for each node as well, so that big and small nodes balance"
+        _RULES.per_node,
+        "also use levels and evictions for each node, so that the load of large and small nodes is balanced",
     )
     adopt: bool = ADOPT
     tolerated_taints: Names = TOLERATED_TAINTS
     pool_ignores: Names = POOL_IGNORES
 
-    source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "where the load comes from")
-    source_timeout: Seconds = option(10.0, "for a measurement to arrive", unit="seconds", gt=0)
+    source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "source of the load")
+    source_timeout: Seconds = option(10.0, "time for a measurement to arrive", unit="seconds", gt=0)
     max_age: Seconds = option(
         0.0,
-        "older figures are none; 0 is two periods, and at least 45 s with source metrics-api, or 15 s more than "
-        "prometheus-window with source prometheus",
+        "maximum age of a measurement. 0 means two periods, and at least 45 s with source metrics-api, or "
+        "prometheus-window plus 15 s with source prometheus",
         unit="seconds",
         ge=0,
     )
     coverage: float = option(
-        _RULES.trust.coverage, "least share of the nodes' capacity that must have figures", ge=0, le=1
+        _RULES.trust.coverage, "minimum share of the nodes' capacity that must have measurements", ge=0, le=1
     )
 
-    prometheus_url: str = option("", "of Prometheus, without /api; needed for source prometheus")
-    prometheus_token_file: str | None = option(None, "file with a bearer token")
-    prometheus_ca_file: str | None = option(None, "file with the certificate authority of its certificate")
+    prometheus_url: str = option("", "URL of Prometheus, without /api; required for source prometheus")
+    prometheus_token_file: str | None = option(None, "file with the bearer token for Prometheus")
+    prometheus_ca_file: str | None = option(None, "file with the CA of its certificate")
     prometheus_node_cpu: str = option(NODE_CPU, "PromQL: cores used by node, or by the cluster")
     prometheus_node_memory: str = option(NODE_MEMORY, "PromQL: bytes used by node, or by the cluster")
     prometheus_pod_cpu: str = option(POD_CPU, "PromQL: cores used by pod")
     prometheus_pod_memory: str = option(POD_MEMORY, "PromQL: bytes used by pod")
-    prometheus_taken: str = option(TAKEN, "PromQL: Unix time of the samples, by node or for all")
+    prometheus_taken: str = option(TAKEN, "PromQL: Unix time of the samples, by node or for the cluster")
     prometheus_window: Seconds = option(
-        60.0, "over which the CPU queries average: the scrape interval", unit="seconds", ge=0
+        60.0, "window over which the CPU queries average; set it to the scrape interval", unit="seconds", ge=0
     )
-    prometheus_node_label: str = option("node", "label with the node's name")
+    prometheus_node_label: str = option("node", "label with the name of the node")
     prometheus_history_cpu: str = option(
-        "", "PromQL: regular CPU load in percent, to take mean and deviation from; without, own history"
+        "", "PromQL: regular CPU load in percent, for mean and deviation; if empty, the regulator keeps its own history"
     )
-    prometheus_history_memory: str = option("", "PromQL: regular memory load in percent, as for CPU")
-    added_metrics: str = option(
-        "", "metrics beside CPU and memory, as a JSON list of what the chart's value addedMetrics has as YAML"
-    )
+    prometheus_history_memory: str = option("", "PromQL: the same for the regular memory load")
+    added_metrics: str = option("", "metrics beside CPU and memory: the chart's value addedMetrics, as JSON")
 
-    level_policies: str = option(
-        "", "highest levels of nodes by label, as a JSON list of what the chart's value levelPolicies has as YAML"
-    )
+    level_policies: str = option("", "highest levels of nodes by label: the chart's value levelPolicies, as JSON")
 
     history_window: Seconds = option(
-        DEFAULT_WINDOW, "over which mean and deviation of the regular load are taken", unit="seconds", ge=60
+        DEFAULT_WINDOW, "window for mean and deviation of the regular load", unit="seconds", ge=60
     )
-    history_min_samples: int = option(_RULES.min_samples, "measurements before the history is used", ge=2)
+    history_min_samples: int = option(_RULES.min_samples, "number of measurements before the history is used", ge=2)
 
     kept_room: Literal["off", "byHour"] = option(
         "off",
-        "byHour: jobs leave free on the largest nodes what regular pods request more within half an hour at this hour "
-        "of the day; the regulator follows all pods then, and learns for a day before",
+        "with byHour, jobs leave capacity free on the largest nodes, as much as requests of regular pods rose within "
+        "half an hour at this hour of the last seven days. The regulator then watches all pods, and learns for a day",
     )
 
-    policy: LevelPolicy = option(_RULES.policy, "how levels and percentage follow the load")
+    policy: LevelPolicy = option(_RULES.policy, "how the levels and the preemptible percentage follow the load")
     reserve: float = option(_RULES.reserve, "margin kept for regular workloads", unit="percent", ge=0, le=100)
     admission_margin: float = option(
         _RULES.admission_margin,
-        "kept between the admission threshold and the eviction threshold; 0 is the bare formula",
+        "minimum distance of the admission threshold from the eviction threshold; 0 sets none",
         unit="points",
         ge=0,
         le=100,
@@ -120,63 +117,84 @@ class RegulatorSettings(ServiceSettings):
         _RULES.floor, "share of the running jobs that is always preemptible", unit="percent", ge=0, le=100
     )
     initial_lower: float = option(
-        _RULES.initial.lower, "low watermark until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.lower, "low watermark while there is no history", unit="percent", ge=0, le=100
     )
     initial_admission: float = option(
-        _RULES.initial.admission, "admission threshold until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.admission, "admission threshold while there is no history", unit="percent", ge=0, le=100
     )
     initial_upper: float = option(
-        _RULES.initial.upper, "eviction threshold until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.upper, "eviction threshold while there is no history", unit="percent", ge=0, le=100
     )
-    level_step: float = option(_RULES.step, "most that a level moves in a period; 0 is no limit", unit="points", ge=0)
+    level_step: float = option(_RULES.step, "maximum move of a level in a period; 0 sets no limit", unit="points", ge=0)
     cpu_samples: int = option(
         _RULES.cpu_samples,
-        "samples of the CPU in a row at the eviction threshold before jobs are evicted for it",
+        "number of consecutive CPU samples at the eviction threshold before jobs are evicted for it",
         ge=1,
         le=10,
     )
-    cooldown: Seconds = option(_RULES.cooldown, "nothing is admitted after an eviction for", unit="seconds", ge=0)
+    cooldown: Seconds = option(
+        _RULES.cooldown, "time after an eviction during which no job starts", unit="seconds", ge=0
+    )
 
-    max_victims: int = option(_RULES.eviction.max_victims, "most jobs evicted in a period", ge=1)
-    order: Names = option(_RULES.eviction.order, f"sorters of victims: {', '.join(SORTERS)}")
+    max_victims: int = option(_RULES.eviction.max_victims, "maximum number of jobs evicted in a period", ge=1)
+    order: Names = option(
+        _RULES.eviction.order, f"order of sorters by which victims are chosen, from {', '.join(SORTERS)}"
+    )
     hard_ceiling: float = option(
-        _RULES.eviction.hard_ceiling, "load from which no checkpoint is waited for", unit="percent", ge=0, le=100
+        _RULES.eviction.hard_ceiling,
+        "load above which jobs are evicted without waiting for a checkpoint",
+        unit="percent",
+        ge=0,
+        le=100,
     )
     checkpoint_wait: Seconds = option(
-        _RULES.eviction.checkpoint_wait, "wait at most for jobs with much unsaved work", unit="seconds", ge=0
+        _RULES.eviction.checkpoint_wait,
+        "maximum wait for the checkpoint of a job with much unsaved work",
+        unit="seconds",
+        ge=0,
     )
     much_at_risk: Seconds = option(
-        _RULES.eviction.much_at_risk, "there is much unsaved work this long after a checkpoint", unit="seconds", ge=0
+        _RULES.eviction.much_at_risk,
+        "time since the last checkpoint after which a job has much unsaved work",
+        unit="seconds",
+        ge=0,
     )
     startup_cost: OptionalSeconds = STARTUP_COST
     trusted_interval: OptionalSeconds = TRUSTED_INTERVAL
     minimum_run: bool | None = MINIMUM_RUN
     resource_weights: OptionalWeights = RESOURCE_WEIGHTS
     settle: Seconds = option(
-        _RULES.settle, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
+        _RULES.settle, "time beyond their grace period for evicted pods to disappear", unit="seconds", ge=0
     )
     refused_for: Seconds = option(
         300.0,
-        "a job whose eviction a budget refused, or which failed twice, is left alone for; doubled each time",
+        "time before another attempt to evict a job, after a budget refused it or it failed twice; it doubles each "
+        "time",
         unit="seconds",
         ge=0,
     )
 
     yield_at_checkpoint: bool = option(
-        _RULES.yield_at_checkpoint, "well above the admission threshold, interrupt jobs right after a checkpoint"
+        _RULES.yield_at_checkpoint,
+        "while the load is well above the admission threshold, interrupt jobs right after a checkpoint",
     )
     yield_from: float = option(
         _RULES.yield_from,
-        "where between the admission threshold (0) and the eviction threshold (1) jobs begin to yield",
+        "load at which jobs begin to yield, from the admission threshold (0) to the eviction threshold (1)",
         ge=0,
         le=1,
     )
-    yield_within: Seconds = option(0.0, "a job may yield after its checkpoint for; 0 is one and a half periods", ge=0)
+    yield_within: Seconds = option(
+        0.0, "time after a checkpoint in which a job may yield; 0 means one and a half periods", ge=0
+    )
 
     throttle: bool = option(
-        _RULES.throttle.enabled, "well above the admission threshold, shrink the CPU of preemptible jobs in place"
+        _RULES.throttle.enabled,
+        "while the load is well above the admission threshold, shrink the CPU of preemptible jobs in place",
     )
-    throttle_share: float = option(_RULES.throttle.share, "of its CPU that a throttled job keeps at least", gt=0, le=1)
+    throttle_share: float = option(
+        _RULES.throttle.share, "minimum share of its CPU that a throttled job keeps", gt=0, le=1
+    )
 
     reclaimed: bool = option(
         _RULES.offers.enabled,
@@ -184,23 +202,23 @@ class RegulatorSettings(ServiceSettings):
     )
     reclaimed_percentile: float = option(
         _RULES.offers.percentile,
-        "of the regular use of a node that is kept free, beside its deviation",
+        "percentile of the regular use of a node that is kept free, beside its deviation",
         unit="percent",
         ge=0,
         le=100,
     )
     reclaimed_half_life: Seconds = option(
         _RULES.offers.half_life,
-        "after which a measurement of the regular use of a node counts half",
+        "half-life of a measurement of the regular use of a node",
         unit="seconds",
         ge=60,
     )
     reclaimed_min_samples: int = option(
-        _RULES.offers.min_samples, "measurements of a node before it offers anything", ge=1
+        _RULES.offers.min_samples, "number of measurements of a node before it offers capacity", ge=1
     )
     reclaimed_step: float = option(
         _RULES.offers.step,
-        "most that an offer grows in a period, in percent of allocatable",
+        "maximum growth of an offer in a period, of the allocatable resources",
         unit="percent",
         gt=0,
         le=100,
@@ -228,8 +246,8 @@ class RegulatorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _levels_of_nodes(self) -> Self:
-        """`level-policies` have `per-node`: without it nodes have no levels of their own; and each metric they name is
-        cpu, memory or one of `added-metrics`, and jobs can be throttled for it where it has a line for that."""
+        """`level-policies` require `per-node`, and name only cpu, memory and `added-metrics`. Those with a throttle
+        line name a metric for which jobs can be throttled."""
         if self.policies and not self.per_node:
             raise ValueError("--level-policies needs --per-node: without it nodes have no levels of their own")
         known = {*RESOURCES, *(one.metric.name for one in self.added)}
@@ -249,7 +267,7 @@ class RegulatorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _lines_of_use(self) -> Self:
-        """Lines to throttle from, of `level-policies` and `added-metrics`, have `throttle`: without it no job is."""
+        """Throttle lines in `level-policies` and `added-metrics` require `throttle`."""
         of_policies = any(policy.lines for policy in self.policies)
         of_metrics = any(one.metric.throttle is not Action.NEVER for one in self.added)
         if (of_policies or of_metrics) and not self.throttle:
@@ -259,8 +277,8 @@ class RegulatorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Source prometheus and `added-metrics` have a `prometheus-url`, and initial-lower <= initial-admission <=
-        initial-upper."""
+        """Source prometheus and `added-metrics` require `prometheus-url`. initial-lower must not exceed
+        initial-admission, and initial-admission must not exceed initial-upper."""
         if self.source == "prometheus" and not self.prometheus_url:
             raise ValueError("--source prometheus needs --prometheus-url")
         if self.added and not self.prometheus_url:
@@ -274,9 +292,9 @@ class RegulatorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _figures_in_time(self) -> Self:
-        """`max-age` is 0 or at least the age that figures reach before there are newer ones: 30 s with source
-        metrics-api, as a kubelet measures every 15 s and metrics-server asks every 15 s; `prometheus-window`, which is
-        to be the scrape interval, with source prometheus."""
+        """`max-age` must be 0, or at least the age of measurements just before the next ones. That is 30 s with source
+        metrics-api: a kubelet measures every 15 s, and metrics-server asks every 15 s. With source prometheus it is
+        `prometheus-window`."""
         oldest = self.oldest_figure
         if 0 < self.max_age < oldest:
             raise ValueError(
@@ -323,8 +341,8 @@ class RegulatorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _can_reclaim(self) -> Self:
-        """With `reclaimed`, `source` is not requests, as nothing is idle then that is reserved; reclaimed-half-life >=
-        reclaimed-min-samples x period, and reclaimed-step >= 2, the least that an offer changes by."""
+        """With `reclaimed`, `source` must not be requests, which has no idle capacity. reclaimed-half-life must be at
+        least reclaimed-min-samples x period, and reclaimed-step at least 2, the smallest change of an offer."""
         if not self.reclaimed:
             return self
         if self.source == "requests":

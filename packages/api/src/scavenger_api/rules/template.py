@@ -198,7 +198,7 @@ def _mark_problems(template: PodTemplate) -> Iterator[Problem]:
     for kind, entries in (("labels", template.metadata.labels), ("annotations", template.metadata.annotations)):
         for key in entries:
             if key.startswith(f"{names.GROUP}/"):
-                text = f"{names.GROUP}/* {kind} are set by the services; leave it out"
+                text = f"{names.GROUP}/* {kind} are set by the components; leave it out"
                 yield Problem(f"{WHERE}.metadata.{kind}[{key[:80]}]", text, FORBIDDEN)
 
 

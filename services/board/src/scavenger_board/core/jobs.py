@@ -23,7 +23,7 @@ MESSAGE: Final = 400
 MOST_TASKS: Final = 100
 """Of an array, with their nodes."""
 
-NOT_SEEN: Final = "the admitter has written nothing of it yet"
+NOT_SEEN: Final = "the admitter has written no status yet"
 
 
 def job_rows(
@@ -113,7 +113,7 @@ def in_phase_since(job: JobFacts) -> datetime | None:
 
 def _says(job: JobFacts) -> str:
     if job.deleting:
-        return "it is being deleted: its pods get their grace period"
+        return "it is being deleted, and its pods have their grace period"
     if not job.phase:
         return NOT_SEEN
     return job.message[:MESSAGE]

@@ -75,8 +75,8 @@ def pool_rows(view: LevelsView, shares: Mapping[str, Mapping[str, float]], pools
 def _unseen(view: LevelsView) -> str:
     """Without the age: a sentence that changes every second would be a new picture every second."""
     if view.visibility is Visibility.STALE:
-        return "The regulator is silent: what it published last is stale, and says nothing about now."
-    return f"Nobody sees the load: {view.reason}."
+        return "The regulator does not publish levels: the last ones are stale."
+    return f"The load is not known: {view.reason}."
 
 
 def above_upper(resources: Mapping[str, ResourceRow]) -> list[str] | None:
@@ -101,9 +101,7 @@ def past_levels_row(resources: dict[str, ResourceRow], state: str, source: str) 
     """The levels at a moment that is over. source: who remembers them, to follow `as`."""
     above = above_upper(resources)
     if above is None:
-        says = (
-            f"What the load was, nobody remembers; state {state}." if state else "What the load was, nobody remembers."
-        )
+        says = f"The load was not recorded; state {state}." if state else "The load was not recorded."
     else:
         says = f"{_against_upper(resources, above)[:-1]}, as {source}."
     return LevelsRow(PAST, state=state, resources=resources, above=above, says=says)
@@ -114,7 +112,7 @@ def admission_row(view: LevelsView, services: list[ServiceRow]) -> AdmissionRow:
     that stands in its own row."""
     admitter = next((one for one in services if one.name == names.ADMITTER), None)
     if admitter is not None and not admitter.answers:
-        return AdmissionRow(False, f"No: nothing starts without an admitter: {admitter.says}.")
+        return AdmissionRow(False, f"No: jobs do not start without an admitter: {admitter.says}.")
     if not view.pools:
         return _of_pool(view)
     pools = {DEFAULT_POOL: view, **view.pools}
@@ -153,7 +151,5 @@ def _by_load(view: LevelsView) -> AdmissionRow:
             full.append(name)
     shown = "; ".join(figures)
     if full:
-        return AdmissionRow(False, f"No: {' and '.join(full)} at or above the admission level ({shown}).")
-    return AdmissionRow(
-        True, f"Yes: below the admission level ({shown}); a job starts that fits with what it asks for."
-    )
+        return AdmissionRow(False, f"No: {' and '.join(full)} at or above the admission threshold ({shown}).")
+    return AdmissionRow(True, f"Yes: below the admission threshold ({shown}). A job starts if its requests fit.")

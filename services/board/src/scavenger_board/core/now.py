@@ -52,10 +52,10 @@ def _unwatched(snapshot: Snapshot) -> list[str]:
 
 
 def _unfollowed(snapshot: Snapshot) -> list[str]:
-    return [f"The board cannot follow {what}: what it shows of them is old." for what in sorted(snapshot.unfollowed)]
+    return [f"The board cannot watch {what}, so it shows old data of them." for what in sorted(snapshot.unfollowed)]
 
 
 def _unmeasured(snapshot: Snapshot) -> list[str]:
     if snapshot.used is not None:
         return []
-    return ["Nobody measures what nodes use (no metrics API): nodes show what is requested. Install metrics-server."]
+    return ["The cluster has no metrics API, so nodes show requests, not use. Install metrics-server."]

@@ -1,4 +1,4 @@
-"""The picture of a moment that is over, from what is still known of it, and a sentence for each thing that is not.
+"""The picture of a moment in the past, from what is still known of it, and a sentence for each thing that is not.
 
 The API server keeps no history. Statuses of jobs that still exist say when they ran and were interrupted, Events of the
 last hour what that cost; Prometheus has the figures of services, and of the levels this process has what it has seen.
@@ -178,10 +178,10 @@ def _pools(levels: LevelsRow, known: Recorded) -> list[PoolRow]:
 def _admission(*admits: bool | None) -> AdmissionRow:
     """admits: of each pool of nodes."""
     if all(one is None for one in admits):
-        return AdmissionRow(None, "Whether anything could start then, nobody remembers.")
+        return AdmissionRow(None, "It is not known whether jobs could start.")
     if any(admits):
         return AdmissionRow(True, "The regulator let new jobs start.")
-    return AdmissionRow(False, "The regulator let nothing new start.")
+    return AdmissionRow(False, "The regulator let no new jobs start.")
 
 
 def _nodes(load: Mapping[str, Mapping[str, float]]) -> list[NodeRow]:
@@ -195,18 +195,23 @@ def _nodes(load: Mapping[str, Mapping[str, float]]) -> list[NodeRow]:
 
 
 def _unknown(snapshot: Snapshot, at: datetime, levels: LevelsRow, known: Recorded, *, without: bool) -> list[str]:
-    said = ["Jobs that were deleted since are missing; why a job waited then, and where in its queue, is not kept."]
+    said = ["Deleted jobs are missing. Why a job waited, and its place in the queue, is not recorded."]
     oldest = min((event.at for event in snapshot.events), default=None)
     if oldest is None:
-        said.append("There are no Events: for whom jobs left, and at what cost, is not known.")
+        said.append("There are no Events, so it is not known for which pods jobs left, and what they lost.")
     elif oldest > at:
-        said.append(f"The oldest Event is of {format_time(oldest)}: before it, for whom and at what cost is not known.")
+        said.append(
+            f"The oldest Event is of {format_time(oldest)}. Before it, it is not known for which pods jobs left, and "
+            "what they lost."
+        )
     if without:
-        said.append("No Prometheus is configured (--prometheus-url): queues' shares and loads of nodes are not known.")
+        said.append(
+            "No Prometheus is configured (--prometheus-url), so shares of queues and loads of nodes are not known."
+        )
     elif known.problem:
-        said.append(f"Prometheus says nothing: {known.problem}.")
+        said.append(f"Prometheus does not answer: {known.problem}.")
     if levels.above is None:
-        said.append("The load is not known: the board had not started, and Prometheus has no figure of it.")
+        said.append("The load is not known: the board had not started, and Prometheus has no measurement.")
     if not known.node_load:
-        said.append("Which pods were on which node nobody keeps, and there is no load per node (regulator --per-node).")
+        said.append("The pods of each node are not recorded, and there is no load of each node (regulator --per-node).")
     return said

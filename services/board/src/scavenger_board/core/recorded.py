@@ -66,7 +66,7 @@ def _result(body: bytes) -> list[_Series]:
     try:
         answer = msgspec.json.decode(body, type=_Answer)
     except msgspec.MsgspecError as error:
-        raise AnswerError(f"its answer is none of Prometheus: {error}") from error
+        raise AnswerError(f"its answer is not from Prometheus: {error}") from error
     if answer.status != "success":
         raise AnswerError(f"it says {answer.error}")
     return answer.data.result

@@ -25,17 +25,17 @@ def _row(name: str, now: datetime, ready: list[bool], leases: Mapping[str, datet
     counted = (sum(ready), len(ready))
     if name in LEADERLESS:
         if not ready:
-            return ServiceRow(name, None, "no pod of it is here")
+            return ServiceRow(name, None, "it has no pod")
         if not any(ready):
             return ServiceRow(name, False, "none of its replicas is ready", *counted)
         return ServiceRow(name, True, "answers", *counted)
     if name not in leases:
         if ready:
-            return ServiceRow(name, False, "its pods are here, and none of them has ever led", *counted)
+            return ServiceRow(name, False, "none of its pods has ever led", *counted)
         return ServiceRow(name, None, "not installed: it has no Lease")
     renewed = leases[name]
     if renewed is None:
-        return ServiceRow(name, False, "no replica leads: the last leader has given its Lease back", *counted)
+        return ServiceRow(name, False, "no replica leads: the last leader released its Lease", *counted)
     if silent(renewed, now):
         stamp = format_time(renewed)
         return ServiceRow(name, False, f"silent: its Lease was last renewed at {stamp}", *counted, stamp)

@@ -1,4 +1,4 @@
-"""Who left, when, for whom, and at what cost: statuses of jobs say when, and Events the rest.
+"""Which jobs left, when, for which pods, and at what cost: statuses of jobs have the time, and Events the rest.
 
 The API server keeps Events for an hour by default. A status has the last twenty interruptions of a job for as long as
 the job exists, and no more than their moments. Where only one of the two is left, what the other would have said is
@@ -69,7 +69,7 @@ def _departures(
             queue=job.queue,
             cause=cause,
             means=meaning(cause),
-            says="no Event tells of it any more: what it cost is in the sum of the job",
+            says="its Event has expired; the lost CPU time is in the total of the job",
             source="status",
         )
         yield at, row

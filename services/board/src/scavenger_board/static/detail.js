@@ -17,7 +17,7 @@ function why(job, meanings) {
     if (job.why || job.says) return ["Why it waits", [job.why, meanings[job.why], job.says].filter(Boolean).join(" · ")];
     return ["Why it waits", "not known"];
   }
-  return ["It says", job.says];
+  return ["Message", job.says];
 }
 
 const STATES = { f: "some failed", r: "some run", i: "some were interrupted", c: "completed", "-": "some completed", ".": "wait" };
@@ -63,7 +63,7 @@ function job(picture, key, open, now, all) {
   const [make, update] = entryRow(null, now);
   rows(history, left, (entry) => entry.id, make, update);
   const [namespace, ...kindAndName] = key.split("/"), name = kindAndName.join("/");
-  if (!found) return [el("p", {}, "There is no such job any more, or there was none yet."), el("h3", {}, "When it left, and for whom"), history];
+  if (!found) return [el("p", {}, "This job does not exist now."), el("h3", {}, "Interruptions, and their reasons"), history];
   const [label, says] = why(found, picture.meanings);
   return [
     list([
@@ -71,18 +71,18 @@ function job(picture, key, open, now, all) {
       [label, says],
       ["Queue", [link(open, "queue", found.queue), found.rank ? ` no. ${place(all, found)} queued` : ""]],
       ["Tasks", found.array ? progress(found.array) : ""],
-      ["Asks for", found.array && !found.pods ? "" : `${plural(found.pods, "pod")}: ${amount("cpu", found.cpu)} cpu, ${amount("memory", found.memory)} memory${found.reclaimed ? ", reclaimed capacity" : ""}`],
+      ["Requests", found.array && !found.pods ? "" : `${plural(found.pods, "pod")}: ${amount("cpu", found.cpu)} cpu, ${amount("memory", found.memory)} memory${found.reclaimed ? ", reclaimed capacity" : ""}`],
       ["On nodes", found.array ? placed(found.array, open) : found.nodes.map((node) => link(open, "node", node))],
       ["Useful", cpuTime(found.useful)],
       ["Lost", `${cpuTime(found.lost)}, ${plural(found.interrupted, "interruption")}`],
       ["Runs", found.runs.length ? [gantt(found, now), ...found.runs.slice(-5).reverse().map(([start, end, how]) => el("div", { class: "sub" }, `${local(start * 1000)} · ${how === "running" ? how : end === null ? "when it ended is not known" : `${how} ${local(end * 1000)}`}`))] : ""],
       ["Checkpoint", found.safeUntil === null || found.array ? "" : found.checkpointed === null ? "none reported in this run" : [when(new Date(found.checkpointed * 1000).toISOString(), now)]],
-      ["Unsaved work", found.safeUntil === null ? "" : `${cpuTime(unsaved(found, now))} since the last checkpoint that was reported or due`],
-      ["Priority", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass}), with what a restart costs, as last written`],
+      ["Unsaved work", found.safeUntil === null ? "" : `${cpuTime(unsaved(found, now))} since the last checkpoint, reported or due`],
+      ["Priority", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass}), including the cost of a restart, as last written`],
     ]),
-    el("h3", {}, "When it left, and for whom"),
-    left.length ? history : el("p", {}, found.interrupted ? "Nothing tells of it any more." : "It never had to leave."),
-    picture.past ? "" : el("p", { class: "more" }, "More, with what would help: ", el("code", {}, `kubectl sj why ${name} -n ${namespace}`)),
+    el("h3", {}, "Interruptions, and their reasons"),
+    left.length ? history : el("p", {}, found.interrupted ? "No record of them is left." : "It was never interrupted."),
+    picture.past ? "" : el("p", { class: "more" }, "More, and what would help: ", el("code", {}, `kubectl sj why ${name} -n ${namespace}`)),
   ];
 }
 
@@ -96,14 +96,14 @@ function shareText(resource, one) {
 
 function node(picture, name, open) {
   const found = picture.nodes.find((one) => one.name === name);
-  if (!found) return [el("p", {}, "There is no such node in this picture.")];
+  if (!found) return [el("p", {}, "There is no such node at this moment.")];
   return [
     list([
       ["Closed", found.note],
       ["cpu", shareText("cpu", found.cpu)],
       ["memory", shareText("memory", found.memory)],
       ["Pods", picture.past ? "not known" : String(found.pods)],
-      ["Jobs there", found.jobs.length ? found.jobs.map((key) => link(open, "job", key)) : picture.past ? "not known" : "none"],
+      ["Jobs", found.jobs.length ? found.jobs.map((key) => link(open, "job", key)) : picture.past ? "not known" : "none"],
     ]),
   ];
 }

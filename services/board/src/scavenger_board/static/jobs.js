@@ -135,10 +135,10 @@ export function jobs(picture, open, now, all) {
   for (const row of $("jobs").children) if (row.item.rank) setText(row.querySelector(".place"), ` no. ${place(all, row.item)} queued`);
   const count = (number) => number.toLocaleString("en");
   setText($("n-jobs"), found.length === picture.jobs.length ? count(found.length) : `${count(found.length)} of ${count(picture.jobs.length)}`);
-  if (found.length > shown.length) note($("jobs"), `… and ${plural(found.length - shown.length, "job")} that are not shown: search, or choose a phase`);
+  if (found.length > shown.length) note($("jobs"), `… and ${plural(found.length - shown.length, "job")} not shown: search, or choose a phase`);
   else if (found.length) note($("jobs"), "");
   else if (picture.jobs.length) note($("jobs"), "No job matches. Clear the search, or choose another phase.", "empty");
-  else note($("jobs"), picture.past ? "No job of this moment is known." : "No job here yet. Submit one: kubectl sj submit JOB.yaml", "empty");
+  else note($("jobs"), picture.past ? "No job is known at this moment." : "There is no job yet. To submit one: kubectl sj submit JOB.yaml", "empty");
   phases(picture.jobs);
 }
 

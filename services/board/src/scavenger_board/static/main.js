@@ -9,7 +9,7 @@ import { Refused, follow, get, useToken } from "./source.js";
 import * as tables from "./tables.js";
 
 const SILENT = 30e3; // the server says every ten seconds that it is alive
-const BEGINNER = "Install the regulator (chart scavenger-regulator): it measures the load and publishes thresholds.";
+const BEGINNER = "Install the regulator (chart scavenger-regulator), which measures the load and publishes thresholds.";
 const state = { now: null, past: null, load: null, pastLoad: null, opened: null, heard: 0, lost: "", skew: 0 };
 let following = null;
 let narrowed = {};
@@ -43,14 +43,14 @@ function panel() {
 function connection() {
   const silent = Date.now() - state.heard > SILENT;
   if (state.past) setText($("link"), `past: ${local(state.past.time)}`, "warn");
-  else if (state.lost || silent) setText($("link"), `lost: ${state.lost || "nothing heard"}; the picture is ${state.heard ? `${span((Date.now() - state.heard) / 1000)} old` : "not here"}`, "bad");
+  else if (state.lost || silent) setText($("link"), `no connection: ${state.lost || "no answer"}; the page is ${state.heard ? `${span((Date.now() - state.heard) / 1000)} old` : "empty"}`, "bad");
   else setText($("link"), "live", "good");
 }
 
 function fresh() {
   const shown = picture();
   if (shown.past) {
-    setText($("fresh"), `This is what is still known of ${local(shown.time)}, ${ago(shown.time, now())}.`, "warn");
+    setText($("fresh"), `This page shows what is known of ${local(shown.time)}, ${ago(shown.time, now())}.`, "warn");
     return;
   }
   const levels = shown.levels;
@@ -59,7 +59,7 @@ function fresh() {
   const gone = bad.length ? `; ${bad.map((one) => one.name).join(" and ")} ${bad.length === 1 ? "does" : "do"} not answer` : "";
   const current = levels.visibility === "Fresh" && !bad.length && !state.lost;
   const yes = levels.visibility === "Fresh" ? "" : ` (${levels.visibility.toLowerCase()})`;
-  setText($("fresh"), `${current ? "✓ Current" : "▲ Not all of it is current"}: ${seen}${yes}${gone}.`, current ? "good" : "bad");
+  setText($("fresh"), `${current ? "✓ Current" : "▲ Partly out of date"}: ${seen}${yes}${gone}.`, current ? "good" : "bad");
 }
 
 function loadTile(shown) {
@@ -107,8 +107,8 @@ function harvestTile(shown) {
   const today = jobs.held(shown.jobs, midnight / 1000, moment() / 1000);
   figure("f-harvest", cores(held), "cores");
   setText($("harvest"), shown.past
-    ? "Requested by the jobs that ran, of those that still exist. What they had that day is not known."
-    : `Requested by running jobs now. Today at least ${cpuTime(today)}: runs of jobs that still exist.`);
+    ? "Requested by the jobs that ran then and still exist. Their useful CPU time of that day is not known."
+    : `Requested by running jobs now. Today at least ${cpuTime(today)}, by jobs that still exist.`);
 }
 
 function tiles() {
@@ -161,10 +161,10 @@ function chart() {
   $("charts").hidden = !load.times.length;
   if (load.times.length) charts.draw(load, $("resource").value, marks, state.past ? moment() / 1000 : null);
   $("legend").hidden = !load.times.length;
-  const none = load.problem ? `Prometheus says nothing: ${load.problem}` : "";
+  const none = load.problem ? `Prometheus does not answer: ${load.problem}` : "";
   setText($("source"), load.source ? `as ${load.source}` : none);
-  const parts = load.source.startsWith("the board") ? " The scavenger part is what jobs request; regular is the rest of the load." : "";
-  setText($("chart-help"), load.times.length ? `Click a moment to see what is known of it.${parts}` : `No load is known of this span. ${BEGINNER} A Prometheus (--prometheus-url) remembers more than this board has seen.`);
+  const parts = load.source.startsWith("the board") ? " The scavenger part is the requests of jobs, and the regular part the rest of the load." : "";
+  setText($("chart-help"), load.times.length ? `Click a moment to see the cluster at that time.${parts}` : `No load is known for this time. ${BEGINNER} With a Prometheus (--prometheus-url), the board also shows older load.`);
 }
 
 // --- all of it ---

@@ -91,7 +91,7 @@ function paint(found) {
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   canvas.hidden = !found.length;
-  canvas.setAttribute("aria-label", `Heat map of ${plural(found.length, "node")}; the list beside it has the same as text`);
+  canvas.setAttribute("aria-label", `Heat map of ${plural(found.length, "node")}; the list beside it has the same values`);
   const ctx = canvas.getContext("2d");
   ctx.scale(ratio, ratio);
   ctx.font = '11px system-ui, "DejaVu Sans", sans-serif';
@@ -110,10 +110,10 @@ function list(picture, found) {
     (row, node) => row.replaceChildren(el("span", { class: "name" }, node.name), el("span", { class: Math.max(node.cpu.load ?? 0, node.memory.load ?? 0) >= 90 ? "bad" : "" }, percent(value(node))), el("span", { class: "sub" }, figures(node))),
   );
   const hidden = found.length - MOST_ROWS;
-  if (hidden > 0) note($("nodes"), `… and ${plural(hidden, "node")} that ${hidden === 1 ? "is" : "are"} not listed: search, or point at the map`);
+  if (hidden > 0) note($("nodes"), `… and ${plural(hidden, "node")} not listed: search, or point at the map`);
   else if (found.length) note($("nodes"), "");
   else if (picture.nodes.length) note($("nodes"), "No node matches. Clear the search.", "empty");
-  else note($("nodes"), picture.past ? "Not known of this moment: it takes a Prometheus and the regulator's --per-node." : "No node yet. Once one joins the cluster it is here.", "empty");
+  else note($("nodes"), picture.past ? "Not known at this moment. The board needs a Prometheus and the regulator's --per-node for it." : "There is no node yet.", "empty");
 }
 
 export function nodes(picture, opener) {

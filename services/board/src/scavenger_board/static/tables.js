@@ -16,7 +16,7 @@ function share(queue, name) {
 
 function shares(queue) {
   const names = Object.keys(queue.deserved ?? {}).filter((name) => name === "cpu" || name === "memory" || queue.allocated?.[name]);
-  return names.length ? names.map((name) => share(queue, name)) : [el("span", { class: "sub" }, "its share is not known")];
+  return names.length ? names.map((name) => share(queue, name)) : [el("span", { class: "sub" }, "share not known")];
 }
 
 export function queues(picture, open) {
@@ -35,7 +35,7 @@ export function queues(picture, open) {
       );
     },
   );
-  note($("queues"), picture.queues.length ? "" : "No queue yet: jobs go to the queue default. Create one: kubectl sj queue create NAME", "empty");
+  note($("queues"), picture.queues.length ? "" : "There is no queue yet, so jobs go to the queue default. To create one: kubectl sj queue create NAME", "empty");
 }
 
 const word = (levels) => (levels.visibility === "Fresh" || levels.visibility === "Past" ? levels.state : levels.visibility);
@@ -48,7 +48,7 @@ function loads(resources) {
 // Pools of nodes with levels of their own; where there is one, the tiles say it all.
 export function pools(picture) {
   $("of-pools").hidden = !picture.pools.length;
-  setText($("n-pools"), picture.pools.length ? `${picture.pools.length}, each by its own load; the tiles and the chart are of the default pool` : "");
+  setText($("n-pools"), picture.pools.length ? `${picture.pools.length}, each with its own load; the tiles and the chart show the default pool` : "");
   rows(
     $("pools"),
     picture.pools,
@@ -76,7 +76,7 @@ export function entryRow(open, now) {
     (entry) => (open && entry.job ? el("button", { type: "button", class: "row entry", onclick: () => open("job", entry.job) }) : el("div", { class: "row entry" })),
     (row, entry) => {
       const left = entry.kind === "left";
-      const whom = entry.whom ? `for ${entry.whom}` : left && entry.cause === "Preempted" ? "for whom is not known" : "";
+      const whom = entry.whom ? `for ${entry.whom}` : left && entry.cause === "Preempted" ? "for an unknown pod" : "";
       row.replaceChildren(
         el("span", { class: "name" }, left ? entry.job : `state ${entry.cause}`),
         el("span", {}, cost(entry), left ? " · " : "", when(entry.at, now)),
@@ -91,7 +91,7 @@ export function timeline(picture, open, now) {
   rows($("timeline"), shown, (entry) => entry.id, ...entryRow(open, now));
   const hidden = picture.timeline.length - shown.length;
   if (shown.length) note($("timeline"), hidden ? `… and ${plural(hidden, "older line")}` : "");
-  else note($("timeline"), "No interruption is on record. Events of them stay for an hour, moments with their jobs.", "empty");
+  else note($("timeline"), "No interruption is recorded. The API server keeps Events for an hour, and jobs keep their last interruptions.", "empty");
 }
 
 // Who left in the hour before a moment, and what that cost as far as anything says so.
@@ -100,10 +100,10 @@ export function hour(picture, end) {
   const priced = left.filter((entry) => entry.lost !== null);
   const lost = priced.reduce((sum, entry) => sum + entry.lost, 0);
   const open = left.length - priced.length;
-  if (!left.length) return { lost: 0, says: "No interruption is on record." };
+  if (!left.length) return { lost: 0, says: "No interruption is recorded." };
   const bound = priced.some((entry) => entry.atMost) ? "at most " : "";
-  if (!priced.length) return { lost: null, says: `${plural(left.length, "job")} left; what that cost is not known.` };
-  return { lost, says: `${plural(left.length, "job")} left, ${bound}${cpuTime(lost)} lost${open ? ` (of ${open} the cost is not known)` : ""}.` };
+  if (!priced.length) return { lost: null, says: `${plural(left.length, "job")} left; the lost CPU time is not known.` };
+  return { lost, says: `${plural(left.length, "job")} left, ${bound}${cpuTime(lost)} lost${open ? ` (not known for ${open})` : ""}.` };
 }
 
 export function waits(picture) {

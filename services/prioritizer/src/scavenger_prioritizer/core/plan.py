@@ -432,10 +432,10 @@ def assert_sound(plan: ClassPlan, snapshot: Snapshot) -> None:
 def _assert_order(verdicts: Sequence[Verdict]) -> None:
     """Who loses least goes first."""
     for verdict in verdicts:
-        assert verdict.risk >= 0, f"risk: {verdict.gang.job.key} has {verdict.risk} at risk"
+        assert verdict.risk >= 0, f"risk: {verdict.gang.job.key} has {verdict.risk} of unsaved work"
         assert takes_part(verdict.gang), f"verdicts: {verdict.gang.job.key} does not run, or is on its way out"
     risks = [verdict.risk for verdict in verdicts]
-    assert risks == sorted(risks), f"verdicts: not by what is at risk: {risks}"
+    assert risks == sorted(risks), f"verdicts: not by unsaved work: {risks}"
 
 
 def _assert_share(verdicts: Sequence[Verdict], snapshot: Snapshot) -> None:
@@ -478,7 +478,7 @@ def _assert_writes(plan: ClassPlan, snapshot: Snapshot) -> None:
             assert write.pod.uid not in uids, f"{name}: {write.pod.name} is written twice"
             assert write.priority is None or write.priority >= 0, f"{name}: priority {write.priority}"
             uids.add(write.pod.uid)
-    assert plan.due is None or snapshot.known, "due: nobody is protected by a percentage"
+    assert plan.due is None or snapshot.known, "due: no job is protected by a percentage"
 
 
 def _assert_budgets(plan: ClassPlan, snapshot: Snapshot) -> None:

@@ -141,9 +141,7 @@ def _message(cluster: ScopeDecision, now: datetime) -> str:
     state = cluster.next_state
     if state.closed and state.cooldown_until is not None and state.cooldown_until <= now:
         resources = " and ".join(sorted(state.closed_for))
-        return (
-            f"after evictions nothing starts until {resources} is below the lower level, or below admission for a while"
-        )
+        return f"after evictions no job starts until {resources} is below lower, or below admission for a while"
     if cluster.unmeasured:
         return f"too few nodes have a figure of {' and '.join(cluster.unmeasured)}: nothing is decided by it"
     return ""

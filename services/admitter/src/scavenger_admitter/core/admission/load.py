@@ -131,7 +131,7 @@ class LoadRule:
         """Without a regulator: one level, in percent, on what is requested."""
         level = _ppm(percent)
         if level is None or level > PPM:
-            return cls.blind(f"the configured admission level {percent} is not a percentage")
+            return cls.blind(f"the configured admission threshold {percent} is not a percentage")
         return cls(
             admission_ppm=tuple((name, level) for name in sorted(resources)),
             counted_with_candidate=counted_with_candidate,

@@ -48,7 +48,7 @@ class LeftoverPod:
         state = "which has not ended it yet" if self.node is None or self.node.ready else "which is not ready"
         return (
             f"held back by pod {name} of the last run on node {where}, {state}: the job starts again when "
-            "the node reports the end of the pod, or when somebody who knows that it is switched off deletes "
+            "the node reports the end of the pod, or when an administrator who knows that it is off deletes "
             f"Node {where} or taints it {OUT_OF_SERVICE}"
         )
 

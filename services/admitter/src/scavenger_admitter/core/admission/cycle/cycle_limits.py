@@ -129,7 +129,7 @@ def _at_level(limit: LoadLimit) -> Wait:
         WaitReason.ADMISSION_LEVEL,
         lambda: (
             f"{limit.resource} load{_of_pool(limit)} is {percent(limit.ppm())}; jobs start while it is under the"
-            f" admission level of {percent(limit.admission_ppm)}"
+            f" admission threshold of {percent(limit.admission_ppm)}"
         ),
         limit.resource,
     )
@@ -140,7 +140,7 @@ def _would_pass_level(limit: LoadLimit, extra: int) -> Wait:
         WaitReason.ADMISSION_LEVEL,
         lambda: (
             f"{limit.resource} load{_of_pool(limit)} would be {percent(limit.ppm(extra))}; it has to stay under the"
-            f" admission level of {percent(limit.admission_ppm)}"
+            f" admission threshold of {percent(limit.admission_ppm)}"
         ),
         limit.resource,
     )

@@ -11,7 +11,7 @@ from scavenger_admitter.core.admission.snapshot import Snapshot
 from scavenger_admitter.core.waits import Wait
 
 NOT_JUDGED: Final = Wait(
-    WaitReason.NEXT_CYCLE, "there are too many different gangs in line to look at all of them at once; it has its turn"
+    WaitReason.NEXT_CYCLE, "too many different gangs are queued to look at all of them at once; it has its turn"
 )
 
 _IN_TURN: Final = 16

@@ -31,7 +31,7 @@ def assert_sound(
     waiting = {candidate.key: candidate for candidate in chain.from_iterable(snapshot.candidates.values())}
     started = [start.key for start in plan.starts]
     assert len(started) == len(set(started)), f"starts: a job twice: {started}"
-    assert set(started) <= waiting.keys(), f"starts: of nobody who waits: {sorted(set(started) - waiting.keys())}"
+    assert set(started) <= waiting.keys(), f"starts: of jobs that do not wait: {sorted(set(started) - waiting.keys())}"
     forgotten = waiting.keys() - plan.held.keys() - set(started)
     assert not forgotten, f"held: neither started nor told why they wait: {sorted(forgotten)}"
     granted = sum(len(start.nodes) if start.candidate.tasks else 1 for start in plan.starts)
@@ -141,7 +141,7 @@ def _assert_load(starts: Iterable[Start], snapshot: Snapshot) -> None:
         if limit.pool not in concerned:
             continue
         extra = given.get(of, 0) - (0 if snapshot.counted_with_candidate else largest.get(of, 0))
-        assert limit.under(extra), f"limits: {limit.resource} gets {extra} more, beyond its admission level: {limit}"
+        assert limit.under(extra), f"limits: {limit.resource} gets {extra} more, beyond the threshold: {limit}"
 
 
 def _assert_preemptions(plan: AdmissionPlan, snapshot: Snapshot, waiting: set[str]) -> None:
@@ -155,5 +155,5 @@ def _assert_preemptions(plan: AdmissionPlan, snapshot: Snapshot, waiting: set[st
     assert len(victims) == len(set(victims)), f"preemptions: a job twice: {victims}"
     for one in plan.preemptions:
         assert one.key in running, f"preemptions: {one.key} does not run"
-        assert one.risk >= 0, f"risk: {one.key} has {one.risk} at risk"
+        assert one.risk >= 0, f"risk: {one.key} has {one.risk} of unsaved work"
         assert one.waiting in waiting, f"preemptions: {one.key} for {one.waiting}, which does not wait"

@@ -168,7 +168,7 @@ def _judge(
     lacking = sum(count for name, count in one.gang.on.items() if nodes.excess(name) > 0)
     places = usage.move(one.candidate, lacking)
     if places is not None:
-        outlook = f"there is room on node {places[0]}"
+        outlook = f"there is capacity on node {places[0]}"
     elif starved_for >= rules.patience * rules.after:
         outlook = f"starved for {starved_for // SECOND} s, and there is no better place"
     else:

@@ -59,7 +59,7 @@ class Among(Enum):
     """Which nodes are looked at."""
 
     OPEN = "those that new jobs may use"
-    ALL = "closed ones as well, which ordinary pods may use"
+    ALL = "closed ones as well, which regular pods may use"
 
 
 class Room:
@@ -464,7 +464,7 @@ class Room:
     def _no_headroom(self, shape: Shape, count: int) -> str:
         needs, places = _needs(shape, count), self.places(shape)
         if not places:
-            return f"{needs}; every node with room for it by requests is at its own level"
+            return f"{needs}; every node with capacity for it by requests is at its own level"
         most, name = self._closest(shape, places)
         return f"{needs}; no node has that much left up to its own level (most: {most} on node {name})"
 
@@ -477,7 +477,7 @@ class Room:
         room = len(self._apart(shape, count)) if apart else self._places_of(shape).room(count)[0]
         if room:
             where = f" on nodes that differ in {shape.apart}" if apart else ""
-            return f"{needs}; there is room for {room}{where} now{self._holders(shape)}"
+            return f"{needs}; there is capacity for {room}{where} now{self._holders(shape)}"
         largest = self._largest_free(shape, places)
         if shape.reclaimed:
             return f"{needs}; no node offers that much now (most: {largest})"
