@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""Annotation, and label, of a pod of an Indexed Job: which member of the gang it is."""
 INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """Annotation of a pod whose index has retries of its own: how often it had failed before."""
-"""Annotation, and label, of a pod of an Indexed Job: which member of the gang it is."""
 
 Moment = TypeVar("Moment", int, datetime)
 
