@@ -239,6 +239,16 @@ def test_what_is_drawn_has_everything_that_is_to_be_compared() -> None:
     assert oracle.draw(7) == oracle.draw(7)
 
 
+def test_a_job_that_nobody_has_looked_at_has_no_failed_indexes() -> None:
+    """The Job controller says so before it creates a pod, and the admitter with its first status."""
+    job: Object = {"metadata": {"name": "j", "namespace": "n"}, "spec": {"backoffLimitPerIndex": 0}}
+    written = {"failedIndexes": "", "ready": 0, "startTime": "2026-01-02T00:00:00Z"}
+    assert oracle.differences(oracle.seen({**job, "status": written}, []), oracle.seen(job, [])) == []
+    assert oracle.differences(
+        oracle.seen({**job, "status": written}, []), oracle.seen({**job, "status": {"ready": 0}}, [])
+    )
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -695,6 +695,18 @@ async def test_an_index_has_its_own_retries_and_pause_and_interruptions_use_up_n
         assert (status(c)["failedIndexes"], status(c)["failed"]) == ("0", 2)
 
 
+async def test_a_pod_that_others_keep_blocks_its_index_alone() -> None:
+    async with adopting() as c:
+        c.submit_job("a", **indexed(2, 1, limit=1))
+        await runs_indexes(c, 0)
+        pod = of_index(c, 0)
+        keep = lambda one: one["metadata"]["finalizers"].append("example.org/keep")  # noqa: E731
+        c.api.edit(PODS, NS, pod["metadata"]["name"], keep)
+        c.end(of_index(c, 0), 3)
+        await runs_indexes(c, 1)
+        assert status(c)["failedIndexes"] == ""
+
+
 def forget_retries(job: Object) -> None:
     """The ledger of a Job does not say any more what its indexes have used up."""
     ledger = next(one for one in job["status"]["conditions"] if one["type"] == names.CONDITION_LEDGER)

@@ -109,6 +109,21 @@ def test_the_end_is_one_write() -> None:
     assert made["conditions"][-1]["reason"] == "Ended"
 
 
+def test_a_success_policy_tells_all_successes_at_once_and_by_which_rule() -> None:
+    """Also where all have completed meanwhile: no client takes that for a failure which knows of the policy."""
+    rules = [{"succeededIndexes": "1"}, {"succeededCount": 2}]
+    spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "successPolicy": {"rules": rules}}
+    status = found(Phase.COMPLETED, array=ArrayStatus(completed=1, completed_indexes="1"), finished_timestamp=NOW)
+    made, stated = write(status, PodCounts(terminating=1), RUNNING, **spec)
+    assert (made["succeeded"], stated) == (1, ["SuccessCriteriaMet=True", LEDGER])
+    status = found(Phase.COMPLETED, array=ArrayStatus(completed=2, completed_indexes="0-1"), finished_timestamp=NOW)
+    made, stated = write(status, NONE, made, **spec)
+    assert (made["succeeded"], stated) == (2, ["SuccessCriteriaMet=True", "Complete=True", LEDGER])
+    assert {(one["reason"], one["message"]) for one in made["conditions"][:2]} == {
+        ("SuccessPolicy", "Matched rules at index 0")
+    }
+
+
 def test_while_pods_terminate_the_end_and_the_last_success_are_held_back() -> None:
     """Nextflow takes all successes without Complete for a failure."""
     array = ArrayStatus(completed=1, completed_indexes="0")
@@ -143,6 +158,7 @@ def test_resuming_starts_the_time_again() -> None:
     [
         (FailureReason.FAILED, ("BackoffLimitExceeded", "Job has reached the specified backoff limit")),
         (FailureReason.DEADLINE_EXCEEDED, ("DeadlineExceeded", "Job was active longer than specified deadline")),
+        (FailureReason.TASKS_FAILED, ("FailedIndexes", "Job has failed indexes")),
         (FailureReason.POD_FAILURE_POLICY, ("PodFailurePolicy", "said")),
         (FailureReason.NOT_FOUND, ("NotFound", "said")),
     ],

@@ -640,9 +640,16 @@ class ManyBook:
         ended = (task for task, pod in self.pods.ended.items() if pod.metadata.uid not in unproven)
         busy = set_of((*(self.pods.alive.keys() - self.abandoned.keys()), *ended))
         busy |= untouched.runs | untouched.starts | self.draft.known.start.posted
-        if self.spec.rests_by_task:
-            busy |= set_of(self.pods.counted) & ~self.tasks.over
+        busy |= self._resting
         return min(self.wanted, self.bearable) - busy.bit_count()
+
+    @property
+    def _resting(self) -> int:
+        """Tasks that rest and keep their places: a set. One whose pod a finalizer of others keeps has none."""
+        if not self.spec.rests_by_task:
+            return 0
+        rest = (task for task, pod in self.pods.counted.items() if not deleting(pod) or _goes_at_once(pod))
+        return set_of(rest) & ~self.tasks.over
 
     def _taken(self, startable: int) -> Wait | None:
         """Why nothing starts though tasks wait: pods of others have the names of theirs."""
@@ -757,6 +764,11 @@ def _of_another_job(pod: kinds.Pod, run: str, uid: str) -> bool:
     """Whether a pod of this run belongs to another Job than the one that is shown, which may be older or newer."""
     owner = pod.metadata.controller
     return pod.metadata.annotations.get(names.ANNOTATION_RUN) == run and owner is not None and owner.uid != uid
+
+
+def _goes_at_once(pod: kinds.Pod) -> bool:
+    """Whether a pod that has ended goes as soon as it is deleted and released."""
+    return not set(pod.metadata.finalizers) - {names.FINALIZER}
 
 
 def _abandoned(draft: Draft, pods: TaskPods) -> dict[int, kinds.Pod]:
