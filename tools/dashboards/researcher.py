@@ -65,8 +65,9 @@ RESEARCHER: Final = Dashboard(
                     width=3,
                 ),
                 Panel(
-                    "Tasks of arrays",
-                    "By state, in all arrays that have not been deleted. `kubectl sj tasks NAME` shows those of one.",
+                    "Tasks",
+                    "By state, of arrays and adopted Jobs that have not been deleted. `kubectl sj tasks NAME` shows "
+                    "those of one.",
                     (Query('sum by (state) (scavenger_tasks{queue=~"$queue"})', "{{state}}"),),
                     kind="bargauge",
                     width=5,
@@ -134,8 +135,8 @@ RESEARCHER: Final = Dashboard(
             (
                 Panel(
                     "Started and interrupted most",
-                    "Ten jobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, Figures of "
-                    "single jobs).",
+                    "Ten ScavengerJobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, "
+                    "Figures of single jobs). `kubectl sj list` has adopted Jobs as well.",
                     (_of_jobs("starts"), _of_jobs("interruptions")),
                     kind="bargauge",
                     exported=True,
