@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_admitter import dry_runs, lookups, reconciler, slim_jobs, volume_topologies, writer
+from scavenger_admitter.core.adopted import ledger
 from scavenger_admitter.core.lifecycle.books import many
 from scavenger_admitter.core.lifecycle.managed import PODS_AGAIN_SECONDS
 from scavenger_admitter.job_record import PODS_AGAIN_MOST
@@ -65,6 +66,7 @@ def size(count: int) -> str:
 
 _JOBS: Final = "ResourceQuota `count/scavengerjobs.scavenger.dev`"
 _PODS: Final = "ResourceQuota `count/pods`"
+_BATCH: Final = "ResourceQuota `count/jobs.batch`"
 _ADMITTER: Final = "tests/unit/admitter"
 _READ: Final = "tests/integration/api/test_stored_objects.py::test_an_odd_object_costs_itself_only"
 _SETTINGS: Final = AdmitterSettings.model_fields
@@ -193,6 +195,47 @@ THINGS: Final[Mapping[str, Mapping[str, Bound]]] = {
             _JOBS,
             "admitter",
             "tests/integration/api/test_stored_objects.py::test_what_an_array_keeps_takes_at_most_16_mib_of_etcd",
+        ),
+    },
+    "An adopted Job": {
+        "JSON": Bound(
+            f"{size(names.MAX_SPEC_BYTES)} of what its pods are made of: a larger one is told, and never starts",
+            _BATCH,
+            "admitter",
+            f"{_ADMITTER}/test_slim_jobs.py::test_a_job_of_a_user_that_is_too_large_is_told_and_not_started",
+        ),
+        "memory": Bound(
+            f"its template as that of a ScavengerJob, {size(kept_parts.MOST)} of labels and of annotations, its status:"
+            " of Jobs as hostile as the test has them, 128 KiB",
+            _BATCH,
+            "admitter",
+            f"{_ADMITTER}/test_slim_jobs.py::test_of_a_hostile_job_of_a_user_little_is_kept",
+        ),
+        "writes": Bound(
+            f"its status each {many.WRITE_EVERY.total_seconds():g} s, a large one each"
+            f" {many.WRITE_LARGE_EVERY.total_seconds():g} s; {ledger.MAX_COUNTED} ends of pods in one",
+            "as of one",
+            "admitter",
+            f"{_ADMITTER}/test_adopted_jobs.py::test_a_job_of_ten_thousand_completions_is_written_once_a_second",
+        ),
+        "pods": Bound(
+            f"{MAX_TASKS:,} completions, `parallelism` and {size(names.MAX_PODS_BYTES)} of pods as JSON at a time; of"
+            f" those that ended, {many.KEPT_PODS:,} are kept",
+            _PODS,
+            "admission policies; admitter",
+            f"{_ADMITTER}/test_adopted_jobs.py::test_a_job_of_ten_thousand_completions_is_written_once_a_second",
+        ),
+        "etcd": Bound(
+            f"{size(ledger.MAX_BYTES)} of ledger; the indexes that completed, as the Job controller writes them",
+            _BATCH,
+            "admitter",
+            f"{_ADMITTER}/test_ledger.py::test_the_longest_ledger_is_within_its_bound",
+        ),
+        "places": Bound(
+            "one in the queue, whatever its size",
+            "the share and the quota of the queue",
+            "admitter",
+            f"{_ADMITTER}/test_starts.py::test_jobs_are_called_by_their_places_in_line",
         ),
     },
     "A gang": {

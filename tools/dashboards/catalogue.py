@@ -39,7 +39,7 @@ BOUNDS: Final = {
     "loop": "the reconcile loops of a service",
     "method": "HTTP methods",
     "outcome": "a fixed list in the code",
-    "phase": "phases of a ScavengerJob",
+    "phase": "phases of a job",
     "queue": "ScavengerQueues; `(unknown)` for jobs whose queue does not exist",
     "stage": "`admission` or `runtime`",
     "reason": "a fixed list in the code, or reasons of the API server",

@@ -65,8 +65,8 @@ RESEARCHER: Final = Dashboard(
                     width=3,
                 ),
                 Panel(
-                    "Tasks of arrays",
-                    "Tasks of all existing arrays, by state. `kubectl sj tasks NAME` shows those of one array.",
+                    "Tasks",
+                    "Tasks of all existing arrays and adopted Jobs, by state. `kubectl sj tasks NAME` shows those of one.",
                     (Query('sum by (state) (scavenger_tasks{queue=~"$queue"})', "{{state}}"),),
                     kind="bargauge",
                     width=5,
@@ -134,8 +134,8 @@ RESEARCHER: Final = Dashboard(
             (
                 Panel(
                     "Started and interrupted most",
-                    "Ten jobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, Figures of "
-                    "single jobs).",
+                    "Ten ScavengerJobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, "
+                    "Figures of single jobs). `kubectl sj list` has adopted Jobs as well.",
                     (_of_jobs("starts"), _of_jobs("interruptions")),
                     kind="bargauge",
                     exported=True,

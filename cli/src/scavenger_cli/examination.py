@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
+from scavenger_api.states import Phase
 from scavenger_api.times import parse_time
-from scavenger_domain.adopted import adopted
+from scavenger_domain.adopted import adopted, claimed
 from scavenger_domain.ailments import (
     Ailment,
+    Untouched,
     foreign_budgets,
     half_released,
     no_measurement,
@@ -27,7 +29,7 @@ from scavenger_domain.last_word import SILENT_AFTER
 from scavenger_domain.last_word import silent as has_gone
 from scavenger_domain.nodes import autoscaled, karpenter_made
 from scavenger_domain.release import LABEL_OF, finished, ledger_condition
-from scavenger_domain.selectors import selects
+from scavenger_domain.selectors import Selector, selects
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
 
@@ -54,6 +56,8 @@ class Cluster:
         budgets: namespaces with a PodDisruptionBudget of the prioritizer.
         foreign_budgets: namespaces with one of its name that is somebody else's.
         batch_jobs: batch/v1 Jobs that are adopted, or that a release has made, as the API server has them.
+        adopts: whether the admitter runs such Jobs.
+        serving: in which namespaces new Jobs are adopted, as selectors.
         job_pods: pods of scavenger jobs, ended ones as well.
         pods: all pods that have not ended.
         nodes: all nodes.
@@ -77,6 +81,8 @@ class Cluster:
     budgets: Sequence[str] | None = None
     foreign_budgets: Sequence[str] = ()
     batch_jobs: Sequence[Mapping[str, Any]] = ()
+    adopts: bool | None = None
+    serving: Sequence[Selector] | None = None
     job_pods: Sequence[Pod] | None = None
     pods: Sequence[Pod] | None = None
     nodes: Sequence[Node] | None = None
@@ -154,19 +160,44 @@ def _stale_finalizers(cluster: Cluster) -> Iterator[Ailment]:
 
 
 def _adopted(cluster: Cluster) -> Iterator[Ailment]:
-    """A status is written when something happens. Without an admitter its age says that nobody looks."""
-    led, still, copies = _led(cluster, names.ADMITTER), [], []
+    still: dict[Untouched, list[str]] = {}
+    copies = []
     for job in cluster.batch_jobs:
         meta = job["metadata"]
         if (of := (meta.get("labels") or {}).get(LABEL_OF)) is not None:
             copies.append(f"{meta['namespace']}/{of}")
-        elif adopted(job) and not finished(job):
-            ledger = ledger_condition(job)
-            said = parse_time(ledger.get("lastProbeTime") or meta.get("creationTimestamp"))
-            if (not ledger or not led) and said is not None and cluster.now - said > SILENT_AFTER:
-                still.append(f"{meta['namespace']}/{meta['name']}")
-    yield from untouched_jobs(still, led=led)
+        elif claimed(job) and not finished(job) and (why := _untouched(cluster, job)) is not None:
+            still.setdefault(why, []).append(f"{meta['namespace']}/{meta['name']}")
+    yield from untouched_jobs(still)
     yield from half_released(copies)
+
+
+def _untouched(cluster: Cluster, job: Mapping[str, Any]) -> Untouched | None:
+    """What is in the way of an adopted Job. A status is written when something happens: where somebody looks at it, its
+    age says nothing."""
+    meta, ledger = job["metadata"], ledger_condition(job)
+    labels = meta.get("labels") or {}
+    said = parse_time(ledger.get("lastProbeTime") or meta.get("creationTimestamp"))
+    if said is None or cluster.now - said <= SILENT_AFTER:
+        return None
+    if not adopted(job) or names.LABEL_QUEUE not in labels:
+        return Untouched.UNKNOWN
+    if not _led(cluster, names.ADMITTER):
+        return Untouched.NO_ADMITTER
+    if cluster.adopts is False:
+        return Untouched.OFF
+    if not ledger:
+        return Untouched.UNSEEN
+    waits = ledger.get("reason") != Phase.RUNNING
+    return Untouched.UNSERVED if waits and not _is_served(cluster, meta["namespace"]) else None
+
+
+def _is_served(cluster: Cluster, namespace: str) -> bool:
+    """Whether Jobs of a namespace are adopted, or that is not known."""
+    labels = next((one.labels for one in cluster.namespaces or () if one.name == namespace), None)
+    if labels is None or cluster.serving is None:
+        return True
+    return any(selects(one, labels) for one in cluster.serving)
 
 
 def _shunned(cluster: Cluster) -> Iterator[Ailment]:

@@ -101,6 +101,12 @@ def row(one: Departure, *, namespaces: bool) -> list[str]:
     return [*([one.namespace] if namespaces else []), when, one.job, one.cause or NOT_KNOWN, whom, lost]
 
 
+def untold(jobs: Iterable[Job]) -> int:
+    """How many interruptions of adopted Jobs have no line: a Job keeps the time of its last one."""
+    kept = ((one.status.interrupted_count, len(one.status.interrupted_timestamps)) for one in jobs if one.adopted)
+    return sum(max(0, count - lines) for count, lines in kept)
+
+
 def summary(found: Sequence[Departure]) -> str:
     """What all of it comes to."""
     priced = [one.lost for one in found if one.lost is not None]

@@ -20,6 +20,7 @@ from scavenger_domain.taints import blocking
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct
 
 from scavenger_cli.examination import Cluster, examine
+from scavenger_cli.objects import LabelSelector
 from scavenger_cli.paths import PART_OF_US
 from scavenger_cli.remedies import INSTALL
 from scavenger_cli.words import age, plural
@@ -86,6 +87,11 @@ class Webhook(Struct, frozen=True, gc=False, rename="camel"):
 
     client_config: ClientConfig = ClientConfig()
     rules: tuple[Rule, ...] = ()
+    namespace_selector: LabelSelector = LabelSelector()
+
+    def asks_about(self, kind: str) -> bool:
+        """Whether the API server asks it about objects of a kind, by its plural."""
+        return any(kind in rule.resources for rule in self.rules)
 
 
 class WebhookConfiguration(Struct, frozen=True, gc=False, rename="camel"):
@@ -93,6 +99,26 @@ class WebhookConfiguration(Struct, frozen=True, gc=False, rename="camel"):
 
     metadata: ObjectMeta = ObjectMeta()
     webhooks: tuple[Webhook, ...] = ()
+
+
+class MatchResources(Struct, frozen=True, gc=False, rename="camel"):
+    """matchResources of the binding of a policy."""
+
+    namespace_selector: LabelSelector = LabelSelector()
+
+
+class PolicyBindingSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of the binding of a policy."""
+
+    policy_name: str = ""
+    match_resources: MatchResources = MatchResources()
+
+
+class PolicyBinding(Struct, frozen=True, gc=False, rename="camel"):
+    """admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PolicyBindingSpec = PolicyBindingSpec()
 
 
 class EndpointConditions(Struct, frozen=True, gc=False, rename="camel"):
@@ -298,7 +324,7 @@ def _classes(seen: Installation) -> Found:
 def _ranks(seen: Installation) -> Found:
     if seen.mutating is None or seen.ranking_policy is None:
         yield _unknown("webhook configurations, or admission policies")
-    elif any("pods" in rule.resources for one in seen.mutating for hook in one.webhooks for rule in hook.rules):
+    elif any(hook.asks_about("pods") for one in seen.mutating for hook in one.webhooks):
         yield State.OK, "the webhook gives pods a class that have none, or a low one", ""
     elif seen.ranking_policy:
         yield State.OK, "a policy of the API server gives pods a class that have none, or a low one", ""
@@ -453,7 +479,11 @@ def _neighbours(seen: Installation) -> Found:
 
 
 CHECKS: Final[tuple[tuple[str, tuple[str, ...], Callable[[Installation], Found]], ...]] = (
-    ("components", ("ServiceAway", "StaleFinalizers", "InstallationIncomplete"), _components),
+    (
+        "components",
+        ("ServiceAway", "StaleFinalizers", "InstallationIncomplete", "UntouchedJobs", "HalfReleased"),
+        _components,
+    ),
     ("images", (), _images),
     ("addresses", (), _addresses),
     ("metrics", ("NoMeasurement",), _metrics),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
+from scavenger_admitter.core.adopted.ledger import MAX_BYTES
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS
 from scavenger_testing import running, terminated
@@ -383,6 +384,21 @@ async def test_five_completions_of_which_two_run_at_a_time(mode: str) -> None:
         assert c.most_at_once("a") == 2
         await c.pass_time(30)
         assert (len(c.pods("a")), c.held()) == (5, [])
+
+
+async def test_a_job_of_ten_thousand_completions_is_written_once_a_second() -> None:
+    """However fast its pods end."""
+    async with adopting() as c:
+        c.submit_job("a", cpu="50m", memory="1Mi", completions=10_000, parallelism=30, completionMode="Indexed")
+        await c.until(lambda: len(at_work(c)) == 30)
+        since, began = len(c.writes()), c.clock.monotonic()
+        for _ in range(12):
+            for pod in at_work(c)[:5]:
+                c.end(pod)
+            await c.pass_time(0.25)
+        assert 1 < written(c, since).count("PATCH job") <= c.clock.monotonic() - began
+        assert (status(c)["succeeded"] >= 30, c.most_at_once("a")) == (True, 30)
+        assert len(c.job_condition("a", names.CONDITION_LEDGER)["message"].encode()) <= MAX_BYTES
 
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])

@@ -18,6 +18,7 @@ from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing.builders import pod_dict
 
 from .harness import NS, empty_harness, runs
+from .test_adopted_jobs import adopting, at_work, finish_all, until
 from .test_queue_controller import queue
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -191,3 +192,21 @@ async def test_the_first_start_counts_from_the_creation_and_a_restart_from_the_p
         await runs(c, "a", limit=300)
         assert waits("Restart")[0] - before[0] == 1
         assert waits("First")[0] == count
+
+
+async def test_adopted_jobs_are_counted_with_the_others() -> None:
+    """Their completions count as tasks do, and their status knows which of them run by the pods that are ready."""
+    async with adopting() as c:
+        c.submit_job("a", completions=3, parallelism=2)
+        await until(c, "Running")
+        ready = [{"type": "Ready", "status": "True"}]
+        for pod in at_work(c):
+            c.api.edit(PODS, NS, pod["metadata"]["name"], lambda body: body["status"].update(conditions=ready))
+        await c.until(lambda: value("tasks", state="running", queue="default") == 2)
+        assert value("tasks", state="waiting", queue="default") == 1
+        assert value("jobs", phase="Running", queue="default") == 1
+        before = value("finished_jobs_total", queue="default", phase="Completed") or 0
+        await finish_all(c)
+        assert value("finished_jobs_total", queue="default", phase="Completed") == before + 1
+        await c.until(lambda: value("tasks", state="completed", queue="default") == 3)
+        assert value("tasks", state="running", queue="default") == 0

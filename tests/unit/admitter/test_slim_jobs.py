@@ -12,13 +12,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scavenger_admitter.core.adopted.ledger import write_ledger
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.manifest import pod_labels
 from scavenger_admitter.facts import candidate, shape_of
-from scavenger_admitter.slim_jobs import DECODED_BYTES, KEPT_BYTES, size_of, slim
+from scavenger_admitter.slim_jobs import DECODED_BYTES, KEPT_BYTES, size_of, slim, slim_adopted
 from scavenger_admitter.writer import SCAVENGERJOBS
-from scavenger_api.job import MAX_PARALLELISM, ScavengerJob, ScavengerJobSpec
-from scavenger_api.names import LABEL_QUEUE, MAX_PODS_BYTES, MAX_SPEC_BYTES
+from scavenger_api.array import ArrayStatus
+from scavenger_api.indexes import format_indexes, set_of
+from scavenger_api.job import MAX_PARALLELISM, Phase, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_api.names import CONDITION_LEDGER, LABEL_QUEUE, MAX_PODS_BYTES, MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
 from scavenger_api.rules.snapshot import snapshot_problems
 from scavenger_api.rules.template import MAX_PLACING_BYTES, start_problems
@@ -28,6 +31,7 @@ from scavenger_testing.builders import adopted_job_dict, scavengerjob_dict
 
 from . import builders as b
 from .harness import NS, empty_harness, runs
+from .test_adopted_jobs import adopting, state, written
 from .test_queue_controller import queue
 
 
@@ -405,3 +409,66 @@ def test_all_that_is_read_of_a_short_form_is_kept_of_a_large_one(
     job = b.job(spec={**fields, **around, "args": ["y" * KEPT_BYTES]})
     assert size_of(slim(job)) is not None
     assert read(slim(job)) == read(job)
+
+
+# --- Jobs of users ------------------------------------------------------------------------------
+
+MEBIBYTE = 2**20
+MOST_OF_A_JOB = 128 * 1024
+"""Bytes that the admitter keeps of a Job, whatever its user writes."""
+HOSTILE: dict[str, Callable[[], dict[str, Any]]] = {
+    "a template of 1 MiB": lambda: adopted_job_dict(pod={"containers": [program(variables(MEBIBYTE))]}),
+    "annotations of 256 KiB": lambda: marked(annotations={f"example.org/{n}": "x" * 1000 for n in range(256)}),
+    "labels of 1 MiB": lambda: marked(labels={f"example.org/{n}": "x" * 63 for n in range(MEBIBYTE // 80)}),
+    "10,000 completions": lambda: half_done(10_000),
+}
+"""Jobs as large as the API server takes them, as it has them."""
+
+
+def program(env: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": "work", "image": "i", "resources": {"requests": AMOUNTS}, "env": env}
+
+
+def marked(**marks: dict[str, str]) -> dict[str, Any]:
+    made = adopted_job_dict()
+    for kind, entries in marks.items():
+        made["metadata"][kind] = {**made["metadata"].get(kind, {}), **entries}
+    return made
+
+
+def half_done(completions: int) -> dict[str, Any]:
+    """Every other one is done, and the ledger has all that it has space for."""
+    made = adopted_job_dict(completions=completions, parallelism=100, completionMode="Indexed")
+    others = format_indexes(set_of(range(1, completions, 2)))
+    array = ArrayStatus(failed_indexes=others, interrupted_indexes=others)
+    ledger = write_ledger(ScavengerJobStatus(phase=Phase.RUNNING, message="m" * 4096, array=array))
+    said = {"type": CONDITION_LEDGER, "status": "False", "reason": "Running", "message": ledger}
+    done = ",".join(map(str, range(0, completions, 2)))
+    made["status"] = {"succeeded": completions // 2, "completedIndexes": done, "conditions": [said]}
+    return made
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_of_a_hostile_job_of_a_user_little_is_kept(kind: str) -> None:
+    body = msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": [HOSTILE[kind]()]})
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept = [slim_adopted(job) for job in ModelDecoder(AdoptedJob).page(body).items]
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < MOST_OF_A_JOB, held
+    assert kept[0].adopted
+    assert kept[0].spec.queue == "default"
+
+
+async def test_a_job_of_a_user_that_is_too_large_is_told_and_not_started() -> None:
+    async with adopting() as c:
+        c.submit_job("a", pod={"containers": [program(variables(MEBIBYTE))]})
+        await c.until(lambda: "bytes as JSON are more than" in c.ledger_of("a").get("say", ""))
+        assert (state(c), c.pods("a")) == ("Waiting", [])
+        since = len(c.writes())
+        await c.pass_time(3600)
+        assert written(c, since) == []

@@ -253,10 +253,12 @@ def test_wait_follows_the_kind_of_each_job(server: Server, sj: Run) -> None:
 
 
 def test_history_has_the_last_interruption_of_a_job(server: Server, sj: Run) -> None:
-    was = Ledger(interrupted=1, interrupted_at=ago(minutes=1), cause="Preempted")
+    was = Ledger(interrupted=2, interrupted_at=ago(minutes=1), cause="Preempted")
     have(server, batch("a", "Interrupted", was))
     server.on("/api/v1/namespaces/lab/events", listed())
-    assert sj("history", "a", "--no-headers")[1].split()[2:4] == ["a", "Preempted"]
+    _, out, said = sj("history", "a", "--no-headers")
+    assert out.split()[2:4] == ["a", "Preempted"]
+    assert "Not shown: 1 earlier interruption. An adopted Job keeps the time of its last one only." in said
 
 
 def test_tasks(server: Server, sj: Run) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from scavenger_api import names
+from scavenger_api.times import format_time
 from scavenger_cli.examination import Cluster, examine
 from scavenger_cli.kueue import KueueConfiguration, parse
+from scavenger_cli.objects import LabelSelector, LabelSelectorRequirement
 from scavenger_domain.release import LABEL_OF
 from scavenger_kube.kinds import ObjectMeta
 from scavenger_kube.resources import Lease, LeaseSpec
@@ -43,14 +46,15 @@ LINKERD = ObjectMeta(name="lab", annotations={"linkerd.io/inject": "enabled"})
 CLASSES = dict(names.PRIORITY_VALUES)
 
 
-def adopted(age: float, *conditions: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    meta = {"namespace": "lab", "name": "a", "uid": "u", "creationTimestamp": ago(age)}
+def adopted(age: float, *conditions: dict[str, Any], queue: str = "default", **spec: Any) -> dict[str, Any]:
+    labels = {names.LABEL_QUEUE: queue} if queue else {}
+    meta = {"namespace": "lab", "name": "a", "uid": "u", "creationTimestamp": ago(age), "labels": labels}
     wanted = {"managedBy": names.MANAGED_BY_ADOPTER, **spec}
     return {"metadata": meta, "spec": wanted, "status": {"conditions": list(conditions)}}
 
 
-def ledger(age: float) -> dict[str, Any]:
-    return {"type": names.CONDITION_LEDGER, "status": "False", "reason": "Running", "lastProbeTime": ago(age)}
+def ledger(age: float, reason: str = "Running") -> dict[str, Any]:
+    return {"type": names.CONDITION_LEDGER, "status": "False", "reason": reason, "lastProbeTime": ago(age)}
 
 
 DONE: dict[str, Any] = {"type": "Complete", "status": "True"}
@@ -111,6 +115,40 @@ def test_what_bites(name: str, seen: dict[str, Any], expected: list[str]) -> Non
     found = examine(Cluster(NOW, **seen))
     assert [one.name for one in found] == expected
     assert all(one.text and one.remedy for one in found)
+
+
+SERVED = LabelSelector(
+    match_expressions=(LabelSelectorRequirement(names.LABEL_ADOPT, "In", (names.ADOPT_LABELLED, names.ADOPT_ALL)),)
+)
+EVERYWHERE = LabelSelector(
+    match_expressions=(LabelSelectorRequirement(names.LABEL_ADOPT, "NotIn", (names.ADOPT_NEVER,)),)
+)
+WAITS = adopted(9999, ledger(70, "Waiting"))
+NOT_SERVED = {"namespaces": [LAB], "serving": [SERVED]}
+
+
+@pytest.mark.parametrize(
+    ("job", "seen", "words"),
+    [
+        (adopted(70, ledger(65)), {"leases": []}, "no admitter leads"),
+        (adopted(70, ledger(65)), {"adopts": False}, "adoption is off"),
+        (adopted(70, ledger(50)), {"adopts": False}, ""),
+        (adopted(70), {"adopts": True}, "the admitter does not run them"),
+        (adopted(70, queue=""), {}, "no component runs a Job with their spec.managedBy and labels"),
+        (adopted(70, managedBy=names.MANAGED_BY), {}, "no component runs"),
+        (adopted(70, managedBy="scavenger.dev/other"), {}, "no component runs"),
+        (WAITS, NOT_SERVED, "their namespace is not served"),
+        (WAITS, {**NOT_SERVED, "serving": [EVERYWHERE]}, ""),
+        (WAITS, {**NOT_SERVED, "serving": [SERVED, EVERYWHERE]}, ""),
+        (WAITS, {**NOT_SERVED, "serving": None}, ""),
+        (WAITS, {**NOT_SERVED, "namespaces": None}, ""),
+        (adopted(9999, ledger(70)), NOT_SERVED, ""),
+    ],
+)
+def test_what_keeps_an_adopted_job_from_running(job: dict[str, Any], seen: dict[str, Any], words: str) -> None:
+    found = examine(Cluster(NOW, **{"leases": leases(), **seen, "batch_jobs": [job]}))
+    assert [words in one.text for one in found] == ([True] if words else [])
+    assert all("lab/a" in one.text for one in found)
 
 
 def kueue(text: str, *, local_queues: tuple[str, ...] = (), meta: ObjectMeta = LAB) -> list[str]:
@@ -247,6 +285,33 @@ def test_the_command_reads_settings_and_kueue(server: Server, sj: Run) -> None:
         "InstallationIncomplete",
         "KueueManagesJobs",
     ]
+
+
+def test_the_command_says_which_adopted_jobs_nobody_runs(server: Server, sj: Run) -> None:
+    _answers(server)
+    server.on("/apis/policy/v1/poddisruptionbudgets", listed())
+    waits = builders.adopted_job_dict("a", namespace="lab", created=ago(9999))
+    waits["status"] = {"conditions": [ledger(70, "Waiting") | {"message": '{"v":1}'}]}
+    server.on("/apis/batch/v1/jobs", listed(waits, adopted(9999, managedBy="example.org/x")))
+    lease = {
+        "metadata": {"name": names.ADMITTER},
+        "spec": {"holderIdentity": "pod-1", "renewTime": format_time(datetime.now(UTC))},
+    }
+    server.on("/apis/coordination.k8s.io/v1/namespaces/scavenger-system/leases", listed(lease))
+    server.on("/api/v1/namespaces", listed({"metadata": {"name": "lab"}}, {"metadata": {"name": "other"}}))
+    where = {"matchExpressions": [{"key": names.LABEL_ADOPT, "operator": "Exists"}]}
+    spec = {"policyName": "scavenger-adopt", "matchResources": {"namespaceSelector": where}}
+    admission = "/apis/admissionregistration.k8s.io/v1"
+    server.on(f"{admission}/mutatingadmissionpolicybindings", listed({"metadata": {"name": "a"}, "spec": spec}))
+    data = json.loads(sj("doctor", "-o", "json")[1])
+    (found,) = data["ailments"]
+    assert "their namespace is not served" in found["text"]
+    hook = {"name": "jobs", "rules": [{"resources": ["jobs"]}], "namespaceSelector": {}}
+    server.on(f"{admission}/mutatingwebhookconfigurations", listed({"metadata": {"name": "b"}, "webhooks": [hook]}))
+    assert json.loads(sj("doctor", "-o", "json")[1])["ailments"] == []
+    admitter = {"metadata": {"name": names.ADMITTER}, "spec": {"template": {"spec": {"containers": [{"image": "i"}]}}}}
+    server.on("/apis/apps/v1/namespaces/scavenger-system/deployments", listed(admitter))
+    assert "adoption is off" in json.loads(sj("doctor", "-o", "json")[1])["ailments"][0]["text"]
 
 
 def test_advice_alone_is_no_reason_to_fail(server: Server, sj: Run) -> None:

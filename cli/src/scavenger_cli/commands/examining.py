@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from urllib.parse import quote
@@ -13,6 +13,7 @@ from scavenger_api import names
 from scavenger_api.reasons import WaitReason
 from scavenger_api.shunned_nodes import shunned_nodes
 from scavenger_api.states import ConditionType
+from scavenger_domain.adopted import claimed
 from scavenger_domain.release import LABEL_OF
 from scavenger_kube import resources
 from scavenger_kube.errors import NotFound, Unavailable
@@ -23,9 +24,9 @@ from scavenger_cli.access import Access, cluster_command
 from scavenger_cli.commands.showing import MAX_WIDTH, width
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import DATA, Format, output_of, print_data
-from scavenger_cli.gather import NodeUse, Reader
+from scavenger_cli.gather import Deployment, NodeUse, Reader
 from scavenger_cli.manifests import KINDS
-from scavenger_cli.objects import Job, decode, decode_items, raw_items
+from scavenger_cli.objects import Job, LabelSelector, decode, decode_items, raw_items
 from scavenger_cli.options import OutputOption
 from scavenger_cli.output import note, say, say_styled
 from scavenger_cli.words import plural
@@ -38,6 +39,10 @@ KUEUE: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
 LOCAL_QUEUES: Final = "/apis/kueue.x-k8s.io/v1beta1/localqueues"
 AUTOSCALER: Final = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+MUTATING_WEBHOOKS: Final = f"{ADMISSION}/mutatingwebhookconfigurations"
+POLICY_BINDINGS: Final = f"{ADMISSION}/mutatingadmissionpolicybindings"
+ADOPTS: Final = "scavenger-adopt"
+"""The policy that adopts Jobs."""
 RANKING_POLICY: Final = f"{ADMISSION}/mutatingadmissionpolicies/scavenger-pods-rank"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -147,7 +152,7 @@ def _seen(access: Access, reader: Reader, cluster: Cluster) -> Installation:
         except (NotFound, Unavailable, msgspec.DecodeError):
             return []
 
-    mutating = items("webhooks that change", f"{ADMISSION}/mutatingwebhookconfigurations", WebhookConfiguration, ours)
+    mutating = items("webhooks that change", MUTATING_WEBHOOKS, WebhookConfiguration, ours)
     refusing = items("webhooks that refuse", f"{ADMISSION}/validatingwebhookconfigurations", WebhookConfiguration, ours)
     services = [hook.client_config.service for one in (*(mutating or ()), *(refusing or ())) for hook in one.webhooks]
     behind = next(((one.namespace, one.name) for one in services if one is not None), None)
@@ -212,11 +217,12 @@ def _read(access: Access, reader: Reader) -> Cluster:
         default = {"fieldSelector": "metadata.name=default"}
         return _unless_missing(lambda: decode_items(get(LOCAL_QUEUES, default), resources.Namespace))
 
-    def batch_jobs(labels: str) -> list[dict[str, Any]]:
-        """Jobs of users with a label; none where they may not be listed."""
-        path = resources.JOBS.path()
-        read = lambda: _unless_missing(lambda: list(raw_items(get(path, {"labelSelector": labels}))))  # noqa: E731
-        return reader.optional("adopted Jobs" if labels == names.LABEL_QUEUE else "copies of released Jobs", read) or []
+    def batch_jobs() -> list[dict[str, Any]]:
+        """Jobs of users that are adopted, or that a release has made."""
+        params = {"labelSelector": f"!{names.LABEL_JOB}"}
+        body = _unless_missing(lambda: get(resources.JOBS.path(), params))
+        found = raw_items(body) if body is not None else ()
+        return [job for job in found if claimed(job) or LABEL_OF in (job["metadata"].get("labels") or {})]
 
     configured = data_of("the configuration of Kueue", KUEUE)
     queues = reader.optional("the LocalQueues of Kueue", local_queues) if configured is not None else None
@@ -232,7 +238,9 @@ def _read(access: Access, reader: Reader) -> Cluster:
         leases=items("leases", leases, resources.Lease),
         budgets=None if budgets is None else [one.metadata.namespace for one in budgets if one.ours],
         foreign_budgets=[one.metadata.namespace for one in budgets or () if not one.ours],
-        batch_jobs=[job for labels in (names.LABEL_QUEUE, LABEL_OF) for job in batch_jobs(labels)],
+        batch_jobs=reader.optional("adopted Jobs", batch_jobs) or (),
+        adopts=_adopts(services),
+        serving=reader.optional("where Jobs are adopted", lambda: _serving(access)),
         job_pods=items("pods of jobs", paths.PODS, Pod, {"labelSelector": names.LABEL_JOB}),
         pods=reader.pods(),
         nodes=items("nodes", paths.NODES, Node),
@@ -250,6 +258,28 @@ def _read(access: Access, reader: Reader) -> Cluster:
         default_class=next((one.metadata.name for one in classes or () if one.global_default), ""),
         deployments=deployments,
     )
+
+
+def _adopts(services: Sequence[Deployment]) -> bool | None:
+    """Whether the admitter runs adopted Jobs; None where no Deployment says so."""
+    admitter = next((one for one in services if one.metadata.name == names.ADMITTER), None)
+    return admitter.variable("SCAVENGER_ADOPT") == "true" if admitter is not None else None
+
+
+def _serving(access: Access) -> list[LabelSelector]:
+    """Selectors of the namespaces in which a policy or the webhook adopts Jobs. Raises ApiError."""
+    from scavenger_cli.installation import PolicyBinding, WebhookConfiguration
+
+    def ours(path: str, kind: type[T]) -> list[T]:
+        params = {"labelSelector": paths.PART_OF_US}
+        return _unless_missing(lambda: decode_items(access.client.get(path, params), kind)) or []
+
+    hooks = [hook for one in ours(MUTATING_WEBHOOKS, WebhookConfiguration) for hook in one.webhooks]
+    bindings = [one.spec for one in ours(POLICY_BINDINGS, PolicyBinding) if one.spec.policy_name == ADOPTS]
+    return [
+        *(hook.namespace_selector for hook in hooks if hook.asks_about("jobs")),
+        *(spec.match_resources.namespace_selector for spec in bindings),
+    ]
 
 
 def _incomplete(job: Job) -> str:

@@ -26,6 +26,7 @@ from scavenger_cli.options import (
 )
 from scavenger_cli.output import columns, console, note, say
 from scavenger_cli.sources import both_kinds, job_sources
+from scavenger_cli.words import plural
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -161,7 +162,7 @@ def history(
     """Show who was interrupted, and by whom.
 
     And what it cost, the newest first: from the statuses of jobs, which keep their last twenty interruptions, and from
-    Events, which the API server keeps for an hour.
+    Events, which the API server keeps for an hour. An adopted Job keeps its last interruption, and has no such Events.
 
     \b
     Examples:
@@ -189,6 +190,10 @@ def history(
     found = [one for one in past.departures(jobs, events) if name is None or one.job == jobs[0].name]
     for what in sorted(set(reader.unreadable)):
         note(f"You may not list {what}: by whom, and what it cost, is not known.")
+    if untold := past.untold(jobs):
+        note(
+            f"Not shown: {plural(untold, 'earlier interruption')}. An adopted Job keeps the time of its last one only."
+        )
     if not found:
         note("No interruption is on record.")
         return

@@ -36,6 +36,12 @@ def adopted(job: Object) -> bool:
     return bool((job.get("spec") or {}).get("managedBy") == names.MANAGED_BY_ADOPTER)
 
 
+def claimed(job: Object) -> bool:
+    """Whether its `spec.managedBy` keeps the Job controller away in the name of scavenger jobs. Jobs that belong to a
+    ScavengerJob are claimed as well."""
+    return str((job.get("spec") or {}).get("managedBy") or "").startswith(f"{names.GROUP}/")
+
+
 def in_own_words(job: Object) -> dict[str, Any]:
     """A Job as a ScavengerJob, with the fields that are shown.
 

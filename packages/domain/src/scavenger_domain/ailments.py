@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from scavenger_api import names
@@ -76,20 +77,36 @@ def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
         yield Ailment("StaleFinalizers", text, RUNBOOK)
 
 
-def untouched_jobs(jobs: Collection[str], *, led: bool) -> Iterator[Ailment]:
+class Untouched(Enum):
+    """What keeps an adopted Job from running. The value: that, and what helps."""
+
+    NO_ADMITTER = "stand still, as no admitter leads", RUNBOOK
+    OFF = "stand still, as adoption is off", "set global.adopt.enabled=true in the values of the charts"
+    UNSEEN = "stand still, as the admitter does not run them", "look for their names in the log of the admitter"
+    UNKNOWN = (
+        "stand still, as no component runs a Job with their spec.managedBy and labels",
+        "create them again without spec.managedBy, and with the label of a queue",
+    )
+    UNSERVED = (
+        "may not start, as their namespace is not served: the API server refuses pods that ScavengerJobs cannot have",
+        f"kubectl label namespace NAMESPACE {names.LABEL_ADOPT}={names.ADOPT_LABELLED}",
+    )
+
+
+def untouched_jobs(jobs: Mapping[Untouched, Collection[str]]) -> Iterator[Ailment]:
     """Adopted Jobs that nobody runs.
 
     Args:
-        jobs: keys of those that have not ended, and whose status nobody has written for a minute.
-        led: whether an admitter leads.
+        jobs: keys of those that have not ended, by what keeps them from running.
     """
-    if jobs:
-        why = "the admitter does not run them" if led else "no admitter leads"
-        helps = "set global.adopt.enabled=true in the values of scavenger-admitter" if led else RUNBOOK
+    for why, found in jobs.items():
+        text, helps = why.value
+        release = "" if why is Untouched.UNKNOWN else "; or make regular Jobs of them: kubectl sj release NAME"
         yield Ailment(
             "UntouchedJobs",
-            f"adopted Jobs stand still, as {why}: {some(jobs)}",
-            f"{helps}; or make regular Jobs of them: kubectl sj release NAME",
+            f"adopted Jobs {text}: {some(found)}",
+            f"{helps}{release}",
+            advice=why is Untouched.UNSERVED,
         )
 
 

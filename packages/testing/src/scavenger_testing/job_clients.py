@@ -64,9 +64,9 @@ def snakemake(job: Object, pods: Sequence[Object]) -> Seen:
     if len(own) > 1:
         return Seen.FAILED
     codes = [_exit_code(pod) for pod in own]
-    if _count(job, "failed") == 1 or any(code not in (None, 0) for code in codes):
+    if _count(job, "failed") > 0 or any(code not in (None, 0) for code in codes):
         return Seen.FAILED
-    return Seen.DONE if _count(job, "succeeded") == 1 or 0 in codes else Seen.RUNS
+    return Seen.DONE if _count(job, "succeeded") > 0 or 0 in codes else Seen.RUNS
 
 
 def nextflow(job: Object, pods: Sequence[Object]) -> Seen:
@@ -89,18 +89,20 @@ def argo_workflows(job: Object, _pods: Sequence[Object]) -> Seen:
 
 
 def helm_3(job: Object, _pods: Sequence[Object]) -> Seen:
-    """`--wait-for-jobs`: more failures than backoffLimit, or as many successes as completions."""
+    """`--wait-for-jobs`: more failures than backoffLimit, or as many successes as completions. A Job without
+    completions is done at once. Helm 4 does the same with `--wait=legacy`."""
     spec = job["spec"]
-    if _count(job, "failed") > spec.get("backoffLimit", 6):
+    if _count(job, "failed") > spec["backoffLimit"]:
         return Seen.FAILED
-    return Seen.DONE if _count(job, "succeeded") >= spec.get("completions", 1) else Seen.RUNS
+    completions = spec.get("completions")
+    return Seen.RUNS if completions is not None and _count(job, "succeeded") < completions else Seen.DONE
 
 
 CLIENTS: Final = (
     Client("kubectl wait", by_conditions),
     Client("CronJob", by_conditions),
     Client("Flux, Helm 4", by_conditions),
-    Client("Helm 3 `--wait-for-jobs`", helm_3),
+    Client("Helm 3 `--wait-for-jobs`, Helm 4 `--wait=legacy`", helm_3),
     Client("Argo CD", by_types),
     Client("kube-state-metrics, KubeJobFailed", by_types),
     Client("Argo Workflows, resource template", argo_workflows, one_pod=True),

@@ -16,7 +16,7 @@ from scavenger_runtime.jobs_seen import JobsSeen
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.other_jobs import waits_for
-from scavenger_admitter.slim_jobs import slim
+from scavenger_admitter.slim_jobs import slim, slim_adopted
 from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS
 
 
@@ -57,7 +57,7 @@ def followed_jobs(
         name="adopted-jobs",
         label_selector=OF_USERS,
         indices=INDICES,
-        transform=slim,
+        transform=slim_adopted,
     )
     return JobsSeen(own, adopted)
 

@@ -16,7 +16,9 @@ UNKNOWN_QUEUE: Final = "(unknown)"
 
 JOBS: Final = gauge("jobs", "ScavengerJobs and adopted Jobs by phase and queue.", ("phase", "queue"))
 TASKS: Final = gauge(
-    "tasks", "Tasks of arrays by queue and state: waiting, running, completed or failed.", ("queue", "state")
+    "tasks",
+    "Tasks of arrays, and completions of adopted Jobs, by queue and state: waiting, running, completed or failed.",
+    ("queue", "state"),
 )
 LINE: Final = gauge("queue_depth", "ScavengerJobs and adopted Jobs queued for admission.", ("queue",))
 WAIT_SECONDS: Final = histogram(

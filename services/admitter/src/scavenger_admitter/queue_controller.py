@@ -33,6 +33,7 @@ from scavenger_runtime.metrics import unit_of
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.queue_status import queue_status
+from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.informers import SCAVENGERQUEUES, Informers
 from scavenger_admitter.writer import SCAVENGERJOBS
 
@@ -237,7 +238,8 @@ def _jobs(phases: Mapping[str, Counter[Phase | None]], known: Collection[str]) -
 
 
 def _tasks_of(job: ScavengerJob) -> dict[str, int]:
-    """How many tasks of the array are in each state, as its status says; empty for a job that is no array. Tasks of an
+    """How many tasks of the array are in each state, as its status says; empty for a job that is no array. The tasks of
+    an adopted Job are its completions; the status of one says how many pods are ready, and not which. Tasks of an
     array that is over, and that have not ended, wait for nothing and are left out."""
     if job.spec.array is None:
         return {}
@@ -245,12 +247,13 @@ def _tasks_of(job: ScavengerJob) -> dict[str, int]:
     ended = {"completed": status.completed, "failed": status.failed}
     if (job.status.phase or Phase.WAITING).finished:
         return ended
-    waiting = job.spec.array.tasks - status.completed - status.failed - status.running
-    return {"waiting": max(0, waiting), "running": status.running, **ended}
+    running = job.ready if isinstance(job, AdoptedJob) else status.running
+    waiting = job.spec.array.tasks - status.completed - status.failed - running
+    return {"waiting": max(0, waiting), "running": running, **ended}
 
 
 def _tasks(tasks: Mapping[str, Counter[str]], known: Collection[str]) -> Series:
-    """How many tasks arrays have, by queue and state: four series a queue that has had an array."""
+    """How many tasks arrays and adopted Jobs have, by queue and state: four series a queue that has had an array."""
     found = defaultdict[tuple[str, ...], int](int)
     for queue, counts in tasks.items():
         for state, count in counts.items():

@@ -14,6 +14,9 @@ from scavenger_api.names import MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
 from scavenger_api.template import PackedTemplate, PodTemplate, main_container
 from scavenger_kube.decode import out_of_sight
+from scavenger_runtime.kept_parts import bounded
+
+from scavenger_admitter.core.adopted.work import AdoptedJob
 
 KEPT_BYTES: Final = 16 * 1024
 """A spec of up to so many bytes is kept as it is."""
@@ -61,6 +64,18 @@ def slim(job: J, known: J | None = None) -> J:
     elif not meta.labels and not meta.annotations:
         return job
     return _with(job, spec, notes, known)
+
+
+def slim_adopted(job: AdoptedJob, known: AdoptedJob | None = None) -> AdoptedJob:
+    """The same of an adopted Job, which is kept as a Job as well: a part of its labels and annotations.
+
+    Args:
+        job: as the API server has it.
+        known: what was kept of it before, if anything was.
+    """
+    kept = slim(job, known)
+    short = bounded(kept.batch)
+    return kept if short is kept.batch else kept.model_copy(update={"batch": short})
 
 
 def _with(job: J, spec: ScavengerJobSpec, notes: dict[str, str], known: J | None) -> J:

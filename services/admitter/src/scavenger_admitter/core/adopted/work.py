@@ -181,6 +181,11 @@ class AdoptedJob(ScavengerJob):
         return bool(self.batch.spec.managed_by == names.MANAGED_BY_ADOPTER)
 
     @property
+    def ready(self) -> int:
+        """So many of its pods are ready, as its status says."""
+        return self.written.get("ready") or 0
+
+    @property
     def released(self) -> bool:
         """Whether it is to become a regular Job: nothing of it starts any more."""
         return bool(self.batch.metadata.annotations.get(names.ANNOTATION_RELEASE) == names.RELEASE_REQUESTED)
