@@ -63,7 +63,7 @@ SLICES: Final = (
     Slice("adopting", f"{PLAY} --adopting --until 1500 --table $TABLE.adopting", 26),
     Slice("bugs", "make simulate-bugs SEEDS=100", 30),
     Slice("fuzz", "make fuzz", 30),
-    Slice("studies", f"{PYTEST} tests/simulation tests/unit -m long && make bench ONLY=scheduler.loss", 15),
+    Slice("studies", f"{PYTEST} tests/simulation tests/unit -m long && make bench ONLY=scheduler.loss", 27),
 )
 
 

@@ -13,6 +13,7 @@ from scavenger_simulator.clock import moment
 from scavenger_simulator.jobs import Job
 
 _NO_RUN = ScavengerJobStatus.model_construct()
+_JOB = ScavengerJobSpec.model_construct(image="", resources=ResourceRequirements())
 
 
 def settle_run(job: Job, at: int, *, kept: bool) -> accounting.Spent:
@@ -38,6 +39,4 @@ def settle_run(job: Job, at: int, *, kept: bool) -> accounting.Spent:
 @lru_cache(maxsize=1024)
 def _spec(interruption_after: float) -> ScavengerJobSpec:
     """A job, as far as this rule looks at it: how often it writes a checkpoint at least."""
-    return ScavengerJobSpec.model_construct(
-        image="", resources=ResourceRequirements(), interruption_after=f"{interruption_after * 1000:.0f}ms"
-    )
+    return _JOB.model_copy(update={"interruption_after": f"{interruption_after * 1000:.0f}ms"})

@@ -130,7 +130,7 @@ class System(History):
 
     steps = 60
     alone = False
-    machines = NODE_NAMES
+    machines: tuple[str, ...] = NODE_NAMES
     queues = (names.DEFAULT_QUEUE, OTHER, NOWHERE)
     regulator_settings: Mapping[str, Any] = MappingProxyType({})
     adopts = False

@@ -323,15 +323,17 @@ def _running(gangs: Iterable[Gang], names: frozenset[str], measurement: Measurem
     """The scavenger pods that run on these nodes. Pods may share their figures, which are judged once then."""
     judged: dict[int, dict[str, float] | None] = {}
     found: list[_Running] = []
+    by_uid, of = measurement.pods.get, measurement.of
     for gang in gangs:
         for pod in gang.pods:
-            if pod.running_since is None or pod.node not in names:
+            began = pod.running_since
+            if began is None or pod.node not in names:
                 continue
-            figures = measurement.of(pod)
+            figures = by_uid(pod.uid) or of(pod)
             known = id(figures)
             if known not in judged:
                 judged[known] = fresh.values(figures)
-            found.append((pod, pod.running_since, judged[known]))
+            found.append((pod, began, judged[known]))
     return found
 
 
@@ -368,21 +370,28 @@ def scavenger_use(
     otherwise it counts with its requests, which are also its limits. Other pods without a figure use as much of their
     requests as those with figures do.
     """
-    known = [(pod.requests, use) for pod, _, use in running if use is not None]
-    measured = {r: sum([use[r] for _, use in known], 0.0) for r in RESOURCES}
-    asked = {r: sum([requests.get(r, 0.0) for requests, _ in known], 0.0) for r in RESOURCES}
+    uses = [use for _, _, use in running if use is not None]
+    measured = {r: sum([use[r] for use in uses], 0.0) for r in RESOURCES}
     sums = dict.fromkeys(RESOURCES, 0.0)
     missing: list[PodFacts] = []
-    for pod, began, _ in [one for one in running if one[2] is None]:
+    without = [(pod, began) for pod, began, use in running if use is None] if len(uses) < len(running) else []
+    for pod, began in without:
         if not fresh.young(began):
             missing.append(pod)
         elif began < observed_at:
             _add(sums, pod.requests)
     if len(running) - len(missing) < coverage * len(running):
         return None
+    asked = _requested(pod for pod, _, use in running if use is not None) if missing else {}
     for pod in missing:
         _add(sums, {r: pod.requests.get(r, 0.0) * (measured[r] / asked[r] if asked[r] else 1.0) for r in RESOURCES})
     return {r: sums[r] + measured[r] for r in RESOURCES}
+
+
+def _requested(pods: Iterable[PodFacts]) -> dict[str, float]:
+    """What these pods request together."""
+    requests = [pod.requests for pod in pods]
+    return {r: sum([one.get(r, 0.0) for one in requests], 0.0) for r in RESOURCES}
 
 
 def _add(sums: dict[str, float], amounts: Mapping[str, float]) -> None:
@@ -411,11 +420,12 @@ def used_of_requests(running: list[_Running], since: datetime) -> dict[str, floa
     """
     used, asked = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)
     latest = since - RAMP_UP
-    old = [(pod, use) for pod, began, use in running if began <= latest and use is not None]
+    old = [(pod.requests, use, pod.reclaimed) for pod, began, use in running if began <= latest and use is not None]
+    some_reclaimed = any(reclaimed for _, _, reclaimed in old)
     for resource in RESOURCES:
-        held = [(pod, use) for pod, use in old if resource in HELD or not pod.reclaimed]
-        used[resource] = sum([use[resource] for _, use in held], 0.0)
-        asked[resource] = sum([pod.requests.get(resource, 0.0) for pod, _ in held], 0.0)
+        held = [one for one in old if not one[2]] if some_reclaimed and resource not in HELD else old
+        used[resource] = sum([use[resource] for _, use, _ in held], 0.0)
+        asked[resource] = sum([requests.get(resource, 0.0) for requests, _, _ in held], 0.0)
     return {r: _percent(used[r], asked[r]) for r in RESOURCES if asked[r] > 0}
 
 
