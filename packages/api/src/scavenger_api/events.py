@@ -34,10 +34,16 @@ SNAPSHOT_WARNING: Final = "SnapshotWarning"
 CHECKPOINT_UNREADABLE: Final = "CheckpointUnreadable"
 NODE_SHUNNED: Final = "NodeShunned"
 NODE_TRUSTED: Final = "NodeTrusted"
+RECOMMENDED: Final = "Recommended"
 NOT_ADOPTED: Final = "NotAdopted"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
+        (
+            RECOMMENDED,
+            _NORMAL,
+            "The pods of the job request something else from the next start on, by what was measured.",
+        ),
         ("CannotStart", _WARNING, "The job does not start before it, its queue or the cluster is changed."),
         ("Unreadable", _WARNING, "The admitter cannot read the job, and leaves it and its pods alone."),
         ("Interrupted", _NORMAL, "A run was ended from outside: by what, on which pod, and how much CPU time is lost."),

@@ -132,6 +132,13 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=1,
     )
+    recommended_least: float = option(
+        0.25,
+        "the pods of a job with resourcesFrom: Recommended request at least this share of what it asks for; 1: always"
+        " what it asks for",
+        ge=0.01,
+        le=1,
+    )
     starved_share: float = option(
         0.2,
         "a job on reclaimed capacity is starved when a pod used less than this share of its limit, and its node offers"
