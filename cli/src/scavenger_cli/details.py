@@ -17,7 +17,7 @@ from scavenger_kube.kinds import Event, Pod
 from scavenger_cli import objects
 from scavenger_cli.lists import displayed_phase, spell_quota
 from scavenger_cli.objects import Job, Queue, QueueCounts
-from scavenger_cli.usage import usage_text
+from scavenger_cli.usage import recommended_text, usage_text
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 _CAPACITY: Final = {
@@ -94,6 +94,7 @@ def job_details(
         ("After", _after_others(job)),
         ("Tasks", _tasks(job)),
         ("Asks for", f"{pods}{spell(spec.requests)}"),
+        ("Requests", recommended_text(job)),
         ("Uses", usage_text(job)),
         ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
         ("Image", spec.main_image),

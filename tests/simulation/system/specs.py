@@ -225,6 +225,7 @@ FIELDS: Final[Mapping[str, Generator]] = {
     "nodeSelector": one_of({"kubernetes.io/hostname": "n1"}),
     "tolerations": _TOLERATIONS,
     "resources": amounts(),
+    "resourcesFrom": one_of("Recommended"),
     "parallelism": one_of(1, 2, 3, 4),
     "array": both(
         one_of({"tasks": 2}, {"tasks": 3}, {"indexes": "1,4-16:4"}),
@@ -330,6 +331,8 @@ def consistent(spec: Object, chance: random.Random) -> Object:
         claim = {"name": CLAIM, "mountPath": "/data"}
         spec |= {"command": ["/app"], "persistentVolumeClaims": [claim], "interruptionAfter": "30m"}
         spec = _without(spec, "parallelism", "capacity")
+    if "template" in spec or "array" in spec or spec.get("capacity") == "Reclaimed":
+        spec = _without(spec, "resourcesFrom")
     spec = _of_a_size_that_fits(spec)
     return _without(spec, "parallelism", "capacity") if "array" in spec else _of_no_array(spec)
 

@@ -64,6 +64,8 @@ def test_good_jobs(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [
+        ({"resourcesFrom": "Recommended", "array": {"tasks": 2}}, "spec.resourcesFrom", "leave it out of arrays"),
+        ({"resourcesFrom": "Spec"}, "spec.resourcesFrom", "Recommended"),
         ({"image": ...}, "spec.image", "it is mandatory: name a container image"),
         ({"image": ""}, "spec.image", "must not be empty"),
         ({"image": "App:1"}, "spec.image", "is in lower case: write app"),

@@ -27,6 +27,10 @@ def test_every_command_shows_it() -> None:
         zip(job_header(wide=True, namespaces=False), job_row(subject, NOW, wide=True, namespaces=False), strict=True)
     )
     assert (cells["CPU-USED"], cells["MEMORY-USED"]) == ("22 %", "25 %")
+    sized = job(status={"recommended": {"cpu": "1210m", "memory": "2663Mi"}})
+    assert dict(job_details(sized, NOW, None))["Requests"] == "1210m cpu, 2663Mi memory"
+    killed = job(status={"recommended": {"killedForMemory": True}})
+    assert dict(job_details(killed, NOW, None))["Requests"] == "no more: a container was killed for memory"
     without = job_row(job(phase="Running"), NOW, wide=True, namespaces=False)
     assert without[job_header(wide=True, namespaces=False).index("CPU-USED")] == ""
 

@@ -34,10 +34,16 @@ SNAPSHOT_WARNING: Final = "SnapshotWarning"
 CHECKPOINT_UNREADABLE: Final = "CheckpointUnreadable"
 NODE_SHUNNED: Final = "NodeShunned"
 NODE_TRUSTED: Final = "NodeTrusted"
+RECOMMENDED: Final = "Recommended"
 NOT_ADOPTED: Final = "NotAdopted"
 
 _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
     (names.ADMITTER, JOB): (
+        (
+            RECOMMENDED,
+            _NORMAL,
+            "From the next start on, the pods of the job request other amounts, which follow from measured use.",
+        ),
         ("CannotStart", _WARNING, "The job cannot start unless it, its queue or the cluster changes."),
         ("Unreadable", _WARNING, "The admitter cannot read the job, and does not change it or its pods."),
         (

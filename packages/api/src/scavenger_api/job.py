@@ -57,7 +57,7 @@ from scavenger_api.template import (
     main_container,
     references,
 )
-from scavenger_api.usage import JobUsage
+from scavenger_api.usage import JobUsage, RecommendedRequests
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -204,6 +204,9 @@ class ScavengerJobSpec(Model):
     """Taints of nodes that the pods tolerate, beside those named as an extended resource that they ask for."""
     resources: ResourceRequirements | None = None
     """What each pod gets. Mandatory without template, and so are its cpu and memory."""
+    resources_from: Literal["Recommended"] | None = None
+    """Recommended: from the next start on, the pods request as much as was measured and a margin, and never more than
+    resources says. A container that is killed for memory then is no failure, and the job has its own requests again."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM, json_schema_extra={"format": "int32"})] = 1
     """Pods in the gang, with the same resources each; all run or none."""
     array: ArraySpec | None = None
@@ -294,6 +297,13 @@ class ScavengerJobSpec(Model):
                 reason="FieldValueRequired",
             ),
             _not_mixed(),
+            cel(
+                "!has(self.resourcesFrom) || (has(self.resources) && !has(self.array) && "
+                "self.capacity == 'Guaranteed')",
+                "only jobs with resources get other requests; leave it out of arrays, of jobs with a template, and of "
+                "jobs on reclaimed capacity",
+                field_path=".resourcesFrom",
+            ),
             cel(
                 "!has(self.mainContainer) || has(self.template)",
                 "a job without template has one container; leave it out",
@@ -553,6 +563,8 @@ class ScavengerJobStatus(Model):
     """Devices requested times the time that was thrown away, in seconds, by extended resource."""
     usage: JobUsage | None = None
     """What the pods use of what they request. It is written along with the rest of the status, so it may be old."""
+    recommended: RecommendedRequests | None = None
+    """What pods request from the next start on, by what was measured."""
     job_name: Annotated[str | None, Field(max_length=63)] = None
     """The batch/v1 Job of the run in progress, or of the last one once finished."""
     message: Annotated[str | None, Field(max_length=4096)] = None

@@ -1,4 +1,7 @@
-"""status.usage: what the pods of a job really use. `scavenger_domain.usage` says what the figures mean."""
+"""status.usage and status.recommended: what the pods of a job really use, and what they request for that.
+
+`scavenger_domain.usage` says what the figures mean, `scavenger_domain.recommendation` what follows from them.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +39,21 @@ class JobUsage(Model):
     """In cores."""
     memory: ResourceUsage | None = None
     """In bytes."""
+
+
+class RecommendedRequests(Model):
+    """What pods request in the place of spec.resources.requests, where spec.resourcesFrom is Recommended."""
+
+    cpu: Quantity | None = None
+    """In cores; without it the pods have the job's own request."""
+    memory: Quantity | None = None
+    """In bytes; without it the pods have the job's own request."""
+    killed_for_memory: bool | None = None
+    """A container was killed for memory under a recommendation. From the next start on, the job has its own
+    requests."""
+
+    @property
+    def amounts(self) -> dict[str, str]:
+        """What differs from the job's own requests."""
+        found = {"cpu": self.cpu, "memory": self.memory}
+        return {name: amount for name, amount in found.items() if amount is not None}

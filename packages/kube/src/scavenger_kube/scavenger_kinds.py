@@ -175,6 +175,7 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     useful_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     lost_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     usage: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+    recommended: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
     message: str = ""
     array: ArrayStatus = ArrayStatus()
 

@@ -10,6 +10,7 @@ Units: times in seconds since the epoch, rates in cores, CPU time in core-second
 
 from __future__ import annotations
 
+import asyncio
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
@@ -31,6 +32,8 @@ from scavenger_runtime.logging import get_logger
 MAX_POINTS: Final = 64
 """Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""
 SMALLEST_WINDOW: Final = 1.0
+AT_A_TIME: Final = 500
+"""Figures that are read between two turns of the event loop: ten milliseconds."""
 
 log = get_logger(__name__)
 
@@ -204,7 +207,11 @@ async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]
         ValueError: when the answer is no PodMetricsList.
     """
     body = await client.request("GET", POD_METRICS, params={"labelSelector": names.LABEL_JOB}, timeout=timeout)
-    return list(_samples(decode_pod_metrics(body)))
+    items, found = decode_pod_metrics(body), list[Sample]()
+    for begin in range(0, len(items), AT_A_TIME):
+        found += _samples(items[begin : begin + AT_A_TIME])
+        await asyncio.sleep(0)
+    return found
 
 
 def _samples(items: Iterable[PodMetrics]) -> Iterable[Sample]:

@@ -60,6 +60,7 @@ from scavenger_admitter.lookups import Lookups
 from scavenger_admitter.node_keeper import NodeKeeper
 from scavenger_admitter.observer import Observer
 from scavenger_admitter.queue_controller import QueueController
+from scavenger_admitter.recommendations import Recommendations
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
 from scavenger_admitter.resizes import Resizes
@@ -171,6 +172,7 @@ class Admitter:
                 explanations=self._explanations,
                 usage=self._usage.usage,
                 used=self._usage.used,
+                recommended=Recommendations(self._informers, self._usage.used, settings.recommended_least).of,
                 evidence=self._evidence,
                 renewed_before=lambda: context.elector.renewed_before if context.elector is not None else None,
             ),

@@ -16,6 +16,7 @@ from scavenger_runtime.jobs_seen import JobsSeen
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.other_jobs import waits_for
+from scavenger_admitter.core.recommended import kin_of, tells_of_others
 from scavenger_admitter.slim_jobs import slim, slim_adopted
 from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS
 
@@ -29,10 +30,16 @@ def _after(job: ScavengerJob) -> tuple[str, ...]:
     return tuple(f"{job.metadata.namespace}/{one.job}" for one in waits_for(job))
 
 
+def _kin(job: ScavengerJob) -> tuple[str, ...]:
+    """What a job that was measured tells others by."""
+    return (kin_of(job),) if job.status.usage is not None and tells_of_others(job.spec) else ()
+
+
 INDICES: Final[Mapping[str, IndexFunction[ScavengerJob]]] = {
     "queue": _queue_of,
     "namespace": by_namespace,
     "after": _after,
+    "kin": _kin,
 }
 
 

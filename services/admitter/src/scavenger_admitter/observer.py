@@ -10,6 +10,7 @@ from functools import partial
 from scavenger_api.indexes import set_of
 from scavenger_api.job import ScavengerJob
 from scavenger_api.rules.bounds import Bounds
+from scavenger_api.usage import RecommendedRequests
 from scavenger_domain.pod_ends import started_at
 from scavenger_domain.usage import JobUsage
 from scavenger_kube.kinds import Pod
@@ -53,6 +54,7 @@ class Observer:
         explanations: which of them are told.
         usage: CPU time that pods on reclaimed capacity used.
         used: what the pods of a job used over all its runs.
+        recommended: what the pods of a job request from the next start on.
         evidence: of successes.
         renewed_before: when an admitter before this process last said that it was at work.
     """
@@ -68,6 +70,7 @@ class Observer:
         explanations: Explanations,
         usage: accounting.Usage,
         used: Callable[[ScavengerJob], JobUsage | None],
+        recommended: Callable[[ScavengerJob], RecommendedRequests | None],
         evidence: SuccessEvidence,
         renewed_before: Callable[[], datetime | None],
     ) -> None:
@@ -78,6 +81,7 @@ class Observer:
         self._explanations = explanations
         self._usage = usage
         self._used = used
+        self._recommended = recommended
         self._evidence = evidence
         self._renewed_before = renewed_before
         self._rules = LifecycleSettings(
@@ -159,6 +163,7 @@ class Observer:
             last_queue_position=self._records.last_queue_position,
             architectures=partial(self._informers.architectures, job),
             wanted_by_own=partial(self._informers.waits.wanted, job.metadata.namespace, now=now),
+            next_requests=partial(self._recommended, job),
             pod_bytes=record.pod_bytes,
             last_seen=record.pod_gone or self._renewed_before(),
             start=self._start(key, run_of(job)),

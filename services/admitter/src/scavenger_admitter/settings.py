@@ -140,6 +140,13 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=1,
     )
+    recommended_least: float = option(
+        0.25,
+        "the pods of a job with resourcesFrom: Recommended request at least this share of what it asks for; 1: always"
+        " what it asks for",
+        ge=0.01,
+        le=1,
+    )
     starved_share: float = option(
         0.2,
         "share of the limit of a pod. Below it, a job on reclaimed capacity starves if its node is overcommitted",

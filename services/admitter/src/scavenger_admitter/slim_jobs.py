@@ -17,6 +17,7 @@ from scavenger_kube.decode import out_of_sight
 from scavenger_runtime.kept_parts import bounded
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
+from scavenger_admitter.core.recommended import NO_WORDS, as_asked, asks_for_it, sized
 
 KEPT_BYTES: Final = 16 * 1024
 """A spec of up to so many bytes is kept as it is."""
@@ -30,9 +31,6 @@ DECODED_VALUES: Final = 512
 _SPEC_BYTES: Final = "spec-bytes"
 """Annotation, in memory only, of a job of whose spec a part is kept. No annotation of the API is kept beside it."""
 
-NO_WORDS: Final = ("",)
-"""What is kept of a command: that there is one, which snapshots need."""
-
 MOST_IMAGE: Final = 1024
 """Characters that are kept of the image of a job that does not start."""
 
@@ -43,7 +41,7 @@ _ENDLESS: Final = ("command", "args", "env", "env_from", "image_pull_secrets", "
 
 
 def slim(job: J, known: J | None = None) -> J:
-    """What is kept of a job: no labels, no annotations, and of a large spec a part.
+    """What is kept of a job: no labels, no annotations, of a large spec a part, and the requests that its pods have.
 
     A spec that has not changed stays the object that it was, with all that was worked out from it.
 
@@ -51,6 +49,12 @@ def slim(job: J, known: J | None = None) -> J:
         job: as the API server has it.
         known: what was kept of it before, if anything was.
     """
+    if not asks_for_it(job.spec):
+        return _slim(job, known)
+    return sized(_slim(as_asked(job), as_asked(known) if known is not None else None))
+
+
+def _slim(job: J, known: J | None) -> J:
     meta = job.metadata
     if known is not None and known.spec == job.spec:
         # The part that was kept, where the spec was not read again: its size is not that of the whole.

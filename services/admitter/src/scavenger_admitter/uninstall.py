@@ -37,6 +37,7 @@ from scavenger_admitter.core.lifecycle.books.book import taken_down
 from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Known, Seen
 from scavenger_admitter.core.lifecycle.success import SHOWS_LIFE_AFTER, Evidence, Success
+from scavenger_admitter.core.recommended import sized
 from scavenger_admitter.freshness import active_jobs, adopted_jobs, metadata_of, nodes_by_name, with_run
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.queue_controller import set_finalizers
@@ -163,7 +164,8 @@ async def _stop(
     why = "its status changes all the time"
     for _ in range(TRIES):
         try:
-            job: ScavengerJob = kind.type.model_validate_json(await client.get(kind, meta.namespace, meta.name))
+            found = await client.get(kind, meta.namespace, meta.name)
+            job: ScavengerJob = sized(kind.type.model_validate_json(found))
             status = await _status_after(client, job, nodes, clock, proofs)
             if status is not None:
                 patch = {"metadata": {"resourceVersion": job.metadata.resource_version}, "status": status}

@@ -30,7 +30,8 @@ def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
     if outcome.quiet_until is not None:
         return True
     new, old = outcome.status, job.status
-    stays = new.phase is old.phase and new.queued_timestamp == old.queued_timestamp and new.after == old.after
+    stays = new.phase is old.phase and new.queued_timestamp == old.queued_timestamp
+    stays = stays and new.after == old.after and new.recommended == old.recommended
     return stays and not outcome.start_failed
 
 

@@ -56,18 +56,19 @@ from scavenger_admitter.core.manifest import (
     with_equal_limits,
 )
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
+from scavenger_admitter.core.recommended import SizedJob, sized
 from scavenger_admitter.core.snapshots import KEY_BYTES, key_manifest, key_name
 from scavenger_admitter.last_words import LastWordsSeen
 from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
 
-SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
+SCAVENGERJOBS: Final[Resource[ScavengerJob]] = scavenger_jobs(SizedJob)
 
 ADOPTED_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, AdoptedJob)
 
 _DECODERS: Final[dict[type[ScavengerJob], ModelDecoder[Any]]] = {
-    kind: ModelDecoder(kind) for kind in (ScavengerJob, AdoptedJob)
+    kind: ModelDecoder(kind) for kind in (SizedJob, AdoptedJob)
 }
 
 STATUS_FIELDS: Final = tuple(
@@ -97,6 +98,9 @@ def merged(status: ScavengerJobStatus) -> dict[str, Any]:
         patch["array"] = {"activeSince": None, "interruptions": None, **status.array.to_dict()}
     if status.preemption is not None:
         patch["preemption"] = {"runningPriority": None, **status.preemption.to_dict()}
+    if status.recommended is not None:
+        absent = {"cpu": None, "memory": None, "killedForMemory": None}
+        patch["recommended"] = {**absent, **status.recommended.to_dict()}
     return patch
 
 
@@ -562,7 +566,7 @@ class Writer:
             return job
         resource = resource_of(job)
         body = await self._client.get(resource, job.metadata.namespace, job.metadata.name)
-        found: ScavengerJob = resource.type.model_validate_json(body)
+        found: ScavengerJob = sized(resource.type.model_validate_json(body))
         if (found.metadata.uid, found.spec.queue) != (job.metadata.uid, job.spec.queue):
             raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
         return found

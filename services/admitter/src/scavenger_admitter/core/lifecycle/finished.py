@@ -13,7 +13,14 @@ from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_domain.pod_ends import Exit, deleting, over, restarted, started_at
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import architectures, checkpointed, failure_policy, leftover_pods, managed
+from scavenger_admitter.core.lifecycle import (
+    architectures,
+    checkpointed,
+    failure_policy,
+    leftover_pods,
+    managed,
+    resized_runs,
+)
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -37,6 +44,9 @@ def end(draft: Draft, found: Completed | Failed) -> None:
 
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     message = words_of(found.exit)
+    if resized_runs.too_small(draft, found.exit):
+        _try_again(draft, at, message, "its request was recommended; queued to continue with that of the job")
+        return
     limit, retries = draft.seen.job.spec.backoff_limit or 0, draft.status.retries or 0
     judged = consequence(draft, draft.run.pods if draft.run is not None else (), found.exit, retries)
     match judged.follows:

@@ -12,6 +12,7 @@ from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.rules.bounds import BY_DEFAULT, Bounds
+from scavenger_api.usage import RecommendedRequests
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.pod_security import Level
 from scavenger_domain.usage import JobUsage
@@ -55,6 +56,10 @@ class LifecycleSettings(StartLimits):
 
 def _by_nobody(_: str) -> bool:
     return False
+
+
+def _as_asked() -> None:
+    return None
 
 
 class Asked(enum.Enum):
@@ -183,6 +188,8 @@ class Known:
     """Those of the nodes that the job may run on."""
     wanted_by_own: Callable[[str], bool] = _by_nobody
     """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
+    next_requests: Callable[[], RecommendedRequests | None] = _as_asked
+    """What its pods request from the next start on, where that is not what it asks for."""
     pod_bytes: int = 0
     """How large a pod of a task is as JSON; 0 where that is not known."""
     last_seen: datetime | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason, WaitReason
@@ -33,6 +34,10 @@ def summarise(draft: Draft) -> None:
     draft.set(conditions=conditions.written(status.conditions, wanted, generation=generation, now=seen.now))
 
 
+NEWS: Final = ("removing", "after", "recommended")
+"""Fields of the status that are written at once: something follows from them."""
+
+
 def _quiet_until(draft: Draft) -> datetime | None:
     """Until when nobody misses this status.
 
@@ -41,7 +46,7 @@ def _quiet_until(draft: Draft) -> datetime | None:
     """
     known, phase, batch = draft.seen.job.status, draft.phase, draft.own_job
     before = known.phase
-    news = draft.events or draft.status.removing != known.removing or draft.status.after != known.after
+    news = draft.events or any(getattr(draft.status, name) != getattr(known, name) for name in NEWS)
     if news or _names_job_of_tasks(draft) or draft.status == known:
         return None
     since = None

@@ -33,6 +33,7 @@ from scavenger_admitter.core.lifecycle import (
 from scavenger_admitter.core.lifecycle.actions import Action, CreateJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome, Seen
+from scavenger_admitter.core.lifecycle.resized_runs import renew
 from scavenger_admitter.core.lifecycle.run import Run
 from scavenger_admitter.core.lifecycle.verdict import (
     Checkpointed,
@@ -126,6 +127,8 @@ class OneBook:
             draft.reason = WaitReason.QUEUED
         held_by = waiting.stuck(draft, left) or waiting.job_held(draft)
         free = not left and seen.batch is None and not draft.known.start.posted and held_by is None and rest <= 0
+        if free and renew(draft):
+            free = False  # it is placed by its new requests, once they are written
         return Stand(int(free), held_by, "queued for admission")
 
     def start(self, job: CreateJob, _units: int) -> Action:

@@ -1,0 +1,150 @@
+"""Jobs with resourcesFrom: Recommended: they start with what was measured, and with their own requests where that was
+too little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scavenger_admitter.core.recommended import next_requests
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api.usage import RecommendedRequests
+from scavenger_domain.recommendation import Recommendation
+from scavenger_kube.resources import PODS
+from scavenger_testing import scavengerjob_dict, terminated
+
+from .harness import NS, Harness, empty_harness, runs
+
+USAGE: dict[str, Any] = {
+    "podSeconds": 40_000,
+    "runs": 12,
+    "cpu": {"requested": "2", "p50": "250m", "p95": "290m", "max": "300m", "typical": "290m"},
+    "memory": {"requested": "1Gi", "p50": "90Mi", "p95": "100Mi", "max": "100Mi", "typical": "100Mi"},
+}
+OWN = {"cpu": "2", "memory": "1Gi"}
+LESS = {"cpu": "330m", "memory": "130Mi"}
+
+
+def kin(c: Harness) -> None:
+    """A job of the same program that is over, and has told what it used."""
+    job = scavengerjob_dict("kin", namespace=NS, cpu="2", phase="Completed", status={"usage": USAGE, "jobName": "kin"})
+    c.api.put(SCAVENGERJOBS, job)
+
+
+def submit(c: Harness, name: str) -> None:
+    c.submit(name, cpu="2", resourcesFrom="Recommended")
+
+
+def requests(c: Harness, name: str) -> dict[str, str]:
+    (pod,) = c.pods(name)
+    (container,) = pod["spec"]["containers"]
+    return {kind: amount for kind, amount in container["resources"]["requests"].items() if kind in OWN}
+
+
+def killed(c: Harness, name: str) -> None:
+    """The kernel kills its program for memory."""
+    (pod,) = c.pods(name)
+    ended = terminated(137, reason="OOMKilled", finished=c.stamp())
+
+    def edit(obj: dict[str, Any]) -> None:
+        began = obj["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+        ended["state"]["terminated"]["startedAt"] = began
+        obj["status"] = {**obj["status"], "phase": "Failed", "containerStatuses": [ended]}
+
+    c.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+
+
+@pytest.mark.slow
+async def test_it_starts_smaller_and_the_freed_room_is_used() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="4")
+        c.admitter(recommended_least=0.1, fallback_admission_percent=100)
+        kin(c)
+        for number in range(6):
+            submit(c, f"j{number}")
+        c.submit("as-asked", cpu="2")
+        await c.until(lambda: list(c.phases().values()).count("Running") == 7)
+        assert requests(c, "j0") == LESS
+        assert requests(c, "as-asked") == OWN
+        assert c.status("j0")["recommended"] == LESS
+        (event,) = [one for one in c.events("Recommended") if one["involvedObject"]["name"] == "j0"]
+        assert event["message"] == "pods request 330m cpu in place of 2 and 130Mi memory in place of 1Gi"
+        await c.pass_time(300, step=10)
+        c.delete_pod(c.pods("j0")[0])
+        await c.until(lambda: c.status("j0").get("interruptedCount") == 1)
+        await runs(c, "j0")
+        lost = c.status("j0")["lostCPUSeconds"]
+        assert 0.33 * 280 <= lost <= 0.33 * 320, "what its pod requested is what it kept from others"
+        assert len([one for one in c.events("Recommended") if one["involvedObject"]["name"] == "j0"]) == 1
+
+
+@pytest.mark.slow
+async def test_a_kill_for_memory_is_no_failure_and_it_has_its_own_requests_from_then_on() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="8")
+        c.admitter(recommended_least=0.1)
+        kin(c)
+        submit(c, "a")
+        await runs(c, "a")
+        assert requests(c, "a") == LESS
+        await c.pass_time(90, step=5)
+        killed(c, "a")
+        await c.until(lambda: c.status("a").get("recommended") == {"killedForMemory": True})
+        await runs(c, "a")
+        assert requests(c, "a") == OWN
+        assert "retries" not in c.status("a")
+        await c.pass_time(90, step=5)
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        await runs(c, "a")
+        assert requests(c, "a") == OWN
+        await c.pass_time(90, step=5)
+        killed(c, "a")
+        await c.until(lambda: c.phase("a") == "Failed")
+
+
+@pytest.mark.slow
+async def test_without_figures_or_with_a_bound_of_one_it_runs_as_it_asks() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="8")
+        c.admitter(recommended_least=1)
+        submit(c, "alone")
+        await runs(c, "alone")
+        kin(c)
+        submit(c, "a")
+        await runs(c, "a")
+        assert requests(c, "alone") == requests(c, "a") == OWN
+        assert "recommended" not in c.status("a")
+
+
+KNOWN = RecommendedRequests(cpu="330m", memory="130Mi")
+MEBI = 2**20
+
+
+@pytest.mark.parametrize(
+    ("known", "amounts", "expected"),
+    [
+        (None, {}, None),
+        (None, {"cpu": 330}, RecommendedRequests(cpu="330m")),
+        (None, {"cpu": 330, "memory": 130 * MEBI}, KNOWN),
+        # never more than it asks for, and never less than its share of that
+        (None, {"cpu": 3000}, None),
+        (None, {"cpu": 10}, RecommendedRequests(cpu="200m")),
+        # little that is new is worth no write
+        (KNOWN, {"cpu": 350, "memory": 130 * MEBI}, KNOWN),
+        (None, {"cpu": 1900}, None),
+        (KNOWN, {"cpu": 400, "memory": 130 * MEBI}, RecommendedRequests(cpu="400m", memory="130Mi")),
+        # a kill for memory holds for the rest of its life
+        (
+            KNOWN.model_copy(update={"killed_for_memory": True}),
+            {"cpu": 330},
+            RecommendedRequests(killed_for_memory=True),
+        ),
+        (RecommendedRequests(killed_for_memory=True), {"cpu": 330}, RecommendedRequests(killed_for_memory=True)),
+    ],
+)
+def test_what_the_next_start_requests(
+    known: RecommendedRequests | None, amounts: dict[str, int], expected: RecommendedRequests | None
+) -> None:
+    found = Recommendation(amounts, frozenset(), {})
+    assert next_requests(known, found, {"cpu": 2000, "memory": 2**30}, 0.1) == expected
