@@ -105,7 +105,7 @@ PAGE: Final = """\
 ## Values
 
 The charts of the components have the same values, beside the `settings` of each ([settings.md](settings.md)).
-[install.md](install.md#values-of-the-components) says more about them.
+[configure.md](configure.md#values-of-the-components) says more about them.
 
 {values}
 ## Rights

@@ -134,8 +134,8 @@ RESEARCHER: Final = Dashboard(
             (
                 Panel(
                     "Started and interrupted most",
-                    "Ten jobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, Figures of "
-                    "single jobs).",
+                    "Ten jobs each, of those that exist. Empty without kube-state-metrics (docs/monitoring.md, Figures "
+                    "of single jobs).",
                     (_of_jobs("starts"), _of_jobs("interruptions")),
                     kind="bargauge",
                     exported=True,

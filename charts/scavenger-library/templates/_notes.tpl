@@ -37,7 +37,7 @@ Install all components into this namespace: they share its ConfigMaps.
 {{- end }}
 {{- if not .Values.uninstall.enabled }}
 
-uninstall.enabled is false. Before `helm uninstall`, clean up by hand as docs/install.md says.
+uninstall.enabled is false. Before `helm uninstall`, clean up by hand as docs/uninstall.md says.
 {{- end }}
 {{- end }}
 {{- end }}
