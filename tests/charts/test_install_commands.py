@@ -20,7 +20,7 @@ from . import renders
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[2]
-INSTALL, UNINSTALL = (ROOT / "docs" / f"{name}.md" for name in ("install", "uninstall"))
+README, INSTALL, UNINSTALL = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("install", "uninstall"))
 RECORD = (
     f"#!{sys.executable} -IS"
     + """
