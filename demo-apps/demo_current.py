@@ -82,7 +82,7 @@ def cluster(registry: str, *, yes: bool, keep: bool) -> Iterator[tuple[Stage, Se
             yield stage, services
         finally:
             if keep:
-                say("left on the cluster as it is; docs/install.md has the commands to uninstall it")
+                say("left on the cluster as it is; docs/uninstall.md has the commands to uninstall it")
             else:
                 services.uninstall(stage)
 
@@ -124,7 +124,7 @@ def check(stage: Stage) -> None:
     if there:
         raise DemoError(
             f"this cluster has {' and '.join(there)} already: the demo would change what somebody else has made, and "
-            "remove it in the end. Uninstall it first (docs/install.md), or take another cluster"
+            "remove it in the end. Uninstall it first (docs/uninstall.md), or take another cluster"
         )
     if not stage.nodes():
         raise DemoError("this cluster has no node that takes pods")

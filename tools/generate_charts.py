@@ -10,6 +10,7 @@
 | `tools/values/<component>.*` | the values that one chart has beside those of all |
 | `tools/values/scavenger.yaml`, values.yaml of each component | values.yaml of the chart of all components |
 | `services/*/settings.py` | the settings in both: a misspelt one is refused by name |
+| `charts/scavenger-library/templates/_moved.tpl` | values that moved in the schemas: the chart refuses them in words |
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
 | the schemas, the rendered roles | `docs/charts.md` |
@@ -41,6 +42,7 @@ from tools import rights
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 VALUES: Final = ROOT / "tools" / "values"
+MOVED: Final = ROOT / "charts" / "scavenger-library" / "templates" / "_moved.tpl"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook", "board")
 LOOKED_AT: Final = frozenset({"board"})
 """Services that nothing in the cluster waits for: one replica."""
@@ -105,7 +107,7 @@ PAGE: Final = """\
 ## Values
 
 The charts of the components have the same values, beside the `settings` of each ([settings.md](settings.md)).
-[install.md](install.md#values-of-the-components) says more about them.
+[configure.md](configure.md#values-of-the-components) says more about them.
 
 {values}
 ## Rights
@@ -303,7 +305,23 @@ def values_schema(component: str) -> Schema:
             "description": f"settings of the {component}",
             "properties": setting_schemas(settings_of(component)),
         }
+    for path, words in moved().get(f"scavenger-{component}", {}).items():
+        *above, key = path.split(".")
+        node = schema
+        for name in above:
+            node = node["properties"][name]
+        node["properties"][key] = {"description": f"refused: {words}", "deprecated": True}
     return schema
+
+
+def moved() -> dict[str, dict[str, str]]:
+    """Values that charts no longer have, by chart and path, and what to do in place of setting them."""
+    text = MOVED.read_text()
+    table = re.search(r'define "scavenger\.moved" -}}\n(.*?)\n{{- end }}', text, re.DOTALL)
+    if table is None:
+        raise ValueError(f"{MOVED.relative_to(ROOT)} has no table of values that moved")
+    found: dict[str, dict[str, str]] = yaml.safe_load(table[1])
+    return found
 
 
 # --- manifests ---

@@ -152,7 +152,7 @@ Each setting of a service is a flag, an environment variable and a value of its 
 Durations are seconds, or `90s`, `5m`, `1h30m`; lists are separated by commas, and are lists in values. A value that is
 misspelt or out of its bounds is refused by helm, and by the service itself, by name. The service also refuses settings
 that do not go together; what has to hold is listed below the table.
-[install.md](install.md#settings) says how to set them, and what a change does.
+[configure.md](configure.md#settings) says how to set them, and what a change does.
 """
 SHARED_SETTINGS: Final = """
 ## All components

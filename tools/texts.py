@@ -65,12 +65,15 @@ def values() -> Texts:
 
 
 def schemas() -> Texts:
-    """Descriptions in the schemas of values that people write."""
+    """Descriptions in the schemas of values that people write, and what to do in place of values that moved."""
     generated = {f"scavenger-{name}" for name in (*charts.SERVICES, charts.SCHEDULER)}
     chosen = (path for path in ROOT.glob("charts/*/values.schema.json") if path.parent.name not in generated)
     for path in (*sorted((ROOT / "tools" / "values").glob("*.json")), *sorted(chosen)):
         for text in _values_of(json.loads(path.read_text()), {"description"}):
             yield _name(path), text
+    for chart, paths in charts.moved().items():
+        for value, words in paths.items():
+            yield f"{chart} {value}", words
 
 
 def notes() -> Texts:

@@ -34,7 +34,8 @@ PLACES: Final = {
     "charts/*/Chart.yaml": IN_CHARTS,
     "demo-apps/tuner/manifests/tuner/deployment.yaml": IMAGE.format(component="tuner"),
     "docs/gitops.md": r"(?<=targetRevision: )\d[\w.-]*",
-    "docs/install.md": r"(?:(?<=/admitter:)|(?<=/mine:)|(?<=charts/scavenger --version ))\d[\w.-]*",
+    "docs/install.md": r"(?:(?<=/admitter:)|(?<=/mine:))\d[\w.-]*",
+    "docs/publish.md": r"(?<=charts/scavenger --version )\d[\w.-]*",
 }
 """Files, and what in them is the version."""
 

@@ -31,7 +31,7 @@ from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
 from tests.charts import renders
-from tools.generate_charts import GIVEN_BY_THE_CHART, camel
+from tools.generate_charts import GIVEN_BY_THE_CHART, camel, moved
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
@@ -140,6 +140,30 @@ def test_version_is_the_project_s(chart: Path) -> None:
     assert f'\nversion = "{about["version"]}"\n' in project
     assert about["appVersion"] == about["version"]
     assert {library["version"] for library in about.get("dependencies", ())} <= {about["version"]}
+
+
+@pytest.mark.parametrize("name", moved())
+def test_a_value_that_moved_is_refused_with_what_to_do(helm: Path, name: str) -> None:
+    """As `helm upgrade -f old.yaml` does; a key that no version had is refused by the schema alone."""
+    values: dict[str, Any] = {}
+    for path in moved()[name]:
+        *above, key = path.split(".")
+        node = values
+        for part in above:
+            node = node.setdefault(part, {})
+        node[key] = {} if name == "scavenger-webhook" and not above else 1
+    chart = Chart(helm, name.removeprefix("scavenger-"))
+    said = chart.refused(values)
+    assert f"{name} no longer has these values:\n" in said
+    assert [path for path, words in moved()[name].items() if f"  {path}: {words}\n" not in f"{said}\n"] == []
+    assert "no longer has" not in chart.refused({"imaginary": 1})
+
+
+def test_values_that_moved_have_no_other_use() -> None:
+    for name, paths in moved().items():
+        assert name.removeprefix("scavenger-") in SERVICES
+        own = {f"settings.{camel(field)}" for field in SERVICES[name.removeprefix("scavenger-")].model_fields}
+        assert own.isdisjoint(paths)
 
 
 @pytest.mark.parametrize("chart", [*CHARTS, UMBRELLA], ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""What docs/install.md has to paste: in an order that works, into one namespace, and all of it undone."""
+"""What the pages install and uninstall have to paste: in an order that works, into one namespace, and all undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from . import renders
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[2]
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "install.md"
+README, INSTALL, UNINSTALL = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("install", "uninstall"))
 RECORD = (
     f"#!{sys.executable} -IS"
     + """
@@ -46,10 +46,14 @@ def recorded(blocks: Iterable[str], folder: Path) -> list[Words]:
 
 @pytest.fixture(scope="module")
 def pasted(tmp_path_factory: pytest.TempPathFactory) -> list[Words]:
-    """The commands of docs/install.md: install, leave, and for good."""
+    """The commands of both pages: install, leave, and for good."""
     folder = tmp_path_factory.mktemp("pasted")
-    headings = ("## One chart per component", "### A release for each chart", "### The CRDs, too")
-    return recorded((block for heading in headings for block in pages.blocks(PAGE, heading)), folder)
+    places = (
+        (INSTALL, "## One chart per component"),
+        (UNINSTALL, "## A release for each chart"),
+        (UNINSTALL, "## The CRDs, too"),
+    )
+    return recorded((block for page, heading in places for block in pages.blocks(page, heading)), folder)
 
 
 def with_words(pasted: list[Words], *words: str) -> list[Words]:

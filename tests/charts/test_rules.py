@@ -343,7 +343,7 @@ def test_leads_to_its_runbook(name: str) -> None:
 
 
 def test_the_command_of_the_docs_makes_urls_of_all_runbooks() -> None:
-    command = re.search(r"sed 's.*?rules.yaml(?= > )", (ROOT / "docs" / "install.md").read_text(), re.DOTALL)
+    command = re.search(r"sed 's.*?rules.yaml(?= > )", (ROOT / "docs" / "monitoring.md").read_text(), re.DOTALL)
     assert command is not None
     done = subprocess.run(["bash", "-c", command[0]], cwd=ROOT, capture_output=True, text=True, check=True)
     for group in yaml.safe_load(done.stdout)["groups"]:

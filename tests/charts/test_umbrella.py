@@ -19,7 +19,7 @@ from scavenger_testing.manifests import documents
 
 from . import renders
 from .test_charts import AUTHORITY, ROOT, UMBRELLA, Chart
-from .test_install_commands import PAGE, README, images, recorded
+from .test_install_commands import INSTALL, README, UNINSTALL, images, recorded
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
@@ -231,12 +231,14 @@ def test_lint(helm: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("page", "heading"), [(README, "## Quickstart"), (PAGE, "## One release")])
+@pytest.mark.parametrize(("page", "heading"), [(README, "## Quickstart"), (INSTALL, "## One release")])
 def test_a_page_installs_it_into_one_namespace_and_takes_all_away(
     helm: Path, tmp_path: Path, page: Path, heading: str
 ) -> None:
     to_install, *_ = pages.blocks(page, heading)
-    to_leave = (block for heading in ("### One release", "### The CRDs, too") for block in pages.blocks(PAGE, heading))
+    to_leave = (
+        block for heading in ("## One release", "## The CRDs, too") for block in pages.blocks(UNINSTALL, heading)
+    )
     install, leave, without, namespace = recorded((to_install, *to_leave), tmp_path)
     assert install[:4] == ["helm", "install", "scavenger", "charts/scavenger"]
     assert "--create-namespace" in install

@@ -11,9 +11,9 @@ HEADER: Final = """\
 <!-- generated from the code by `python -m tools.dashboards`; do not edit -->
 # Dashboards
 
-There are three dashboards for Grafana ([how to install them](install.md#dashboards)). Every figure is a query of
+There are three dashboards for Grafana ([how to install them](monitoring.md#dashboards)). Every figure is a query of
 [metrics](metrics.md), without recording rules. One panel shows single jobs, and needs kube-state-metrics
-([how](install.md#figures-of-single-jobs)). `kubectl sj why` explains one job. Events tell for which pod a job was
+([how](monitoring.md#figures-of-single-jobs)). `kubectl sj why` explains one job. Events tell for which pod a job was
 interrupted.
 
 ![A day: CPU load and thresholds, cores of each queue, jobs by phase, and the CPU share of a queue](dashboards.svg)

@@ -15,7 +15,7 @@ Every name begins with `scavenger_`. Units are Prometheus' base units: seconds, 
 counter ends in `_total` and, where it is known in advance what can be counted, begins at 0, so that `increase()` sees
 the first one. Of a histogram there are `_bucket`, `_sum` and `_count`. Values of labels come from lists that the code
 or the cluster bounds, never from what a user writes. Only kube-state-metrics has labels with the names of jobs,
-where you [tell it to](install.md#figures-of-single-jobs).
+where you [tell it to](monitoring.md#figures-of-single-jobs).
 
 With two replicas of a service only the one that leads decides and counts; gauges of decisions are absent or 0 on the
 other. So take the `max` of a gauge and the `sum` of counters, as the [dashboards](dashboards.md)

@@ -66,7 +66,7 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "Tasks",
-                    "Tasks of all existing arrays and adopted Jobs, by state. `kubectl sj tasks NAME` shows those of one.",
+                    "Tasks of existing arrays and adopted Jobs, by state. `kubectl sj tasks NAME` shows those of one.",
                     (Query('sum by (state) (scavenger_tasks{queue=~"$queue"})', "{{state}}"),),
                     kind="bargauge",
                     width=5,
@@ -134,7 +134,7 @@ RESEARCHER: Final = Dashboard(
             (
                 Panel(
                     "Started and interrupted most",
-                    "Ten ScavengerJobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, "
+                    "Ten ScavengerJobs each, of those that exist. Empty without kube-state-metrics (docs/monitoring.md, "
                     "Figures of single jobs). `kubectl sj list` has adopted Jobs as well.",
                     (_of_jobs("starts"), _of_jobs("interruptions")),
                     kind="bargauge",

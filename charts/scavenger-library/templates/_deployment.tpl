@@ -3,6 +3,7 @@ The Deployment of a component. root: context of the chart. container, volumeMoun
 the first may be left out. everyReplicaServes: none of them leads.
 */ -}}
 {{- define "scavenger.deployment" -}}
+{{- include "scavenger.refuseMoved" .root -}}
 {{- with .root -}}
 apiVersion: apps/v1
 kind: Deployment

@@ -10,21 +10,6 @@
 {{- end }}
 {{- end }}
 
-{{- /*
-Settings of a component that moved to the chart scavenger-base. This version still honours them.
-chart: its name. settings: its values of that name.
-*/ -}}
-{{- define "scavenger.movedSettings" -}}
-{{- $moved := dict "startupCost" "startupCostSeconds" "trustedInterval" "trustedIntervalSeconds" "startOverWindow" "startOverWindowSeconds" "minimumRun" "minimumRun" "resourceWeights" "resourceWeights" }}
-{{- range $old, $new := $moved }}
-{{- if hasKey ($.settings | default dict) $old }}
-
-settings.{{ $old }} of {{ $.chart }} is deprecated, and the next version removes it. Remove it, and set
-{{ $new }} of scavenger-base. All components read it there, and a change needs no restart.
-{{- end }}
-{{- end }}
-{{- end }}
-
 {{- /* The same and more, for a service. */ -}}
 {{- define "scavenger.service.notes" -}}
 {{- include "scavenger.notes" . }}
@@ -37,7 +22,7 @@ Install all components into this namespace: they share its ConfigMaps.
 {{- end }}
 {{- if not .Values.uninstall.enabled }}
 
-uninstall.enabled is false. Before `helm uninstall`, clean up by hand as docs/install.md says.
+uninstall.enabled is false. Before `helm uninstall`, clean up by hand as docs/uninstall.md says.
 {{- end }}
 {{- end }}
 {{- end }}

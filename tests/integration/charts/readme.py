@@ -75,7 +75,7 @@ def uses_the_command_line(shell: Shell) -> None:
 
 def shows_it_on_a_dashboard(cluster: Cluster, shell: Shell, prometheus: Path, folder: Path) -> None:
     """The query of a panel, as Grafana would find it, put to a Prometheus that scrapes the services."""
-    (upgrade,) = pages.blocks(DOCS / "install.md", "## Dashboards")
+    (upgrade,) = pages.blocks(DOCS / "monitoring.md", "## Dashboards")
     shell.paste(upgrade)
     maps = get(cluster, "configmaps", "-n", SYSTEM, "-l", "grafana_dashboard=1")["items"]
     files = {name: json.loads(text) for one in maps for name, text in one["data"].items()}

@@ -186,8 +186,8 @@ def test_life_of_an_installation(
     """As the README has it, on a cluster with nothing of ours: install, a job, a dashboard, the board, and away again.
     Its commands are what runs, word by word: the node pulls what they name. The upgrade is to a published chart."""
     cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
-    (leave,) = pages.blocks(DOCS / "install.md", "### One release")
-    (for_good,) = pages.blocks(DOCS / "install.md", "### The CRDs, too")
+    (leave,) = pages.blocks(DOCS / "uninstall.md", "## One release")
+    (for_good,) = pages.blocks(DOCS / "uninstall.md", "## The CRDs, too")
     installs_and_interrupts_a_job(cluster, shell)
     images = {f"{REGISTRY_OF_THE_PAGES}/scavenger/{name}:{service_images.version()}" for name in SERVICES}
     assert pulled(cluster) >= images, "nothing was there before"
@@ -231,7 +231,7 @@ def test_life_of_an_installation(
 
 def published_chart(registry: str) -> list[str]:
     """What helm is told on the page to install from a registry, with the address of this one."""
-    publishing, *_ = pages.blocks(DOCS / "install.md", "## From a release")
+    publishing, *_ = pages.blocks(DOCS / "publish.md", "# Publish a release")
     words = re.search(r"oci://\S+ --version \S+", publishing)
     assert words is not None
     return [*words[0].replace(f"{REGISTRY_OF_THE_PAGES}/team", registry).split(), "--plain-http"]

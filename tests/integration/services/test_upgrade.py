@@ -42,7 +42,7 @@ ORDERS: Final = (
     ("webhook", "prioritizer", "regulator", "admitter", "base", "crds"),
     ("prioritizer", "admitter", "crds", "webhook", "base", "regulator"),
 )
-"""As docs/install.md has it, the other way round, and components on both sides of what they share."""
+"""As docs/upgrade.md has it, the other way round, and components on both sides of what they share."""
 TASKS: Final = 9
 AT_ONCE: Final = 3
 DAY: Final = 24 * 3600.0

@@ -86,7 +86,7 @@ JOBS = "count/scavengerjobs.scavenger.dev"
 
 @pytest.mark.usefixtures("webhook")
 def test_the_maxima_of_a_namespace_are_quotas_of_its_own(alone: Place) -> None:
-    """What docs/install.md recommends: objects of any kind, and pods of a class."""
+    """What docs/tenants.md recommends: objects of any kind, and pods of a class."""
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["scavenger-preemptible"]}
     quotas: dict[str, Object] = {
         "jobs": {"hard": {JOBS: "50"}},

@@ -290,7 +290,7 @@ def books(c: Harness, shape: str) -> dict[str, float]:
 
 
 def alike(book: dict[str, float], job: dict[str, float], slack: int, early: int) -> bool:
-    """Whether two books say the same. slack: seconds that a task may be booked for longer; early: for a shorter time."""
+    """Whether two books say the same. slack: seconds that a task may be booked for longer; early: for less time."""
     more = book["useful"] + book["lost"] - job["useful"] - job["lost"]
     counts = [{name: one[name] for name in one if name not in ("useful", "lost")} for one in (book, job)]
     exact = slack or all(book[name] == job[name] for name in ("useful", "lost"))

@@ -30,7 +30,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verified(key: Path, content: Path, signature: Path) -> bool:
-    """What docs/install.md has users run."""
+    """What docs/publish.md has users run."""
     raw = signature.with_suffix(".der")
     raw.write_bytes(base64.b64decode(signature.read_text()))
     words: list[str | Path] = ["dgst", "-sha256", "-verify", key.with_suffix(".pub"), "-signature", raw, content]
