@@ -134,8 +134,8 @@ RESEARCHER: Final = Dashboard(
             (
                 Panel(
                     "Started and interrupted most",
-                    "Ten ScavengerJobs each, of those that exist. Empty without kube-state-metrics (docs/monitoring.md, "
-                    "Figures of single jobs). `kubectl sj list` has adopted Jobs as well.",
+                    "Ten ScavengerJobs each, of those that exist. Empty without kube-state-metrics "
+                    "(docs/monitoring.md, Figures of single jobs). `kubectl sj list` has adopted Jobs as well.",
                     (_of_jobs("starts"), _of_jobs("interruptions")),
                     kind="bargauge",
                     exported=True,
