@@ -184,7 +184,7 @@ def test_changes_are_made_to_the_job(server: Server, sj: Run) -> None:
         (("move", "a", "--queue", "night"), "stays in the queue"),
         (("move", "a", "--priority", "3"), "no priority"),
         (("retry", "a"), "fails as a whole"),
-        (("resubmit", "a"), "whoever created it"),
+        (("resubmit", "a"), "its creator"),
     ],
 )
 def test_what_a_job_cannot_do_is_said(server: Server, sj: Run, words: tuple[str, ...], says: str) -> None:

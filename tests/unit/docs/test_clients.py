@@ -13,8 +13,8 @@ ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.s
 
 
 def test_every_client_of_the_table_is_played_or_says_why_not() -> None:
-    assert {row[0] for row in ROWS if row[-1] == "played"} == {client.name for client in CLIENTS}
-    others = [row for row in ROWS if row[-1] != "played"]
+    assert {row[0] for row in ROWS if row[-1].startswith("played")} == {client.name for client in CLIENTS}
+    others = [row for row in ROWS if not row[-1].startswith("played")]
     assert others
     for row in others:
         assert row[-1].startswith("not run here: "), row[0]

@@ -50,7 +50,7 @@ def resubmit(
     """
     job, body = access.job_and_body(name)
     if job.adopted:
-        raise CliError(f"{name} is a Job: let its creator create it again", "`kubectl sj delete` it first")
+        raise CliError(f"{name} is a Job, which only its creator can create again", f"`kubectl sj delete {name}` first")
     if job.phase not in (*objects.FINISHED, "Suspended"):
         remedy = f"`kubectl sj suspend {name}` or `kubectl sj cancel {name}` first, or wait until it has finished"
         raise CliError(f"{name} is {job.phase or 'Waiting'}: two would write to the same volumes", remedy)
