@@ -7,12 +7,17 @@ flatter than those that the metrics API sees, and it has no memory.
 
 - sizes.WAY.freed_percent: of the requested CPU time.
 - sizes.WAY.held_percent: of the CPU time that the machines used.
+- sizes.memory.SPREAD.killed_percent: of starts with a recommended request, those whose program needs more. There is no
+  trace of memory by run, so peaks are drawn: log-normal, of this spread from run to run.
+- sizes.memory.SPREAD.freed_percent: of a request of four times the median peak, from the fourth run of a job on.
 
 WAY is `maximum`, the rule that is built, or a percentile of the past and a margin, which is not.
 """
 
 from __future__ import annotations
 
+import random
+import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -24,6 +29,14 @@ from bench.simulator.bench_sizes import DAYS, Figure
 from bench.traces.catalog import TRACES, traces
 from bench.traces.planetlab import STEP_SECONDS, STEPS, read_planetlab
 
+SPREADS: Final = (0.15, 0.3)
+JOBS: Final = 2000
+RUNS: Final = 10
+MEBI: Final = 2**20
+TYPICAL: Final = 2048 * MEBI
+"""Bytes: the median peak of what is drawn."""
+OWN: Final = 4 * TYPICAL
+"""What such a job requests itself."""
 RENEWED_SECONDS: Final = 6 * 3600
 WHOLE: Final = 1000
 """Millicores that a machine has and requests."""
@@ -67,7 +80,32 @@ def run() -> list[Figure]:
             goals = (">= 50", "<= 1") if way == "maximum" else (None, None)
             found.append(_figure(f"{name}.freed_percent", freed, goals[0]))
             found.append(_figure(f"{name}.held_percent", held, goals[1]))
+    for spread in SPREADS:
+        freed, killed = draw(spread)
+        found.append(_figure(f"sizes.memory.{spread}.freed_percent", freed, None))
+        found.append(_figure(f"sizes.memory.{spread}.killed_percent", killed, "<= 1"))
     return found
+
+
+def draw(spread: float) -> tuple[float, float]:
+    """What the rule for memory frees, and how often it kills, in percent. After a kill a job has its own request."""
+    drawn = random.Random(1)
+    freed = killed = starts = later = 0
+    for _ in range(JOBS):
+        past: list[int] = []
+        for run in range(RUNS):
+            peak = round(TYPICAL * drawn.lognormvariate(0, spread))
+            most, typical = max(past, default=0), statistics.median_low(past or [0])
+            used = ResourceUsage(OWN, most, most, most, typical)
+            size = recommend(Measured(JobUsage(3600 * run, run, {"memory": used})), ()).amounts.get("memory")
+            later += size is not None
+            if size is not None and size < OWN:
+                starts, freed = starts + 1, freed + OWN - size
+                if peak > size:
+                    killed += 1
+                    break
+            past.append(peak)
+    return 100 * freed / (later * OWN), 100 * killed / starts
 
 
 def used_by(path: Path) -> list[list[int]]:

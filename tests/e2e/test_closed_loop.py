@@ -8,7 +8,11 @@ What counts jobs moves the memory, whose figures are the same on a busy machine;
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -316,3 +320,47 @@ def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop) -> None:
         world.kubectl("delete", "scavengerjob", name)
     world.wait("all are back at what they asked for", lambda: set(limits().values()) == {10.0}, timeout=180)
     assert world.causes() == {}
+
+
+HOLD_FOR = """
+import sys, time
+held = b"x" * (int(sys.argv[1]) << 20)
+end = time.monotonic() + int(sys.argv[2])
+while time.monotonic() < end:
+    sum(range(2_000))
+    time.sleep(0.1)
+"""
+"""Holds so many MiB for so many seconds, and hardly uses the CPU."""
+
+
+def test_what_tasks_use_is_measured_and_the_next_job_starts_smaller_and_recovers(world: Loop) -> None:
+    """By figures of cAdvisor: ten tasks use a fraction of what they request. A job of the same program requests what
+    they have used, is killed for memory by the kernel, as it holds more, and completes with its own request."""
+    settings = {"SCAVENGER_FALLBACK_ADMISSION_PERCENT": "100", "SCAVENGER_USAGE_PERIOD": "5"}
+    stack.start(world.cluster, ["admitter"], {**SETTINGS, **settings})
+    program = {"command": ["python3", "-c", HOLD_FOR], "resources": {"requests": {"cpu": cores(8), "memory": "64Mi"}}}
+    world.submit("small", {**program, "args": ["1", "100"], "array": {"tasks": 10}})
+    world.wait_phase("small", "Completed", 300)
+    usage = world.status("small")["usage"]
+    assert usage["runs"] == 10
+    assert 10 * 50 < usage["podSeconds"] <= 10 * 140
+    assert usage["cpu"]["requested"] == cores(8)
+    assert parse_quantity(usage["cpu"]["p50"]) < parse_quantity(cores(4))
+    most = parse_quantity(usage["memory"]["max"])
+    assert parse_quantity("4Mi") <= most < parse_quantity("40Mi")
+
+    words = ["recommend", "small", "-n", world.namespace, "-o", "json"]
+    environment = {**os.environ, "KUBECONFIG": str(world.cluster.kubeconfig)}
+    said = subprocess.run(
+        [sys.executable, "-m", "scavenger_cli", *words], env=environment, capture_output=True, text=True, check=True
+    )
+    (found,) = json.loads(said.stdout)
+    assert most < parse_quantity(found["recommended"]["memory"]) < parse_quantity("60Mi")
+
+    world.submit("large", {**program, "args": ["45", "5"], "resourcesFrom": "Recommended"})
+    sized = world.wait("it is sized", lambda: world.status("large").get("recommended"), 60)
+    assert most < parse_quantity(sized["memory"]) < parse_quantity("60Mi")
+    world.wait("it is killed", lambda: world.status("large").get("recommended", {}).get("killedForMemory"), 120)
+    done = world.wait_phase("large", "Completed", 180)
+    assert done["recommended"] == {"killedForMemory": True}
+    assert "retries" not in done

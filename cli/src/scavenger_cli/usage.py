@@ -93,15 +93,17 @@ def advise(jobs: Sequence[Job], wanted: Iterable[Job]) -> list[Advice]:
         jobs: all that may be kin of each other.
         wanted: of these, those to advise on.
     """
-    kin: dict[Kin, list[tuple[str, JobUsage]]] = defaultdict(list)
+    kin: dict[Kin, list[Job]] = defaultdict(list)
     for job in jobs:
-        if (usage := usage_of(job)) is not None:
-            kin[_kin(job)].append((job.metadata.uid, usage))
+        if usage_of(job) is not None:
+            kin[_kin(job)].append(job)
     found = []
     for job in wanted:
-        others = [usage for uid, usage in kin[_kin(job)] if uid != job.metadata.uid]
-        usage, array = usage_of(job), job.spec.array is not None and len(job.numbers) > 1
-        found.append(Advice(job, usage, recommend(Measured(usage, job.spec.parallelism, array), others)))
+        others = [one for one in kin[_kin(job)] if one.metadata.uid != job.metadata.uid]
+        told = [usage for one in others if (usage := usage_of(one)) is not None]
+        killed = any(one.status.recommended.get("killedForMemory") for one in others)
+        own, array = usage_of(job), job.spec.array is not None and len(job.numbers) > 1
+        found.append(Advice(job, own, recommend(Measured(own, job.spec.parallelism, array), told, killed=killed)))
     return found
 
 

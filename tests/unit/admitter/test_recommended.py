@@ -99,6 +99,10 @@ async def test_a_kill_for_memory_is_no_failure_and_it_has_its_own_requests_from_
         await runs(c, "a")
         assert requests(c, "a") == OWN
         await c.pass_time(90, step=5)
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda obj: obj["status"].update(usage=USAGE))
+        submit(c, "next")
+        await runs(c, "next")
+        assert requests(c, "next") == {"cpu": LESS["cpu"], "memory": OWN["memory"]}, "kin tell it nothing of memory"
         killed(c, "a")
         await c.until(lambda: c.phase("a") == "Failed")
 

@@ -21,6 +21,7 @@ from scavenger_admitter.core.lifecycle.soundness import assert_sound
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.states import QueueState
+from scavenger_api.usage import RecommendedRequests
 
 from . import builders as b
 from . import test_array as arrays
@@ -57,6 +58,7 @@ def also(*actions: Any) -> Wrong:
 
 
 CREATE = CreateJob(b.place(0), 0)
+LESS = RecommendedRequests(cpu="1")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,8 @@ CREATE = CreateJob(b.place(0), 0)
         (running(), lambda outcome: replace(also(CREATE)(outcome), candidate=True), "candidate: asks"),
         (b.with_(running(), units=1), also(CREATE), "CreateJob: there is a Job of that name"),
         (running(), also(CREATE, CREATE), "several starts"),
+        (running(), of_status(recommended=LESS), "recommended: changes to {'cpu': '1'} while pods are there"),
+        (b.seen(b.job(Phase.WAITING), 100), of_status(recommended=LESS), "as a start is planned"),
     ],
 )
 def test_a_step_of_a_job(seen: Observation, wrong: Wrong, says: str) -> None:

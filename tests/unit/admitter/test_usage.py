@@ -20,7 +20,7 @@ PERIOD = 30
 async def work(c: Harness, name: str, seconds: int, cores: float, memory: str = "100Mi") -> None:
     """Time in which each pod of a job uses so much."""
     for _ in range(seconds // PERIOD):
-        await c.pass_time(PERIOD, step=10)
+        await c.pass_time(PERIOD, step=PERIOD)
         for pod in c.pods(name):
             meta = {"name": pod["metadata"]["name"], "namespace": NS, "labels": pod["metadata"]["labels"]}
             containers = [{"name": "main", "usage": {"cpu": f"{round(cores * 1e9)}n", "memory": memory}}]
@@ -88,7 +88,7 @@ async def test_without_a_metrics_api_nothing_is_said_and_it_is_hardly_asked() ->
             c.admitter(usage_period=PERIOD)
             c.submit("a", interruptionAfter="1m")
             await c.until(lambda: c.phase("a") == "Running")
-            await c.pass_time(900, step=10)
+            await c.pass_time(900, step=30)
         assert c.api.count("GET", POD_METRICS) <= 2
         assert "usage" not in c.status("a")
         assert not [line for line in logs if "metrics API" in line["event"]]

@@ -56,6 +56,13 @@ def test_a_recommendation(job: Measured, kin: list[JobUsage], cpu: int | None, m
     assert all(found.lacks.values())
 
 
+def test_kin_of_which_one_was_killed_for_memory_tell_nothing_of_memory() -> None:
+    kin = [used(1, 1, 2)] * 10
+    found = recommend(Measured(None), kin, killed=True)
+    assert found.amounts.keys() == {"cpu"}
+    assert recommend(Measured(used(4, 1, 2, runs=3)), kin, killed=True).amounts.keys() == {"cpu", "memory"}
+
+
 def test_what_is_freed_is_never_less_than_nothing() -> None:
     found = recommend(Measured(used(4, 1, 20, runs=3)), [])
     assert found.freed("cpu", 4000, 3) == 3 * 2900

@@ -92,19 +92,20 @@ class _Evidence(NamedTuple):
     typical: int
 
 
-def recommend(job: Measured, kin: Collection[JobUsage]) -> Recommendation:
+def recommend(job: Measured, kin: Collection[JobUsage], *, killed: bool = False) -> Recommendation:
     """What one pod of a job should request.
 
     Args:
         job: with its own figures.
         kin: figures of other jobs of its `Kin`.
+        killed: a container of kin was killed for memory under a recommendation: kin tell nothing of memory.
     """
     amounts, by_kin, lacks = {}, set(), {}
     for resource in RESOURCES:
         own = _evidence([job.usage] if job.usage is not None else [], resource)
         lack = _lacks(job, own, resource)
         found = own if not lack else None
-        if lack and kin:
+        if lack and kin and not (killed and resource == "memory"):
             others = _evidence([*kin, *([job.usage] if job.usage is not None else [])], resource)
             if others is not None and not _unlike(others):
                 found = others

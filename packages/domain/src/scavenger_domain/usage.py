@@ -127,6 +127,8 @@ class Histogram:
         first: the upper bound of the first bucket.
     """
 
+    __slots__ = ("_first", "_weights", "max")
+
     def __init__(self, first: float) -> None:
         self._first = first
         self._weights: dict[int, float] = {}
@@ -178,6 +180,8 @@ class UsageBook:
         known: what the status says, where another process has measured before. It counts with its weight. A task that
             runs as processes change counts as two.
     """
+
+    __slots__ = ("_ended", "_peaks", "_requested", "_running", "_seconds", "_time", "_usage")
 
     def __init__(self, known: JobUsage | None = None) -> None:
         self._seconds = 0.0

@@ -11,7 +11,14 @@ from scavenger_api.usage import RecommendedRequests
 from scavenger_domain.recommendation import Measured, recommend
 from scavenger_domain.usage import JobUsage, read_usage
 
-from scavenger_admitter.core.recommended import asks_for_it, kin_of, next_requests, own_requests, tells_of_others
+from scavenger_admitter.core.recommended import (
+    asks_for_it,
+    kin_of,
+    next_requests,
+    own_requests,
+    tells_of_others,
+    was_killed,
+)
 from scavenger_admitter.informers import Informers
 
 MOST_KIN: Final = 50
@@ -36,11 +43,12 @@ class Recommendations:
         """What the pods of a job request from its next start on; None where that is what it asks for."""
         if not asks_for_it(job.spec):
             return None
-        usage, kin = self._used(job) or _usage_of(job), list[JobUsage]()
+        usage, others = self._used(job) or _usage_of(job), list[ScavengerJob]()
         if tells_of_others(job.spec):
-            others = (one for one in self._informers.jobs.by_index("kin", kin_of(job)) if one.key != job.key)
-            kin = [told for one in islice(others, MOST_KIN) if (told := _usage_of(one)) is not None]
-        found = recommend(Measured(usage, job.spec.parallelism), kin)
+            alike = (one for one in self._informers.jobs.by_index("kin", kin_of(job)) if one.key != job.key)
+            others = list(islice(alike, MOST_KIN))
+        kin = [told for one in others if (told := _usage_of(one)) is not None]
+        found = recommend(Measured(usage, job.spec.parallelism), kin, killed=any(map(was_killed, others)))
         return next_requests(job.status.recommended, found, own_requests(job), self._least)
 
 

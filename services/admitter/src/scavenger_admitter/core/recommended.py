@@ -69,6 +69,12 @@ def asks_for_it(spec: ScavengerJobSpec) -> bool:
     return spec.resources_from is not None
 
 
+def was_killed(job: ScavengerJob) -> bool:
+    """Whether a container of it was killed for memory of which a recommendation gave it less than it asks for."""
+    found = job.status.recommended
+    return found is not None and bool(found.killed_for_memory)
+
+
 def tells_of_others(spec: ScavengerJobSpec) -> bool:
     """Whether the pods of a job are described by its own fields, and by all of them: of a large spec a part is kept."""
     return spec.template is None and spec.command != NO_WORDS

@@ -39,6 +39,7 @@ def assert_sound(outcome: Outcome, observed: Observation) -> None:
     _assert_phase(after, seen)
     _assert_starts(outcome, observed)
     _assert_removing(before, after, seen)
+    _assert_requests(before, after, outcome, seen)
     if seen.job.spec.array is None:
         _assert_one_end(before, after)
     elif after.array is not None:
@@ -82,6 +83,16 @@ def _assert_starts(outcome: Outcome, observed: Observation) -> None:
             assert not outcome.candidate, "candidate: asks for admission and starts in one step"
             assert observed.granted.units, f"CreateJob: admission has granted no start from {one.run}"
             assert observed.seen.batch is None, "CreateJob: there is a Job of that name"
+
+
+def _assert_requests(before: ScavengerJobStatus, after: ScavengerJobStatus, outcome: Outcome, seen: Seen) -> None:
+    """What pods request changes between runs only: books, shares and quotas read it in the spec."""
+    known, new = (one.recommended.amounts if one.recommended is not None else {} for one in (before, after))
+    if known == new:
+        return
+    assert not seen.pods, f"recommended: changes to {new} while pods are there"
+    starts = outcome.candidate or any(isinstance(one, CreateJob) for one in outcome.actions)
+    assert not starts, f"recommended: changes to {new} as a start is planned by {known}"
 
 
 def _assert_removing(before: ScavengerJobStatus, after: ScavengerJobStatus, seen: Seen) -> None:
