@@ -264,7 +264,7 @@ class BothKinds(Filling):
             self.api.put(PODS, run | {"status": {"phase": "Running"}})
 
     def batch_job(
-        self, name: str, phase: str, ledger: Ledger, *, succeeded: int = 0, ready: int = 0, **spec: int
+        self, name: str, phase: str, ledger: Ledger, *, succeeded: int = 0, ready: int = 0, **spec: Any
     ) -> None:
         """A Job of namespace `lab` that the admitter has adopted, with its ledger."""
         created = format_time(self.ago(hours=2))
