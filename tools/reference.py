@@ -296,7 +296,8 @@ ScavengerQueues.
 
 Cluster administrators bound the number of objects of a namespace by a
 [ResourceQuota](https://kubernetes.io/docs/concepts/policy/resource-quotas/). Set `count/scavengerjobs.scavenger.dev`
-and `count/pods`: without them a namespace may have as many as the API server stores.
+and `count/pods`, and `count/jobs.batch` where Jobs are adopted. Without them a namespace may have as many as the API
+server stores.
 """
 
 
