@@ -270,6 +270,7 @@ server forgets them after an hour, unless it is told otherwise (`--event-ttl`); 
     kubectl get events -A --field-selector reason=Interrupted
 
 What a job waits for stands in its conditions ([reasons.md](reasons.md)). An Event says it where no waiting helps.
+Of the Events on a ScavengerJob, an [adopted Job](adopted-jobs.md) has the warnings.
 """
 
 
