@@ -270,6 +270,7 @@ server forgets them after an hour, unless it is told otherwise (`--event-ttl`); 
     kubectl get events -A --field-selector reason=Interrupted
 
 What a job waits for stands in its conditions ([reasons.md](reasons.md)). An Event says it where no waiting helps.
+Of the Events on a ScavengerJob, an [adopted Job](adopted-jobs.md) has the warnings.
 """
 
 
@@ -296,7 +297,8 @@ ScavengerQueues.
 
 Cluster administrators bound the number of objects of a namespace by a
 [ResourceQuota](https://kubernetes.io/docs/concepts/policy/resource-quotas/). Set `count/scavengerjobs.scavenger.dev`
-and `count/pods`: without them a namespace may have as many as the API server stores.
+and `count/pods`, and `count/jobs.batch` where Jobs are adopted. Without them a namespace may have as many as the API
+server stores.
 """
 
 

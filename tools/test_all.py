@@ -50,7 +50,7 @@ class Slice:
 
 
 SLICES: Final = (
-    Slice("e2e", f"{PYTEST} tests/e2e -m 'long and not cpu'", 15),
+    Slice("e2e", f"{PYTEST} tests/e2e -m 'long and not cpu'", 20),
     Slice("e2e-cpu", f"{PYTEST} tests/e2e -m 'long and cpu'", 15),
     Slice("integration", f"{PYTEST} tests/integration -m 'long and not cpu'", 20),
     Slice("integration-cpu", f"{PYTEST} tests/integration -m 'long and cpu'", 15),

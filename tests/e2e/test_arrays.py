@@ -73,7 +73,7 @@ def test_whatever_is_killed_each_task_is_done_once_and_the_books_are_true(
             if may_go and asked.total() < INTERRUPTIONS and chosen.random() < 0.5:
                 pod = chosen.choice(may_go)
                 asked[pod["metadata"]["labels"][names.LABEL_TASK]] += 1
-                _remove(world, pod, chosen.choice(("evict", "delete", "kill")))
+                remove(world, pod, chosen.choice(("evict", "delete", "kill")))
                 if service := killed.get(asked.total()):
                     world.cluster.service_kill(service)
             return world.status("sweep").get("phase") == "Completed"
@@ -135,7 +135,7 @@ def test_a_script_for_slurm_runs_unchanged_and_writes_each_file_once(world: Worl
             if may_go and asked.total() < EVICTIONS and chosen.random() < 0.5:
                 pod = chosen.choice(may_go)
                 asked[number_of(pod)] += 1
-                _remove(world, pod, chosen.choice(("evict", "delete", "kill")))
+                remove(world, pod, chosen.choice(("evict", "delete", "kill")))
             return world.status(job).get("phase") in ("Completed", "Failed")
 
         world.wait("all tasks to end", play, timeout=300)
@@ -208,7 +208,7 @@ def _computes(volume: Path, pod: dict[str, Any], asked: Counter[str]) -> bool:
     return False
 
 
-def _remove(world: World, pod: dict[str, Any], how: str) -> None:
+def remove(world: World, pod: dict[str, Any], how: str) -> None:
     """Interrupt a program. One that is stopped does not hear SIGTERM, and SIGKILL ends it."""
     path = namespaced("pods", world.namespace, pod["metadata"]["name"])
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 2}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from scavenger_api import names
+from scavenger_api.ledger import Ledger
 from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import format_micro_time, format_time
@@ -18,7 +19,8 @@ from scavenger_board.facts import EVENTS, JOBS, POOL_LABELS, QUEUES, ZONE_LABEL
 from scavenger_domain import interruptions
 from scavenger_domain.nodes import Marks
 from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODS, Resource
-from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
+from scavenger_kube.resources import JOBS as BATCH_JOBS
+from scavenger_testing.builders import adopted_job_dict, configmap_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.fake_api import FakeApi
 
 Object = dict[str, Any]
@@ -75,7 +77,7 @@ class Incident:
     silent: str | None = SILENT
     prometheus = True
     cpu = 91.0
-    settings: Final[Mapping[str, str]] = {"cluster-name": "north", "docs-url": "https://docs.example.com/scavenger"}
+    settings: ClassVar[Mapping[str, str]] = {"cluster-name": "north", "docs-url": "https://docs.example.com/scavenger"}
 
     def __init__(self, api: FakeApi, began: datetime) -> None:
         self.api = api
@@ -241,6 +243,35 @@ class Filling(Incident):
     def levels(self, now: datetime) -> dict[str, str] | None:
         """Below the lower threshold."""
         return levels(now, self.cpu, LevelsState.FILLING, "")
+
+
+class BothKinds(Filling):
+    """An adopted Job has run two of its eight completions, and another waits."""
+
+    settings: ClassVar[Mapping[str, str]] = {**Incident.settings, "adopt": "true"}
+
+    def fill(self) -> None:
+        """Beside ScavengerJobs."""
+        super().fill()
+        begun = (format_time(self.ago(minutes=90)), format_time(self.ago(minutes=20)))
+        left = format_time(self.ago(minutes=35))
+        ledger = Ledger(runs=begun, interrupted=2, interrupted_at=left, useful=21600, lost=900)
+        self.batch_job("snakejob-assemble", "Running", ledger, completions=8, parallelism=2, succeeded=2, ready=2)
+        self.batch_job("nightly-29415060", "Waiting", Ledger(why=WaitReason.QUEUE_SHARE, say="its queue has its share"))
+        for task in (2, 3):
+            labels = {names.LABEL_JOB: "snakejob-assemble", names.LABEL_TASK: str(task), names.LABEL_KIND: "Job"}
+            run = pod_dict(f"snakejob-assemble-x000{task}", namespace="lab", node="node-04", cpu="2", labels=labels)
+            self.api.put(PODS, run | {"status": {"phase": "Running"}})
+
+    def batch_job(
+        self, name: str, phase: str, ledger: Ledger, *, succeeded: int = 0, ready: int = 0, **spec: Any
+    ) -> None:
+        """A Job of namespace `lab` that the admitter has adopted, with its ledger."""
+        created = format_time(self.ago(hours=2))
+        made = adopted_job_dict(name, namespace="lab", queue="lab", cpu="2", created=created, uid=f"uid-{name}", **spec)
+        noted = {"type": names.CONDITION_LEDGER, "status": "False", "reason": phase, "message": ledger.text}
+        counts = {"succeeded": succeeded, "ready": ready, "active": ready}
+        self.api.put(BATCH_JOBS, made | {"status": {**counts, "conditions": [noted | {"lastTransitionTime": created}]}})
 
 
 class Pools(Incident):

@@ -1,4 +1,4 @@
-"""Eleven states of the page: what it shows in them, what axe-core finds, and pictures for the docs.
+"""Twelve states of the page: what it shows in them, what axe-core finds, and pictures for the docs.
 
 SCAVENGER_SCREENSHOTS=docs/board pytest tests/integration/board/test_screenshots.py     writes them there
 """
@@ -18,7 +18,7 @@ from scavenger_api.times import format_time
 from scavenger_testing.browser import PATIENCE, open_page_async
 
 from .conftest import Board, at_work
-from .incident import GPU_POOL, Crowd, Empty, Filling, Incident, Pools, Unmeasured
+from .incident import GPU_POOL, BothKinds, Crowd, Empty, Filling, Incident, Pools, Unmeasured
 
 AXE: Final = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 DESKTOP: Final = ViewportSize(width=1400, height=1000)
@@ -62,6 +62,12 @@ SHOTS: Final = (
             "pools": f"{GPU_POOL} · 4 nodes · Fillingcpu 7 % of 85 %",
             "n-pools": "2, each by its own load",
         },
+    ),
+    Shot(
+        "both-kinds",
+        BothKinds,
+        {"n-jobs": "7", "jobs": "job.batch/snakejob-assemble", "detail": "Tasks"},
+        opens="job.batch/snakejob-assemble",
     ),
     Shot("5000-nodes", Crowd, {"n-nodes": "5012", "n-jobs": "2,008"}),
 )

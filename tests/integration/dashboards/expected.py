@@ -107,7 +107,7 @@ RESEARCHER: Final[dict[str, list[Expected]]] = {
     "Jobs": [exactly({"Running": 4, "Interrupted": 2, "Completed": 1, "Waiting": 1, "Suspended": 1})],
     "CPU share": [exactly({"has": 16}), exactly({"deserves": USABLE / 3})],
     "Queued": one(3, "jobs"),
-    "Tasks of arrays": [exactly({"waiting": 5, "running": 0, "completed": 0, "failed": 0})],
+    "Tasks": [exactly({"waiting": 5, "running": 0, "completed": 0, "failed": 0})],
     # Before the first scrape all jobs had begun, but for those that came back.
     "How long jobs waited": [
         among({f"Restart: {quantile} waited less than": within(0, 900)}) for quantile in ("50%", "95%")

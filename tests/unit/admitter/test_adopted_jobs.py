@@ -389,15 +389,15 @@ async def test_five_completions_of_which_two_run_at_a_time(mode: str) -> None:
 async def test_a_job_of_ten_thousand_completions_is_written_once_a_second() -> None:
     """However fast its pods end."""
     async with adopting() as c:
-        c.submit_job("a", cpu="50m", memory="1Mi", completions=10_000, parallelism=30, completionMode="Indexed")
-        await c.until(lambda: len(at_work(c)) == 30)
+        c.submit_job("a", cpu="50m", memory="1Mi", completions=10_000, parallelism=10, completionMode="Indexed")
+        await c.until(lambda: len(at_work(c)) == 10)
         since, began = len(c.writes()), c.clock.monotonic()
-        for _ in range(12):
-            for pod in at_work(c)[:5]:
+        for _ in range(20):
+            for pod in at_work(c)[:3]:
                 c.end(pod)
             await c.pass_time(0.25)
         assert 1 < written(c, since).count("PATCH job") <= c.clock.monotonic() - began
-        assert (status(c)["succeeded"] >= 30, c.most_at_once("a")) == (True, 30)
+        assert (status(c)["succeeded"] > 10, c.most_at_once("a")) == (True, 10)
         assert len(c.job_condition("a", names.CONDITION_LEDGER)["message"].encode()) <= MAX_BYTES
 
 
