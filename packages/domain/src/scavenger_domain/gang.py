@@ -208,7 +208,7 @@ def run_start(job: Job, members: Iterable[Member], now: int) -> int:
     return min(started, now)
 
 
-def gang_safe_until(job: Job, members: Iterable[Member], start: int, now: int) -> int:
+def gang_safe_until(job: Job, members: Sequence[Member], start: int, now: int) -> int:
     """The last moment whose work is safe: of the start, the start-over and all checkpoints the latest.
 
     Finished members have reported like the others. What failed pods reported does not count: others took their place.
@@ -219,8 +219,12 @@ def gang_safe_until(job: Job, members: Iterable[Member], start: int, now: int) -
         start: of the run (`run_start`).
         now: the present.
     """
-    reports = ((pod.index, pod.checkpoint) for pod in members if pod.live or pod.finished or pod.terminating)
-    checkpoint = gang_checkpoint(reports, job.parallelism, now)
+    checkpoint = None
+    for pod in members:  # no generator: see `at_risk`
+        if pod.checkpoint is not None:
+            there = [one for one in members if one.live or one.finished or one.terminating]
+            checkpoint = gang_checkpoint([(one.index, one.checkpoint) for one in there], job.parallelism, now)
+            break
     return safe_until(start, job.interval, (job.start_over, *job.checkpoints, checkpoint), now)
 
 
@@ -315,7 +319,10 @@ def safe_until(start: int, interval: int, reports: Iterable[int | None], now: in
         now: the present.
     """
     since = start_over(min(start, now), interval, now)
-    return max((at for at in reports if at is not None and since < at <= now), default=since)
+    for at in reports:
+        if at is not None and since < at <= now:
+            since = at
+    return since
 
 
 def time_at_risk(start: int, since: int, now: int, startup_cost: int, interval: int, trusted: int) -> int:

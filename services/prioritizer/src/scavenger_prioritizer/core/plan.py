@@ -188,7 +188,7 @@ def takes_part(gang: Gang) -> bool:
 def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
     rules = snapshot.rules
     found = at_risk(gang.job, gang.pods, snapshot.now, rules.startup_cost, rules.trusted, snapshot.used)
-    cordoned = any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
+    cordoned = bool(snapshot.cordoned) and any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
     return Ranked(gang, found.cost, found.started, cordoned, found.since)
 
 
@@ -209,9 +209,12 @@ def returns(gang: Gang, now: int, within: int) -> bool:
     if job.stopping:
         return False
     if job.phase == Phase.RUNNING:  # that it is interrupted has not been written yet
-        if any(pod.preempted for pod in gang.pods):
-            return False
-        left = max((pod.told_to_go for pod in gang.pods if pod.told_to_go is not None), default=None)
+        left = None
+        for pod in gang.pods:  # no generators: it is asked of all gangs in each pass
+            if pod.preempted:
+                return False
+            if pod.told_to_go is not None:
+                left = pod.told_to_go if left is None else max(left, pod.told_to_go)
     elif job.phase == Phase.STARTING or (job.phase == Phase.INTERRUPTED and not job.preempted):
         left = job.ended
     else:
