@@ -34,7 +34,7 @@ class Ailment:
 
 
 def stale_budgets(namespaces: Collection[str], *, led: bool) -> Iterator[Ailment]:
-    """PodDisruptionBudgets that nobody removes.
+    """PodDisruptionBudgets that no component removes.
 
     Args:
         namespaces: where the prioritizer's budget exists.
@@ -65,7 +65,7 @@ def foreign_budgets(namespaces: Collection[str]) -> Iterator[Ailment]:
 
 
 def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
-    """Finalizers that nobody takes off.
+    """Finalizers that no component takes off.
 
     Args:
         pods: keys of pods that have ended, are deleted, and have the finalizer.
@@ -77,10 +77,10 @@ def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
 
 
 def untouched_jobs(jobs: Collection[str], *, led: bool) -> Iterator[Ailment]:
-    """Adopted Jobs that nobody runs.
+    """Adopted Jobs that no component runs.
 
     Args:
-        jobs: keys of those that have not ended, and whose status nobody has written for a minute.
+        jobs: keys of those that have not ended, and whose status was not written for a minute.
         led: whether an admitter leads.
     """
     if jobs:
@@ -104,7 +104,7 @@ def half_released(jobs: Collection[str]) -> Iterator[Ailment]:
 
 
 def no_measurement(reasons: Mapping[str, str]) -> Iterator[Ailment]:
-    """Levels that let nothing start, because nobody measures or the measurement is too old.
+    """Levels that let nothing start, because there is no measurement or it is too old.
 
     Args:
         reasons: `LevelsView.unmeasured_pools`: by pool, empty where there is a measurement.
