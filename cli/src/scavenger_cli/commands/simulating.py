@@ -23,7 +23,7 @@ INSTALL: Final = (
 
 
 def simulate(context: typer.Context, kube_context: ContextOption = None, kubeconfig: KubeconfigOption = None) -> None:
-    """Simulate scavenger jobs on the past of this cluster.
+    """Simulate jobs on the past of this cluster.
 
     The first argument is run, compare (the default) or tune. All other options are those of scavenger-simulator. To
     list them, add --help to one of the three.
