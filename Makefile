@@ -237,7 +237,7 @@ sbom: sync ## What is in each image, and in the command line: dist/sbom/*.cdx.js
 	$(RUN) python tools/sbom.py
 
 .PHONY: audit
-audit: sync ## Known vulnerabilities of all dependencies; needs pypi.org and vuln.go.dev, and fails where it cannot look
+audit: sync ## Known vulnerabilities of all dependencies; needs the network, and fails where it cannot look
 	$(RUN) --group audit python tools/audit.py
 
 ##@ Prepare

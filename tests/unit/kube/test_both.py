@@ -464,7 +464,7 @@ async def by_command(path: str) -> Endpoint:
     ("user", "cluster", "words"),
     [
         ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider, which Kubernetes 1.26 removed .use .* exec plugin"),
-        ({"as-groups": ["g"]}, {}, "as-groups or as-user-extra without as"),
+        ({"as-groups": ["g"]}, {}, "as-groups or as-user-extra is set without as"),
         ({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, {}, "v1alpha1"),
         ({"exec": {"command": "x", "interactiveMode": "Always"}}, {}, "interactiveMode Always: it needs a terminal"),
         ({}, {"proxy-url": "ftp://proxy"}, "proxy-url ftp://proxy"),

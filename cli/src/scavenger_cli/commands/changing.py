@@ -79,7 +79,7 @@ def move(
     ] = None,
     priority: Priority = None,
 ) -> None:
-    """Move a job to another queue or priority.
+    """Change the queue or priority of a job.
 
     A job can change its queue only while it has no pods: suspend it first, or wait. Among the queued jobs of a
     namespace, those with a higher priority go first. Priorities do not affect jobs of other namespaces.

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, generated from the models; nobody edits them by hand.
+"""The CustomResourceDefinitions, generated from the models, and not edited by hand.
 
     python -m scavenger_api.crd --write manifests/crds     write the files
     python -m scavenger_api.crd --check manifests/crds     exit 1 with a diff when they are out of date

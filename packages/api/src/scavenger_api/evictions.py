@@ -1,9 +1,9 @@
 """Why a pod was evicted, said on the pod itself.
 
 The eviction API takes no reason, so the one who evicts writes it on the pod just before. There it cannot be
-late: whoever sees the pod being deleted sees the annotation in the same object, and the finalizer keeps both
+late: a client that sees the pod being deleted sees the annotation in the same object, and the finalizer keeps both
 until the interruption has been recorded. The moment is part of it, because an eviction can be refused (a
-disruption budget) and the pod can be removed by somebody else later, for another reason.
+disruption budget) and the pod can be removed by another client later, for another reason.
 
 Where the budget is not the prioritizer's, the regulator deletes the pod (docs/designs/0013-foreign-budgets.md). Then
 there is no DisruptionTarget condition, and the annotation is all that tells it from a deletion by a user.
@@ -43,7 +43,7 @@ class EvictionReason(StrEnum):
     ABOVE_UPPER = InterruptionReason.ABOVE_UPPER_LEVEL
     """The load reached the upper level and had to come down (precise eviction)."""
     YIELD = InterruptionReason.YIELD_AT_CHECKPOINT
-    """Nobody new fits, and the job had just written a checkpoint: it lost nothing."""
+    """No new job fits, and the job had just written a checkpoint: it lost nothing."""
     NODE_MEMORY = InterruptionReason.NODE_MEMORY
     """On reclaimed capacity, on a node that was about to run out of memory."""
 

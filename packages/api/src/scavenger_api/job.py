@@ -345,7 +345,7 @@ class ScavengerJobSpec(Model):
         """What one pod asks for: millicores of cpu, bytes of memory, whole units of others.
 
         Raises:
-            QuantityError: when one of them is not a quantity, which the API server lets nobody write.
+            QuantityError: when one of them is not a quantity, which the API server refuses.
         """
         if self.template is not None:
             return template_requests(self.template.spec)

@@ -49,7 +49,7 @@ class Ledger:
         counted: pods that are counted and may still have their finalizer.
         removing: pods that the admitter deletes, and why.
         asked: when the admitter first saw that the Job is to be released.
-        late: seconds after its creation in which nobody looked at the Job.
+        late: seconds after its creation in which no admitter looked at the Job.
         say: the state in a sentence.
     """
 
@@ -107,7 +107,7 @@ _FIELDS: Final = {_camel(one.name): one for one in fields(Ledger)}
 
 
 def read_ledger(message: str) -> Ledger:
-    """What a message says. Raises LedgerError for one of another version, and for one that nobody has written."""
+    """What a message says. Raises LedgerError for one of another version, and for one that no version writes."""
     try:
         said = json.loads(message)
     except (ValueError, RecursionError) as error:

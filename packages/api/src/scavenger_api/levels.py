@@ -1,7 +1,7 @@
 """The water levels as they are published: the ConfigMap `scavenger-levels`, read and written in one place.
 
 The regulator writes it, the admitter, the prioritizer and kubectl-sj read it. A reader must be safe whatever
-stands in it, as anybody with the right to edit a ConfigMap can write nonsense into this one. So
+stands in it, as users with the right to edit a ConfigMap can write nonsense into this one. So
 `PublishedLevels.parse` never raises: what cannot be understood is Blind, with the reason in words, and Blind
 means "change nothing".
 
@@ -72,7 +72,7 @@ class ResourceLevels:
     """Load of a resource, its statistics and the three levels, in percent of what the counted nodes can allocate.
 
     mean, stdev: of the ordinary load over the window, None before there is history. gives_way, ramping: see above.
-    used_of_requests: percent, see USED_OF_REQUESTS; None where nobody is known to use anything. kept: see KEPT.
+    used_of_requests: percent, see USED_OF_REQUESTS; None where no use is known. kept: see KEPT.
     """
 
     load: float
@@ -94,7 +94,7 @@ class PublishedLevels:
     preemptible_percentage, reserve: percent. period_seconds: how often the regulator measures. observed_at:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
     moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
-    NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where nobody says.
+    NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where not said.
     until: see UNTIL. stale_after_seconds: see STALE_AFTER; 0 where three periods are meant. pools: the same of pools
     with levels of their own, by name; the rest is of the default pool, see POOL. pool_ignores: see POOL_IGNORES.
     """
@@ -177,7 +177,7 @@ class PublishedLevels:
         """Whether `observedAt` is further from `now` than `stale_after`; true where there is none.
 
         Further in either direction: a regulator whose clock runs far ahead could otherwise be dead for as
-        long before anybody noticed. A future time within the tolerance is ordinary clock skew and counts as
+        long before it was noticed. A future time within the tolerance is ordinary clock skew and counts as
         fresh.
         """
         if self.observed_at is None:
@@ -186,7 +186,7 @@ class PublishedLevels:
 
     @property
     def stale_after(self) -> float:
-        """Seconds after `observed_at` from which nobody relies on the levels."""
+        """Seconds after `observed_at` from which no reader relies on the levels."""
         return self.stale_after_seconds or names.STALE_AFTER_PERIODS * self.period_seconds
 
     # Plain access per resource, in percent; None where the resource is not published.
@@ -310,7 +310,7 @@ class LevelsView:
 
     @property
     def closed(self) -> str:
-        """Why fresh levels let nothing start, to follow a colon; "" where they do, or where nobody says."""
+        """Why fresh levels let nothing start, to follow a colon; "" where they do, or where it is not said."""
         if self.visibility is not Visibility.FRESH or self.levels is None or self.levels.admit:
             return ""
         if self.cooldown_until is not None:
@@ -321,7 +321,7 @@ class LevelsView:
 
     @property
     def on_requests(self) -> bool:
-        """Whether the admission level is to be held against requests as they are now, as nobody measures real use."""
+        """Whether the admission level is to be held against requests as they are now, as real use is not measured."""
         if self.visibility is Visibility.ABSENT:
             return True
         return self.visibility is Visibility.FRESH and self.levels is not None and self.levels.source == REQUESTS_SOURCE
@@ -370,7 +370,7 @@ class LevelsView:
         return self.levels.load(resource) if self.visibility is Visibility.FRESH and self.levels else None
 
     def gives_way(self, resource: str) -> float:
-        """Points of `load` that are in the way of nobody who starts, as they give way by themselves."""
+        """Points of `load` that are in the way of no start, as they give way by themselves."""
         return self._figures(resource).gives_way
 
     def ramping(self, resource: str) -> float:

@@ -21,8 +21,8 @@ SOURCE: Final = "source"
 """Beyond the contract's keys: where the load comes from, by the names of the regulator's `--source`."""
 
 REQUESTS_SOURCE: Final = "requests"
-"""Of SOURCE: nobody measures, the load is what is requested. Whoever follows all pods knows it better than the last
-period did."""
+"""Of SOURCE: no measurements, the load is what is requested. A reader that follows all pods knows it better than the
+last period did."""
 
 CLOSED_NODES: Final = "closedNodes"
 """Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
@@ -49,7 +49,7 @@ The oldest figure that the regulator believes has to last until the next publica
 
 GIVES_WAY: Final = "givesWay"
 """Beyond the contract's keys, per resource (`givesWay.cpu`): the points of `load` that are CPU on reclaimed capacity.
-The kernel gives it to others as soon as they want it, so it keeps nobody from starting. Written where there is any."""
+The kernel gives it to others as soon as they want it, so it keeps no job from starting. Written where there is any."""
 
 RAMPING: Final = "ramping"
 """Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first

@@ -10,7 +10,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 SYSTEM_NAMESPACE: Final = "scavenger-system"
 
 # --- PriorityClasses ---
-# Pods that name no class always had 0, so that a default class of 0 changes nobody's rank.
+# Pods that name no class always had 0, so that a default class of 0 changes no rank.
 # Both scavenger classes lie below -10, the cluster autoscaler's cut-off: it neither scales up for such pods
 # nor counts them as a reason not to scale down.
 PRIORITY_CLASS_ORDINARY: Final = "ordinary-workload"
@@ -57,7 +57,7 @@ LABEL_KIND: Final = f"{GROUP}/kind"
 """On a pod: the kind of the object whose name `LABEL_JOB` is, where that is no ScavengerJob."""
 KIND_JOB: Final = "Job"
 CONDITION_LEDGER: Final = f"{GROUP}/Ledger"
-"""In the status of an adopted Job: what the admitter has counted. Always False, so that nobody takes it for an end."""
+"""In the status of an adopted Job: what the admitter has counted. Always False, so that it is not taken for an end."""
 JOB_LABELS: Final = (
     "job-name",
     "controller-uid",
@@ -143,7 +143,7 @@ WEBHOOK: Final = "scavenger-webhook"
 SCHEDULER: Final = "scavenger-scheduler"
 BOARD: Final = "scavenger-board"
 
-# A leader renews its Lease every few seconds. After so long without, nobody leads, or its clock is wrong.
+# A leader renews its Lease every few seconds. After so long without, no replica leads, or its clock is wrong.
 LEADER_SILENT_SECONDS: Final = 60.0
 
 # --- the container of a job's program, and its environment ---

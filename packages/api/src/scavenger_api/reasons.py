@@ -141,7 +141,7 @@ NEVER: Final = frozenset(
         WaitReason.NAMESPACE_NOT_SELECTED,
     }
 )
-"""A job with one of these does not start until somebody changes the job, its queue or the cluster."""
+"""A job with one of these does not start until a user changes the job, its queue or the cluster."""
 
 
 class InterruptionReason(Reason):

@@ -43,7 +43,7 @@ class ConditionType(StrEnum):
 
 
 class Capacity(StrEnum):
-    """Which room a job runs on: requested by nobody, or requested by others and idle."""
+    """Which room a job runs on: not requested, or requested by others and idle."""
 
     GUARANTEED = "Guaranteed"
     RECLAIMED = "Reclaimed"

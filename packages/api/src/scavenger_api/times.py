@@ -76,7 +76,7 @@ def _microseconds(fraction: str | None) -> int:
 
 
 def seen_time(text: str | None) -> datetime | None:
-    """When a container was seen to start or end; None where nobody saw it, for which runtimes and kubelets say the
+    """When a container was seen to start or end; None where it was not seen, for which runtimes and kubelets say the
     epoch."""
     at = parse_time(text)
     return at if at != EPOCH else None

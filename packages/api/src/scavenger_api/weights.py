@@ -1,7 +1,7 @@
 """What the resources of a pod count as, in one figure: what it costs per second, in cores.
 
 A unit of a resource (a core, a GiB, a device) is worth so many cores. Of a pod the dominant resource counts, not the
-sum: eight GPUs with 80 cores beside them are eight GPUs, as nobody else has a use for those cores. On the GPU pods of
+sum: eight GPUs with 80 cores beside them are eight GPUs, as no other pod has a use for those cores. On the GPU pods of
 openb (docs/preemption-classes.md) that loses 0.2 % more GPU time than to rank by GPU time alone, the sum 3.8 % more.
 
 Amounts are as in `scavenger_api.quantity`: millicores, bytes, whole units.

@@ -15,7 +15,7 @@ _HEADER: Final = len(_MAGIC) + 64 + 1  # a SHA-256 in hexadecimal, a line feed
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file so that whoever reads it, at any moment and after any crash, sees all of the old or all of the new.
+    """Write a file so that a reader, at any moment and after any crash, sees all of the old or all of the new.
 
     The content goes to `PATH.new`, onto the disk, and is then renamed. Text is UTF-8. Raises OSError.
     """

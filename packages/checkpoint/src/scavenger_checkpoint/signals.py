@@ -30,7 +30,7 @@ class StopRequest:
         return self._requested
 
     def fileno(self) -> int:
-        """A descriptor that can be read from then on, for `select` and event loops; nobody may read from it."""
+        """A descriptor that can be read from then on, for `select` and event loops; it must not be read."""
         return self._woken
 
     def wait(self, seconds: float | None = None) -> bool:

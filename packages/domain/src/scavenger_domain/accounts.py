@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Account:
     """One resource of a node: millicores of cpu, bytes of memory.
 
-    reserved: requests of ordinary pods and Guaranteed jobs. used: measured; None where nobody does. offered: reclaimed
+    reserved: requests of ordinary pods and Guaranteed jobs. used: measured, or None. offered: reclaimed
     capacity that the regulator publishes. taken: by jobs with `capacity: Reclaimed`; may be more than is offered now.
     """
 
@@ -27,6 +27,6 @@ class Account:
 
     @property
     def load(self) -> float:
-        """The fraction of allocatable that is used, or reserved where nobody measures."""
+        """The fraction of allocatable that is used, or reserved without measurements."""
         taken = self.reserved if self.used is None else self.used
         return taken / self.allocatable if self.allocatable else 0.0

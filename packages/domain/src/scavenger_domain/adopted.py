@@ -88,7 +88,7 @@ class Completions(NamedTuple):
         tasks: how many there are.
         workers: so many may run at a time.
         indexed: users know the indexes of its tasks.
-        work_queue: nobody says how many completions there are: its pods know when all work is done.
+        work_queue: it is not said how many completions there are: its pods know when all work is done.
         in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
         most_failures: with more failed pods the Job has failed, where each index has retries of its own; else None.
         most_failed: with more failed indexes the Job has failed; None where any number may.
@@ -187,7 +187,7 @@ def ledger_of(written: Object) -> Ledger:
 
 def queued_at(meta: Object) -> datetime | None:
     """The place of a Job in the queue: when it was created, which is known to the second. Within a second the UID
-    decides, so that every process finds the same place and nobody has to write it."""
+    decides, so that every process finds the same place and none has to write it."""
     created = parse_time(meta.get("creationTimestamp"))
     if created is None:
         return None

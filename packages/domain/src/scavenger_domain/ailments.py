@@ -35,7 +35,7 @@ class Ailment:
 
 
 def stale_budgets(namespaces: Collection[str], *, led: bool) -> Iterator[Ailment]:
-    """PodDisruptionBudgets that nobody removes.
+    """PodDisruptionBudgets that no component removes.
 
     Args:
         namespaces: where the prioritizer's budget exists.
@@ -66,7 +66,7 @@ def foreign_budgets(namespaces: Collection[str]) -> Iterator[Ailment]:
 
 
 def stale_finalizers(pods: Collection[str], *, led: bool) -> Iterator[Ailment]:
-    """Finalizers that nobody takes off.
+    """Finalizers that no component takes off.
 
     Args:
         pods: keys of pods that have ended, are deleted, and have the finalizer.
@@ -94,7 +94,7 @@ class Untouched(Enum):
 
 
 def untouched_jobs(jobs: Mapping[Untouched, Collection[str]]) -> Iterator[Ailment]:
-    """Adopted Jobs that nobody runs.
+    """Adopted Jobs that no component runs.
 
     Args:
         jobs: keys of those that have not ended, by what keeps them from running.
@@ -121,7 +121,7 @@ def half_released(jobs: Collection[str]) -> Iterator[Ailment]:
 
 
 def no_measurement(reasons: Mapping[str, str]) -> Iterator[Ailment]:
-    """Levels that let nothing start, because nobody measures or the measurement is too old.
+    """Levels that let nothing start, because there is no measurement or it is too old.
 
     Args:
         reasons: `LevelsView.unmeasured_pools`: by pool, empty where there is a measurement.

@@ -1,6 +1,6 @@
 """What a container says of its checkpoints as it ends: in its termination message, and by its exit code.
 
-Whoever runs in a container needs no right on the API for either. Both are written by a user's program, so neither is
+A program in a container needs no right on the API for either. Both are written by a user's program, so neither is
 believed beyond the life of that very container.
 """
 
@@ -78,7 +78,7 @@ def checkpoint_at_end(message: str, *, saved: bool, started: datetime | None, fi
     Args:
         message: its termination message.
         saved: its exit code says that all is saved (`saved_its_state`).
-        started, finished: of the container; `started` is None where nobody knows.
+        started, finished: of the container; `started` is None where not known.
     """
     if saved:
         return finished

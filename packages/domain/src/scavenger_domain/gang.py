@@ -42,7 +42,7 @@ _DIGITS: Final = 9
 """Of the index of a task, at most."""
 
 UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
-"""Nobody has measured what pods use."""
+"""What pods use was not measured."""
 
 
 class Member(Protocol):
@@ -308,7 +308,7 @@ def start_over(start: int, interval: int, now: int) -> int:
 def safe_until(start: int, interval: int, reports: Iterable[int | None], now: int) -> int:
     """The last moment whose work is safe, or counts as safe: the latest of start, start-over and reported checkpoint.
 
-    Nobody has more than an interval at risk, so hiding checkpoints gains nothing (and a long interval little:
+    No job has more than an interval at risk, so hiding checkpoints gains nothing (and a long interval little:
     `time_at_risk`). A checkpoint from the future is a wrong clock or a wrong claim, one from before the start belongs
     to the last run; neither counts.
 
@@ -374,7 +374,7 @@ def moment(micros: int) -> datetime:
 
 
 def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_cost: int = STARTUP_COST) -> int:
-    """What the scheduler plugin takes for `time_at_risk` where nobody has written a figure on a pod (`estimatedRisk` in
+    """What the scheduler plugin takes for `time_at_risk` where no figure is on a pod (`estimatedRisk` in
     services/scheduler/pkg/preemption/scavenger.go, docs/scheduler.md).
 
     The time since the checkpoint that the pod reports; before there is one, since its start, with what a restart costs.
@@ -395,7 +395,7 @@ def _saved(start: int, reported: int | None, now: int) -> int | None:
 
 
 def estimated_at_risk(members: Iterable[Member], now: int, startup_cost: int = STARTUP_COST) -> int:
-    """What the scheduler plugin takes for what is at risk of a gang that nobody wrote a figure on. Its informer shows
+    """What the scheduler plugin takes for what is at risk of a gang without a figure. Its informer shows
     no pod that has ended (`newPodInformer` in kube-scheduler's pkg/scheduler/scheduler.go), so no finished member."""
     total = 0
     for pod in members:  # no generator: the prioritizer asks it of ten thousand gangs in a pass
@@ -417,7 +417,7 @@ Place = tuple[int, int, bool, int, str]
 def served_level(useful: float, tasks: int = 1) -> int:
     """What a job has had, for the order of its queue: 0 for less than a core-second, and one more each time it doubles.
 
-    Least attained service, in steps (Nuyens and Wierman, Performance Evaluation 65, 2008): nobody knows which jobs are
+    Least attained service, in steps (Nuyens and Wierman, Performance Evaluation 65, 2008): unknown which jobs are
     short, and those that have had little most often are.
 
     Args:
@@ -433,7 +433,7 @@ def line_order(interruptions: int, queued: int | None, uid: str, priority: int =
     1. most interruptions by others: better finish what was started; or the least CPU time (`served_level`);
     2. the highest priority, where only jobs of one namespace are compared; `by_priority` puts them into a whole line;
     3. first come, first served;
-    4. UID, so that the order is the same whoever computes it.
+    4. UID, so that the order is the same in every component.
 
     Args:
         interruptions: `precedence` of the job.
@@ -454,7 +454,7 @@ def by_priority(line: Iterable[InLine], rank: Callable[[InLine], Rank]) -> list[
     """A line in which jobs of a higher `spec.priority` stand before others of their namespace.
 
     Jobs of one namespace that were interrupted as often as each other exchange the places that they have. So a priority
-    moves nobody of another namespace; `places_left` says which place each has when some of them start. An array never
+    moves no job of another namespace; `places_left` says which place each has when some of them start. An array never
     gets an older place than its own: it would have that place for each of its tasks. Jobs of a lower priority wait
     behind it instead.
 

@@ -260,7 +260,7 @@ def marks_of(node: NodeLike) -> Marks:
 def pool_of(node: NodeLike, ignored: Collection[str] = ()) -> str:
     """The name of the pool of a node: nodes are one pool that are alike in lasting taints and in devices.
 
-    Everybody who reads the levels finds the pool of a node by itself, so the name follows from these alone. It is at
+    Every reader of the levels finds the pool of a node by itself, so the name follows from these alone. It is at
     most 41 characters of what a key of a ConfigMap may have, and no dot.
 
     Args:

@@ -1,4 +1,4 @@
-"""What one pod says about itself: when it started, how it ended, and whether somebody outside ended it.
+"""What one pod says about itself: when it started, how it ended, and whether another client ended it.
 
 The field names of upstream that decide here are in `docs/designs/0002-what-is-an-interruption.md`, with their sources.
 """
@@ -181,10 +181,10 @@ class Removal:
     cause: InterruptionReason
     pod: str
     disruption: bool
-    """A DisruptionTarget condition proves it: nobody writes one for a consequence of a failure."""
+    """A DisruptionTarget condition proves it: none is written for a consequence of a failure."""
     detail: str = ""
     own: RemovalReason | None = None
-    """Why the admitter itself deleted the pod; None where somebody else did."""
+    """Why the admitter itself deleted the pod; None where another client did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def held(pod: PodLike) -> bool:
 
 
 def deleting(pod: PodLike) -> bool:
-    """Somebody asked for its deletion."""
+    """A client asked for its deletion."""
     return pod.metadata.deletion_timestamp is not None
 
 
@@ -282,7 +282,7 @@ def _lost_before(pod: PodLike) -> Removal | None:
     """Where main was started again, and what is known of its first end says that its machine was lost.
 
     A kubelet starts no container again in a pod that says `Never`, so that alone proves it. Under the policy of
-    somebody who has changed the pod, an exit code that was seen is the program's own.
+    a client that changed the pod, an exit code that was seen is the program's own.
     """
     before = _life_before(pod)
     if before is None:
@@ -320,7 +320,7 @@ def succeeded(pod: PodLike) -> bool:
 
 
 def ended_at(pod: PodLike) -> datetime | None:
-    """When its work ended, by the clock of its node; None while it goes on, or when nobody saw the end."""
+    """When its work ended, by the clock of its node; None while it goes on, or when the end was not seen."""
     status = main_status(pod)
     if status is None or status.state.terminated is None or status.state.terminated.reason in LOST_CONTAINER:
         return None
@@ -347,7 +347,7 @@ def last_report(pod: PodLike) -> datetime:
 
 
 def _first_report(pod: PodLike) -> datetime:
-    """Since when its end may have come that nobody saw."""
+    """Since when its end may have come unseen."""
     return started_at(pod) or moment(pod.status.start_time) or last_report(pod)
 
 
@@ -487,7 +487,7 @@ def _deleted(pod: PodLike, own: RemovalReason | None = None) -> Removal | None:
 
 
 def _ended_by_kubelet(pod: PodLike) -> Removal | None:
-    # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself there.
+    # Containers that fail by themselves leave status.reason empty; what ends or refuses a pod names itself there.
     status = pod.status
     named = bool(status.reason) and (status.phase == "Failed" or _evicted(pod))
     if not named or _over_own_limit(pod):

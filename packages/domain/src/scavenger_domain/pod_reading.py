@@ -33,7 +33,7 @@ START_ERRORS: Final = ("StartError", "ContainerCannotRun")
 """The runtime could not start the process; exit code 128, startedAt the epoch (kuberuntime_container.go
 startContainer)."""
 LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
-"""Nobody saw the end of the container: the first is the kubelet's word (kubelet_pods.go,
+"""The end of the container was not seen: the first is the kubelet's word (kubelet_pods.go,
 convertToAPIContainerStatuses), the second, with exit code 255, is containerd's after a reboot of the node."""
 
 _DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
@@ -151,7 +151,7 @@ class MetadataLike(Protocol):
 
     @property
     def deletion_timestamp(self) -> str | None:
-        """When it is to be gone; None while nobody deletes it."""
+        """When it is to be gone; None while it is not deleted."""
         ...
 
     @property
@@ -258,7 +258,7 @@ def measured_from(pod: PodLike) -> datetime | None:
 
 
 class PodReading(NamedTuple):
-    """A pod of a ScavengerJob, as far as anybody who ranks, measures or interrupts looks at it.
+    """A pod of a ScavengerJob, as far as components that rank, measure or interrupt read it.
 
     It is a `scavenger_domain.gang.Member`.
 
@@ -281,7 +281,7 @@ class PodReading(NamedTuple):
         started: when its main container started; None while it has not.
         measured: from when metrics show it (`measured_from`).
         birth: when this life began to have the name, as it is written (`created`).
-        told_to_go: when somebody deleted it, by the API server's clock; None while nobody did.
+        told_to_go: when it was deleted, by the API server's clock, or None.
         checkpoint: what it reports, wherever that lies in time.
         returned: of a task, others interrupted its last run.
         interval: in which a checkpoint of this run is due, in microseconds; None where its job says that.

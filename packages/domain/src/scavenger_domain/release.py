@@ -61,7 +61,7 @@ class ReleaseError(Exception):
 
 
 class End(Enum):
-    """What has become of a Job. The value is told to whoever asked."""
+    """What has become of a Job. The value is told to the caller."""
 
     RELEASED = "released: it is a regular Job now"
     REGULAR = "is a regular Job"
@@ -381,7 +381,7 @@ def _not_ours(marks: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _same_pods(copy: Object, job: Object) -> bool:
-    """Whether their pods are the same: whoever may create Jobs could have made something that looks like a copy."""
+    """Whether their pods are the same: users who may create Jobs could have made something that looks like a copy."""
     return bool(copy["spec"]["template"]["spec"] == job["spec"]["template"]["spec"])
 
 
@@ -399,7 +399,7 @@ def counts_of(
         pod_of: reads a pod.
 
     Raises:
-        ReleaseError: nobody can read what is counted already.
+        ReleaseError: what is counted already cannot be read.
     """
     counts, pods = _counts(job), list(pods)
     counted = _counted(job) if pods else frozenset()

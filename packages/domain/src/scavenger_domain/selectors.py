@@ -28,7 +28,7 @@ class Selector(Protocol):
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     """Whether all conditions hold; an empty selector selects everything. One with an operator that is none of the four,
-    which the schema lets nobody write, selects nothing."""
+    which the schema refuses, selects nothing."""
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
         _holds(requirement, labels) for requirement in selector.match_expressions or ()
     )

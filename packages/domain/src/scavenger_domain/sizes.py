@@ -19,7 +19,7 @@ from scavenger_api.times import EPOCH, format_time, micros, parse_time
 MOST: Final = 16
 """Entries of a note."""
 _LONGEST: Final = MOST * 48
-"""Characters of a note that anybody reads."""
+"""Characters of a note that are read."""
 _ENTRY: Final = re.compile(r"(?:([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)=)?([0-9]{1,9})m")
 
 Sizes: TypeAlias = tuple[tuple[int, int], ...]

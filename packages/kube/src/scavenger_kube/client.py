@@ -47,7 +47,7 @@ REQUEST_TIMEOUT = 30.0
 """Seconds for a whole request, unless the caller says otherwise."""
 
 MAX_CONCURRENCY = 64
-"""Requests under way at once (streams not counted). How fast they follow each other is for whoever sends them: for what
+"""Requests under way at once (streams not counted). How fast they follow each other is for the sender: for what
 is written in bulk there is a budget (`scavenger_runtime.write_budget`).
 """
 
@@ -231,7 +231,7 @@ class ApiClient:
     ) -> bytes:
         """RFC 7386: maps are merged, lists replaced, null removes.
 
-        whole: be answered with the object, and not with its metadata alone, as whoever sends a patch reads no more of
+        whole: be answered with the object, and not with its metadata alone, as a sender of patches reads no more of
         the answer, and a pod template is most of an object. Raises NotFound, Conflict, ApiError.
         """
         return await self._patch(MERGE_PATCH, resource, namespace, name, patch, subresource, whole=whole)
@@ -421,7 +421,7 @@ async def _read(response: aiohttp.ClientResponse, at_most: int | None) -> bytes:
 def _retry_after(refusal: TooManyRequests) -> float | None:
     """Seconds to wait before the same request is sent again; None where it should not be.
 
-    A budget that forbids an eviction sends 429 too, but waiting for it inside a request helps nobody.
+    A budget that forbids an eviction sends 429 too, but waiting for it inside a request does not help.
     """
     if refusal.retry_after is None or refusal.retry_after > MAX_RETRY_AFTER:
         return None

@@ -53,7 +53,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if tls.certificate and tls.key:
-            # Python's ssl takes files only: one that nobody else may read, for as long as it is being read.
+            # Python's ssl takes files only: one that no other user may read, for as long as it is being read.
             with tempfile.NamedTemporaryFile(prefix="scavenger-") as file:
                 file.write(tls.certificate + b"\n" + tls.key)
                 file.flush()
@@ -71,7 +71,7 @@ class Endpoint:
     server: base URL, with the path under which the API lies, if any. authorization: value of the header, None for none.
     namespace: of the context, `default` where it names none. tls: None for plain HTTP. server_name: the name that its
     certificate must bear, None for the one of the URL. proxy: URL of the proxy on the way, with its credentials, empty
-    for none, None to look at the environment. impersonation: headers for acting as somebody else. expires: time
+    for none, None to look at the environment. impersonation: headers for acting as another user. expires: time
     (seconds since the epoch) from which on the credentials are to be loaded anew, None for never.
     """
 

@@ -65,7 +65,7 @@ class Gone(ApiError):  # noqa: N818 - the API's own word
 
 
 class TooLarge(ApiError):  # noqa: N818 - as its neighbours
-    """The answer is longer than whoever asked has room for. Ask for less at once."""
+    """The answer is longer than the caller has memory for. Ask for less at once."""
 
 
 class Forbidden(ApiError):  # noqa: N818 - the API's own word
@@ -149,8 +149,8 @@ def by_budget(error: ApiError) -> bool:
 
 
 def look_says_more(error: ApiError, method: str) -> bool:
-    """Whether whoever works by looks at the API goes on after an error, as the next look says what is so: nothing is
-    there, or a write came too late, or nobody knows whether it took effect.
+    """Whether a client that works by looks at the API goes on after an error, as the next look says what is so:
+    nothing is there, or a write came too late, or it is not known whether it took effect.
 
     Args:
         error: of a request.

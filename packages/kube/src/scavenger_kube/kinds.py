@@ -2,7 +2,7 @@
 
 A Kubernetes pod has some two hundred fields and a decision here reads twenty of them. msgspec skips the rest
 while it scans the JSON, so a list of thousands of pods costs milliseconds and megabytes instead of seconds
-and hundreds of megabytes. The structs are frozen (an informer's cache is shared by everybody in the process)
+and hundreds of megabytes. The structs are frozen (an informer's cache is shared by all of the process)
 and outside the garbage collector's view (they hold no cycles).
 
 Names follow Kubernetes; `rename="camel"` maps `deletion_timestamp` to `deletionTimestamp`. Timestamps stay
@@ -304,7 +304,7 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
 
 
 ENDS_OF_A_JOB: Final = ("SuccessCriteriaMet", "FailureTarget", "Complete", "Failed")
-"""Conditions by which a batch/v1 Job has ended, or is about to. All others say something else, whoever writes them."""
+"""Conditions by which a batch/v1 Job has ended, or is about to. All others say something else."""
 
 
 class JobStatus(Struct, frozen=True, gc=False, rename="camel"):

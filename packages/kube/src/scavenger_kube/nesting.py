@@ -1,6 +1,6 @@
 """What no decoder takes of an answer: values that are nested too deeply, and bytes that are no text.
 
-The API server stores `metadata.managedFields[].fieldsV1` up to 10,000 levels deep (sigs.k8s.io/json), for everybody who
+The API server stores `metadata.managedFields[].fieldsV1` up to 10,000 levels deep (sigs.k8s.io/json), for all users who
 may write one object. Decoders go down a level with each call, also through what they skip, and give up with a
 RecursionError, which no reader of a list expects. So both clients cut what is too deep before anything is decoded.
 Nothing is lost by that: no field of a kind that a component reads, nor of a pod template, is nested half as deeply.

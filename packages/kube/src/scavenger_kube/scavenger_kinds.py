@@ -23,7 +23,7 @@ from scavenger_api.task_numbers import TaskNumbers, numbers_of
 from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
 
 # Of a template only fields that the contract types as well (`scavenger_api.template`): the API server types none of
-# them, and one field of another type hides the whole job from whoever reads it. Null stands for absent.
+# them, and one field of another type hides the whole job from its reader. Null stands for absent.
 
 
 class TemplateResources(Struct, frozen=True, gc=False, rename="camel"):

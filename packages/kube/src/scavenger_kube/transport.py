@@ -28,7 +28,7 @@ turn.
 """
 
 MIN_RENEWAL_SECONDS = 10.0
-"""Credentials are loaded anew at most this often: a server that refuses everybody must not start a thousand
+"""Credentials are loaded anew at most this often: a server that refuses all must not start a thousand
 plugins.
 """
 
@@ -183,7 +183,7 @@ class Transport:
 
     @contextlib.contextmanager
     def _as_unavailable(self, path: str) -> Iterator[None]:
-        """Whatever aiohttp or the operating system says about the connection is Unavailable to everybody else."""
+        """Whatever aiohttp or the operating system says about the connection is Unavailable to all others."""
         try:
             yield
         except LOST as error:

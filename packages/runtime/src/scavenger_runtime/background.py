@@ -109,7 +109,7 @@ class BackgroundTasks(Generic[K]):
                 await self._run_next(self._order.popleft())
         finally:
             # Here and not only in the done callback, which comes a turn later: a key submitted in between
-            # would find all places taken and nobody to run it.
+            # would find all places taken and no task to run it.
             runner = asyncio.current_task()
             assert runner is not None
             self._runners.discard(runner)

@@ -1,4 +1,4 @@
-"""The certificate of a server that somebody else renews, taken up while it serves."""
+"""The certificate of a server that another program renews, taken up while it serves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ports that idle, slow and many connections do not close to others.
 
-Whoever reaches a port can hold as many connections as the process has files. So a peer has so many at most, headers
-come in time, and the limit of files is the highest that the process may have.
+A client that reaches a port can hold as many connections as the process has files. So a peer has so many at most,
+headers come in time, and the limit of files is the highest that the process may have.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Leader election by a Lease (coordination.k8s.io/v1): one of several replicas works, the others stand by.
 
-Two rules keep two leaders apart, without trusting anybody's wall clock:
+Two rules keep two leaders apart, without trusting any wall clock:
 
 - A candidate takes a Lease over only after it has *itself watched* it stay unchanged for the Lease's whole
   duration, on its own monotonic clock. What the Lease says about times is for people to read.
@@ -45,8 +45,8 @@ IS_LEADER = metrics.gauge("leader", "1 while this process leads.", ["lease"])
 log = get_logger(__name__)
 
 
-class LeadershipLost(Exception):  # noqa: N818 - not an error of anybody's making
-    """The Lease could not be renewed in time or somebody else holds it. End the process: its caches and plans
+class LeadershipLost(Exception):  # noqa: N818 - not an error in the code
+    """The Lease could not be renewed in time or another replica holds it. End the process: its caches and plans
     may be those of a leader that is no more."""
 
 
@@ -119,8 +119,8 @@ class Elector:
         self._leading = False
         self._looked = False
         self.renewed_before: datetime | None = None
-        """When the Lease had been renewed last as this process first looked at it; None where there was none. Somebody
-        else was at work until then."""
+        """When the Lease had been renewed last as this process first looked at it; None where there was none. Another
+        replica was at work until then."""
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         IS_LEADER.labels(name).set(0)
 
@@ -131,7 +131,7 @@ class Elector:
 
     @property
     def leader(self) -> str:
-        """The holder last seen, empty for nobody (or nothing seen yet)."""
+        """The holder last seen, empty for none (or nothing seen yet)."""
         return self._observed.holder if self._observed else ""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -203,7 +203,7 @@ class Elector:
             await self._clock.sleep(self._period * self._rng.uniform(1.0, 1.0 + JITTER))
 
     async def _try_acquire(self) -> bool:
-        """Take the Lease if it is nobody's, ours, or has not changed for its whole duration."""
+        """Take the Lease if it has no holder, is ours, or has not changed for its whole duration."""
         before = self.leader
         try:
             self._observe(await self._request("GET"))
@@ -239,7 +239,7 @@ class Elector:
                 if await within(self._clock, left, self._renew()):
                     self._renewed_at = sent_at
                 else:
-                    return f"taken over by {self.leader or 'somebody'}"
+                    return f"taken over by {self.leader or 'another replica'}"
             except (ApiError, TimeoutError) as error:
                 self._log.warning("lease not renewed", error=str(error), seconds_left=round(left, 1))
 
@@ -251,13 +251,13 @@ class Elector:
         try:
             self._observe(await self._request("GET"))
         except NotFound:
-            self._observed = None  # deleted by hand: nobody holds it, so write it again
+            self._observed = None  # deleted by hand: it has no holder, so write it again
             return await self._write(self._claim(None))
         held = self._observed
         return held is not None and held.holder == self.identity and await self._write(self._claim(held))
 
     async def _release(self) -> None:
-        """Leave the Lease to whoever comes next, at once."""
+        """Leave the Lease to the next leader, at once."""
         try:
             if await within(self._clock, RELEASE_SECONDS, self._give_back()):
                 self._log.info("lease released")
@@ -265,8 +265,8 @@ class Elector:
             self._log.warning("lease not released, it will expire", error=str(error))
 
     async def _give_back(self) -> bool:
-        """Whether the Lease was ours and is nobody's now. It may not be as it was seen last: a renewal that was broken
-        off may have been done."""
+        """Whether the Lease was ours and has no holder now. It may not be as it was seen last: a renewal that was
+        broken off may have been done."""
         if await self._write_vacant():
             return True
         self._observe(await self._request("GET"))
@@ -300,7 +300,7 @@ class Elector:
         return {**held.lease, "spec": {**held.spec, **spec}}
 
     async def _write(self, lease: dict[str, Any]) -> bool:
-        """Create or replace the Lease; False where somebody else was faster."""
+        """Create or replace the Lease; False where another replica was faster."""
         try:
             if "resourceVersion" in lease["metadata"]:
                 answer = await self._request("PUT", lease)

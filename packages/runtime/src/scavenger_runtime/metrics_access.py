@@ -1,4 +1,4 @@
-"""Who may read a path such as /metrics: whoever the API server knows by the token, and allows to `get` it as a
+"""Who may read a path such as /metrics: clients that the API server knows by the token, and allows to `get` it as a
 nonResourceURL.
 
 As controller-runtime does it (pkg/metrics/filters): a TokenReview says who it is, a SubjectAccessReview what that user
@@ -82,7 +82,7 @@ class MetricsAccess:
         self._failing = False
 
     async def judge(self, authorization: str | None) -> HTTPStatus:
-        """OK for whoever may read, by the header Authorization; else UNAUTHORIZED (no token, or not a good one),
+        """OK for a client that may read, by the header Authorization; else UNAUTHORIZED (no token, or not a good one),
         FORBIDDEN (no right), or SERVICE_UNAVAILABLE where the API server gives no answer, which is asked again.
         """
         scheme, _, token = (authorization or "").partition(" ")

@@ -43,7 +43,7 @@ class ProbeServer:
     """Answers probes by named checks: 200 when all pass, 503 with a JSON body naming those that do not.
 
     `?verbose` lists the passing ones as well. port 0 takes a free one, see `port` after `start`. metrics: whether
-    /metrics is here, for everybody who reaches it.
+    /metrics is here, for every client that reaches it.
     """
 
     def __init__(self, host: str = EVERYWHERE, port: int = 8080, *, metrics: bool = True) -> None:

@@ -355,7 +355,7 @@ class PriorityQueue(Generic[K]):
             self._set_timer()
 
     def _set_timer(self) -> None:
-        """Have somebody look when the next wait is over; only needed while a getter waits."""
+        """Have a task look when the next wait is over; only needed while a getter waits."""
         if not self._delayed:
             return
         due = self._delayed[0][0]

@@ -369,7 +369,7 @@ async def _cancel(*tasks: asyncio.Task[Any]) -> None:
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT; a second one takes its usual effect, for whoever does not want to wait."""
+    """Set by SIGTERM and SIGINT; a second one takes its usual effect, for users who do not wait."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -44,7 +44,7 @@ class _List(Struct, frozen=True, gc=False):
 
 
 class StaleMarks:
-    """Watches the Lease of one service, and removes its marks while nobody renews it.
+    """Watches the Lease of one service, and removes its marks while it is not renewed.
 
     Without a Lease nothing is removed: that service is not installed here, or runs without leader election.
 
@@ -73,7 +73,7 @@ class StaleMarks:
             try:
                 await self._look()
             except ApiError as error:
-                self._version = None  # while the API server was away, nobody could renew a Lease
+                self._version = None  # while the API server was away, no replica could renew a Lease
                 log.warning("cannot look for stale marks", service=self._service, error=str(error))
             await self._clock.sleep(LOOK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Tasks that fail when nobody waits for them any more: asyncio would log a traceback, when their memory is freed."""
+"""Tasks that fail when no caller waits for them any more: asyncio would log a traceback, when their memory is freed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = get_logger(__name__)
 
 
 def seen(task: asyncio.Future[Any]) -> None:
-    """To call when a task is done: what it failed with matters only to whoever waits for it."""
+    """To call when a task is done: what it failed with matters only to the caller that waits for it."""
     if not task.cancelled():
         task.exception()
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What a function returns that is run in a thread.
 
-    Cancelled, it ends no sooner than the thread does, so that nobody finds what the function works on half done.
+    Cancelled, it ends no sooner than the thread does, so that what it works on is never half done.
     """
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     work.add_done_callback(seen)

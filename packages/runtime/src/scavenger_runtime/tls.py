@@ -55,7 +55,7 @@ def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 class CertificateFolder:
-    """tls.crt and tls.key in a folder, which somebody else renews: a mounted Secret changes without notice."""
+    """tls.crt and tls.key in a folder, which another program renews: a mounted Secret changes without notice."""
 
     def __init__(self, folder: str, context: ssl.SSLContext) -> None:
         self.folder = Path(folder)

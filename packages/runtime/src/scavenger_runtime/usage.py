@@ -1,7 +1,7 @@
 """CPU time that pods really used, added up from the rates that the metrics API reports.
 
 The metrics API knows only now: cores, as an average over the last window. What a pod used between two moments is the
-sum of rate times window, and where nobody measured (before the first figure, a gap, a restart of the service) the mean
+sum of rate times window, and without measurements (before the first figure, a gap, a restart of the service) the mean
 rate of what was seen stands in. So a figure is exact where it was watched and an estimate elsewhere, and there is one
 for every span of a pod's life as soon as there is a single sample.
 
@@ -161,7 +161,7 @@ class PodUsage:
         The metrics API knows pods by their names alone. A figure that is of an earlier life of a pod is left out.
 
         Returns:
-            Whether the metrics API answered; None when nobody was asked, as there is nothing to measure.
+            Whether the metrics API answered; None when it was not asked, as there is nothing to measure.
         """
         if not pods:
             self.meter.keep(())

@@ -3,8 +3,8 @@
 While ordinary pods wait for room, or victims are leaving, scheduler and kubelets need the API server: the budget is
 small then, and what can wait does. The rest of the time it is generous.
 
-A bucket of tokens, one for each request. Whoever finds it empty waits in the lane of its urgency. A token goes to the
-most urgent lane, first come, first served, but each `SHARE`-th one to whoever has waited longest of all: with n before
+A bucket of tokens, one for each request. A writer that finds it empty waits in the lane of its urgency. A token goes to
+the most urgent lane, first come, first served, but each `SHARE`-th one to the writer that waited longest: with n before
 it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later. What makes room
 (`Urgency.CANCEL`) has no lane: it never waits, and its tokens are owed.
 
@@ -12,7 +12,7 @@ The rate is what any API server bears. One that answers writes at once bears mor
 within `QUICK_SECONDS`, the rate grows by a quarter a second, up to `MOST_TIMES` as much. Writes that take longer than
 `SLOW_SECONDS`, or a refusal (429), halve it, down to what was set.
 
-What only tells somebody something (`Urgency.EXPLAIN`) takes its pace from the API server as well: after one of these
+What only tells users something (`Urgency.EXPLAIN`) takes its pace from the API server as well: after one of these
 the next comes when a write would have been answered `EXPLAIN_SHARE` times. Where an answer takes 5 ms that is 50 a
 second; where hundreds of starts keep the API server so busy that it takes 200 ms, it is one, and they have it to
 themselves.
@@ -30,7 +30,7 @@ from scavenger_runtime import metrics
 from scavenger_runtime.clock import Clock
 
 SHARE: Final = 8
-"""One of so many tokens goes to whoever has waited longest."""
+"""One of so many tokens goes to the writer that has waited longest."""
 
 BURST_SECONDS: Final = 0.5
 """A bucket holds what comes in that time, and at most that much is owed."""
@@ -75,7 +75,7 @@ class Urgency(IntEnum):
     """What a write is for; the higher goes first."""
 
     EXPLAIN = 0
-    """It tells somebody something: messages, Events, figures."""
+    """It tells users something: messages, Events, figures."""
     START = 1
     """It lets a job start, or says that it has."""
     COUNT = 2
@@ -217,7 +217,7 @@ class WriteBudget:
     def _try_rate(self) -> None:
         """Writes wait: see once a second whether the API server bears more of them, and at once whether it does not."""
         now, seconds = self._clock.monotonic(), self._latency()
-        quick = 0.0 < seconds <= QUICK_SECONDS  # 0 where nobody has measured it
+        quick = 0.0 < seconds <= QUICK_SECONDS  # 0 where it was not measured
         if now - self._tried_at < 1.0 or not (quick or seconds > SLOW_SECONDS):
             return
         self._tried_at = now
@@ -229,7 +229,7 @@ class WriteBudget:
         return max(1, int(self._tokens + self.rate * seconds))
 
     def try_take(self, urgency: Urgency) -> bool:
-        """Take a token now, where there is one that nobody waits for, or where it cannot wait for one."""
+        """Take a token now, where there is one that no writer waits for, or where it cannot wait for one."""
         if urgency is Urgency.CANCEL:
             self.spend(1)
         elif self._has_token(urgency):
@@ -289,7 +289,7 @@ class WriteBudget:
             self._explain_at = self._clock.monotonic() + EXPLAIN_SHARE * self._latency()
 
     def _heads(self) -> Iterator[tuple[int, Urgency]]:
-        """Of each lane in which somebody waits, the most urgent first: when the first one came."""
+        """Of each lane with writers that wait, the most urgent first: when the first one came."""
         for urgency, lane in self._lanes.items():
             while lane and lane[0][1].done():  # given up
                 lane.popleft()
@@ -297,7 +297,7 @@ class WriteBudget:
                 yield lane[0][0], urgency
 
     def _first(self) -> Urgency | None:
-        """The lane whose turn it is next; None where nobody waits who may write now."""
+        """The lane whose turn it is next; None where no writer waits that may write now."""
         heads = [head for head in self._heads() if head[1] is not Urgency.EXPLAIN or self._may_explain()]
         if not heads:
             return None

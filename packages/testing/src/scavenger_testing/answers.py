@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. lines: those of a watch, in place of a body; whoever reads them closes them."""
+    """An answer. lines: those of a watch, in place of a body; the reader closes them."""
 
     status: int = 200
     body: bytes = b""
@@ -36,7 +36,7 @@ class Answer:
     lines: AsyncGenerator[bytes, None] | None = None
 
 
-class Cut(Exception):  # noqa: N818 - no error: somebody asked for it
+class Cut(Exception):  # noqa: N818 - no error: a test asked for it
     """The connection is reset in place of an answer, or in the middle of one."""
 
 

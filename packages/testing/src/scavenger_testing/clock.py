@@ -52,13 +52,13 @@ class VirtualClock:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the next sleeper wakes (monotonic), None where nobody sleeps."""
+        """When the next sleeper wakes (monotonic), None where no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
 
     def jump(self, seconds: float) -> None:
-        """Move the clock at once, as for a process that was frozen: everybody due wakes afterwards, late."""
+        """Move the clock at once, as for a process that was frozen: every task that is due wakes afterwards, late."""
         self._elapsed += seconds
         while (deadline := self.next_deadline) is not None and deadline <= self._elapsed:
             self._wake_next()
@@ -77,7 +77,7 @@ class VirtualClock:
     async def run_until(self, condition: Callable[[], bool], *, limit: float = 3600.0) -> float:
         """Move the clock from sleeper to sleeper until `condition` holds; returns the seconds that took.
 
-        Raises TimeoutError when it does not hold within `limit` (virtual) seconds, or nobody sleeps any more.
+        Raises TimeoutError when it does not hold within `limit` (virtual) seconds, or no task sleeps any more.
         """
         began = self._elapsed
         while not condition():
@@ -92,7 +92,7 @@ class VirtualClock:
         return self._elapsed - began
 
     async def run(self, work: Coroutine[Any, Any, T], *, limit: float = 3600.0) -> T:
-        """The result of `work`, moving the clock on whenever everybody sleeps."""
+        """The result of `work`, moving the clock on whenever all tasks sleep."""
         task = asyncio.ensure_future(work)
         try:
             await self.run_until(task.done, limit=limit)
@@ -107,7 +107,7 @@ class VirtualClock:
 
 
 async def settle(turns: int = SETTLE_TURNS) -> None:
-    """Let everybody who can run do so, for some turns of the event loop; fewer where nobody is left who can.
+    """Let all tasks that can run do so, for some turns of the event loop; fewer where no task is left that can.
 
     Most of the time of the unit tests would be spent in turns in which nothing happens. What asyncio's own loops have
     ready to run is asked, where they say so (they have no public word for it); other loops get all the turns.
@@ -116,7 +116,7 @@ async def settle(turns: int = SETTLE_TURNS) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)
         if ready is not None and not ready:
-            # Nobody can run now. Whoever waits for a socket or a timer of the loop is seen by the loop's next turn.
+            # No task can run now. One that waits for a socket or a timer of the loop is seen by the loop's next turn.
             await asyncio.sleep(0)
             if not ready:
                 return

@@ -17,7 +17,7 @@ _CLAIMED: Final[dict[str, tuple[str, int]]] = {}
 def cluster_name(name: str) -> str:
     """The name of a cluster that only this process of tests has: `name`, or `name-2`, … while another one has it.
 
-    Tests of one file may be in both lanes of `make test-clusters`, and somebody may run one of them by hand meanwhile.
+    Tests of one file may be in both lanes of `make test-clusters`, and a developer may run one of them meanwhile.
     Two processes that bring up a cluster of the same name would be given the same one, with each other's jobs in it,
     and the first to end would take it down. For the same reason a cluster of this name that a killed process has left
     is taken down: what runs there would hold room for ever.
@@ -37,7 +37,7 @@ def cluster_name(name: str) -> str:
 def _claim(name: str) -> int | None:
     """The locked file of a name; None while another process has it. The kernel gives it back when the process ends.
 
-    The file is beside the clusters: whoever finds these finds it too, whatever folder it has for temporary files.
+    The file is beside the clusters: a program that finds these finds it too, with any folder for temporary files.
     """
     folder = state_dir() / "test-names"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ class FakeApi:
 
     listens: False to do without a socket. Only clients with a session of `api.session()` reach it then.
     api.store: what it holds. api.requests: what it received. api.faults: what is to go wrong. api.latency: seconds
-    added to every answer. api.tokens: the bearer tokens it takes; None for everybody. api.reviews: whom it knows
+    added to every answer. api.tokens: the bearer tokens it takes; None for all. api.reviews: whom it knows
     when it is asked for a token or a right.
     """
 
@@ -278,7 +278,7 @@ class FakeApi:
         except Cut:
             if request.transport is not None:
                 request.transport.abort()
-            return web.Response(status=500)  # nobody is there to read it
+            return web.Response(status=500)  # no client is there to read it
         kind = "application/json"
         return web.Response(status=answer.status, body=answer.body, headers=answer.headers, content_type=kind)
 
@@ -338,7 +338,7 @@ class FakeApi:
         return _object_answer(request, self.store.create(where, body), status=201)
 
     def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
-        """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet, but for an unready pod
+        """Refuse what a budget with an integer minAvailable covers and is not being deleted yet, but for an unready pod
         where the budget's status says that it is met. Of two budgets say 500, in an answer that says 201, as the real
         one does."""
         pod = self.store.get(where, name)
@@ -394,7 +394,7 @@ class FakeApi:
 
 
 def _budgets_over(store: Store, where: Collection, pod: Object) -> list[tuple[Object, int]]:
-    """The budgets that select the pod, each with how many pods it selects that nobody is deleting."""
+    """The budgets that select the pod, each with how many pods it selects that are not being deleted."""
     found = []
     for budget in store.list(Collection("policy/v1", "poddisruptionbudgets", where.namespace)):
         selector = ",".join(f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items())
@@ -440,7 +440,7 @@ def _parse(path: str) -> tuple[Collection, str, str]:
 
 
 async def _send_lines(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
-    """Send a watch until it ends, or nobody reads it any more. Raises Cut."""
+    """Send a watch until it ends, or the client is gone. Raises Cut."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()
     async with contextlib.aclosing(lines):

@@ -1,4 +1,4 @@
-"""Admission requests of somebody who wants the webhook to be slow, or out of memory: few bytes that become many
+"""Admission requests of a client that wants the webhook to be slow, or out of memory: few bytes that become many
 objects, many errors, or long searches."""
 
 from __future__ import annotations

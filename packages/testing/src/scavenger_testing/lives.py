@@ -24,7 +24,7 @@ class Life:
     Attributes:
         task: the index of its task; empty where it is of none.
         started: when it did.
-        asked: when its pod was first asked to go; None: nobody did that while it ran.
+        asked: when its pod was first asked to go; None: not while it ran.
         ended: when it did.
         saved: its last checkpoint, by annotation or termination message; None: it reported none.
         code: how it exited.

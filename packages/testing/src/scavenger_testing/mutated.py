@@ -381,7 +381,7 @@ def _large_annotation(made: Object, chance: random.Random, _raw: list[bytes]) ->
 
 
 def _unknown(made: Object, chance: random.Random, raw: list[bytes]) -> None:
-    """A field that nobody knows: in a pod template of a ScavengerJob it stays."""
+    """A field that is not known: in a pod template of a ScavengerJob it stays."""
     inner = [holder[key] for holder, key in _places(made) if isinstance(holder[key], dict) and key not in _MAPS]
     holders = [made, *inner]
     chance.choice(holders)[f"x{chance.randrange(100)}"] = _SPOT

@@ -1,4 +1,4 @@
-"""The commands of a page of documentation, to be run as whoever pastes them would."""
+"""The commands of a page of documentation, to be run as a user pastes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _section(page: Path, heading: str) -> re.Match[str]:
 
 @dataclass(frozen=True)
 class Block:
-    """What a page has somebody paste at once, and the lines that it says are then printed."""
+    """What a page has users paste at once, and the lines that it says are then printed."""
 
     page: Path
     line: int

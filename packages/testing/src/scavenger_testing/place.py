@@ -1,4 +1,4 @@
-"""One namespace of a real cluster, in which anybody asks the API server for anything, and objects to ask for."""
+"""One namespace of a real cluster, in which any user asks the API server for anything, and objects to ask for."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Answer:
 
 
 class Server:
-    """The API server, asked as anybody, over one connection: kubectl takes a tenth of a second to start alone.
+    """The API server, asked as any user, over one connection: kubectl takes a tenth of a second to start alone.
 
     kubeconfig: of an administrator.
     """
@@ -120,7 +120,7 @@ class Server:
         groups: tuple[str, ...] = (),
         content_type: str = "application/json",
     ) -> Answer:
-        """One request. body: JSON, or what is sent as JSON. user: "" for the administrator; anybody else has the rights
+        """One request. body: JSON, or what is sent as JSON. user: "" for the administrator; others have the rights
         of that account and groups."""
         head = [("Content-Type", content_type), ("Accept", "application/json")]
         if user:
@@ -259,7 +259,7 @@ def pod(name: str = "p", meta: Object | None = None, **spec: Any) -> Object:
 
 @contextmanager
 def namespace(cluster: Cluster, server: Server, **labels: str) -> Iterator[Place]:
-    """A new namespace, deleted afterwards. Labels that it is born with are seen by whoever sees it."""
+    """A new namespace, deleted afterwards. Labels that it is born with are seen by every client."""
     name = f"it-{uuid.uuid4().hex[:8]}"
     made = Place(cluster, server, name)
     assert server("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}}).allowed

@@ -75,7 +75,7 @@ class Postgres:
         self._run("createdb", f"--host={self.folder}", "--username=tuner", "tuner", data=False)
 
     def restart(self) -> None:
-        """As after a crash: nothing is finished, and everybody's connection is cut; returns once it answers."""
+        """As after a crash: nothing is finished, and all connections are cut; returns once it answers."""
         self._run("pg_ctl", "restart", "--wait", "--mode=immediate", f"--log={self.folder / 'log'}")
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 class Reviews:
     """users: the `user` of each token that is known. allowed: user, path and verb of each nonResourceURL that may be
-    asked for. Everybody else is nobody and may nothing."""
+    asked for. All others are unknown and may nothing."""
 
     def __init__(self) -> None:
         self.users: dict[str, Mapping[str, Any]] = {}

@@ -1,6 +1,6 @@
 """An event loop without sockets, threads and real time: one seed decides everything that happens on it.
 
-Its clock stands still while anybody can run, and then goes on to the next timer at once. What is for a thread is done
+Its clock stands still while any task can run, and then goes on to the next timer at once. What is for a thread is done
 at once. There are no connections: clients of the API server in memory send their requests over a `Wire`.
 
 Whatever a process begins, and what follows from that, belongs to it: what a paused process would do is done, in its
@@ -30,19 +30,19 @@ T = TypeVar("T")
 MOST_LATENCY: Final = 0.004
 """Seconds that a request, or a part of its answer, takes at most."""
 MOST_ROUNDS: Final = 1_000
-"""Of the loop at one moment. More is somebody who does the same again and again, and never waits."""
+"""Of the loop at one moment. More is a task that does the same again and again, and never waits."""
 THREAD_SECONDS: Final = 0.01
 """What is done in a thread takes so long."""
 
 
 _PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("process", default="")
-"""Whose callbacks these are; nobody's where it is empty."""
+"""Whose callbacks these are; empty: of none."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop.
 
-    source: of all chance. lost: what went wrong where nobody was told of it, such as a task that failed unseen.
+    source: of all chance. lost: what went wrong where no caller was told of it, such as a task that failed unseen.
     """
 
     def __init__(self, source: random.Random) -> None:
@@ -137,7 +137,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._paused.setdefault(process, [])
 
     def go_on(self, process: str) -> None:
-        """Have a process do what it would have done, but for what nobody wants any more."""
+        """Have a process do what it would have done, but for what is not wanted any more."""
         self._due.extend(self._paused.pop(process, ()))
 
 
@@ -160,12 +160,12 @@ class _Call:
             self._loop.call_exception_handler({"message": f"raised in {self._callback!r}", "exception": error})
 
     def cancel(self) -> None:
-        """Nobody wants it any more."""
+        """It is not wanted any more."""
         self.dropped = True
         self._callback, self._args = _nothing, ()
 
     def cancelled(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Whether it is not wanted any more."""
         return self.dropped
 
 

@@ -13,7 +13,7 @@ from scavenger_kube.errors import ApiError
 TIMEOUT = 120.0
 """Seconds for what comes within a few on a machine that has nothing else to do."""
 TRY_AGAIN: Final = frozenset({0, 429, 500, 502, 503, 504})
-"""With these a server says that it cannot answer now: it starts, has too much to do, or waits for somebody else. 0 is
+"""With these a server says that it cannot answer now: it starts, has too much to do, or waits for another server. 0 is
 that of no answer."""
 
 

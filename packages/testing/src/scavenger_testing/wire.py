@@ -1,6 +1,6 @@
 """Requests to the API server in memory without sockets: in place of the session with which a client sends its own.
 
-A request that has been sent arrives, whatever becomes of whoever sent it. What the server answers arrives in its order.
+A request that has been sent arrives, whatever becomes of its sender. What the server answers arrives in its order.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Exchange:
         self._leave()
 
     def _tell(self) -> None:
-        """Wake whoever waits for more."""
+        """Wake the tasks that wait for more."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 

@@ -62,7 +62,7 @@ class World:
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def staying(self, job: str) -> list[dict[str, Any]]:
-        """Its pods that nobody has deleted: a kubelet removes what has ended in its own time."""
+        """Its pods that were not deleted: a kubelet removes what has ended in its own time."""
         return [pod for pod in self.pods(job) if "deletionTimestamp" not in pod["metadata"]]
 
     def said(self, job: str, words: str) -> bool:

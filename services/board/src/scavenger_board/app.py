@@ -39,7 +39,7 @@ FUTURE: Final = timedelta(seconds=5)
 """By which the clock of a browser may be ahead."""
 
 OLDEST: Final = timedelta(days=3660)
-"""Nobody remembers what is longer ago."""
+"""What is longer ago is not kept."""
 
 
 class View(Protocol):
@@ -63,7 +63,7 @@ class BadParameter(Exception):  # noqa: N818 - what it is
 
 
 class Static:
-    """The files of the page, read once: there are a few, and nobody can name any other."""
+    """The files of the page, read once: there are a few, and no request can name any other."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.suffix in TYPES}
@@ -132,7 +132,7 @@ def create_app(view: View, hub: Hub, clock: Clock) -> Starlette:
 
 
 class Stream:
-    """The answer that does not end: a place among the listeners, for as long as somebody reads."""
+    """The answer that does not end: a place among the listeners, for as long as a client reads."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

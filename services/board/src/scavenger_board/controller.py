@@ -78,7 +78,7 @@ ENDED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknow
 """Field selector of pods that have ended."""
 
 PER_PEER: Final = 256
-"""Connections of one address, which may be a proxy that everybody looks through."""
+"""Connections of one address, which may be a proxy of all users."""
 
 GRACE_SECONDS: Final = 3
 """For requests that are under way when told to stop."""
@@ -236,7 +236,7 @@ class BoardView:
         return (self._follow(jobs, self._adopted, adopted_facts),)
 
     def _lease_informer(self, client: ApiClient, namespace: str, clock: Clock) -> Informer[Lease]:
-        """Leases are renewed every other second, which is no change of a picture as long as somebody does: how old they
+        """Leases are renewed every other second, which is no change of a picture as long as a leader does: how old they
         are is looked at with each one."""
         informer = Informer(client, LEASES, namespace=namespace, clock=clock)
 
@@ -259,7 +259,7 @@ class BoardView:
         self._changed()
 
     async def poll_usage(self) -> None:
-        """Ask the metrics API again and again what nodes use; where it gives no answer, nobody measures."""
+        """Ask the metrics API again and again what nodes use; where it gives no answer, nothing is measured."""
         while True:
             try:
                 body = await self._client.request("GET", NODE_METRICS, timeout=USAGE_TIMEOUT)

@@ -239,7 +239,7 @@ def _moments(stamps: tuple[str, ...]) -> tuple[datetime, ...]:
 
 
 def pod_facts(pod: Pod, system: str) -> PodFacts:
-    """What is shown of a pod that has not ended. system: the namespace of the services; labels alone are anybody's."""
+    """What is shown of a pod that has not ended. system: the namespace of the services; labels alone are no proof."""
     meta = pod.metadata
     job = meta.labels.get(names.LABEL_JOB, "")
     ready = condition(pod.status.conditions, "Ready")
@@ -258,7 +258,7 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
 
 
 def is_ours(pod: Pod, system: str) -> bool:
-    """Whether it is a pod of a service. system: the namespace of the services; labels alone are anybody's."""
+    """Whether it is a pod of a service. system: the namespace of the services; labels alone are no proof."""
     return pod.metadata.namespace == system and pod.metadata.labels.get(PART_LABEL) == PART_OF_US
 
 
@@ -330,7 +330,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
 
 
 def event_facts(event: BoardEvent) -> EventFacts | None:
-    """What is shown of an Event; None for one without a time, or about an object of another namespace, which anybody
+    """What is shown of an Event; None for one without a time, or about an object of another namespace, which any user
     may write. Those of the newer API have an eventTime only."""
     stamps = (event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
     at = next((moment for stamp in stamps if (moment := parse_time(stamp)) is not None), None)
@@ -354,5 +354,5 @@ def reference(about: ObjectReference) -> str:
 
 
 def renewed_at(lease: Lease) -> datetime | None:
-    """When the leader last renewed its Lease; None where nobody holds it."""
+    """When the leader last renewed its Lease; None where it has no holder."""
     return parse_time(lease.spec.renew_time) if lease.spec.holder_identity else None

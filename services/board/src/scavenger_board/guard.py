@@ -20,7 +20,7 @@ ACCESS_PATH: Final = "/scavenger/board"
 """The nonResourceURL that who looks must be allowed to `get`, with --access=token."""
 
 API: Final = "/api/"
-"""Only here is anything of the cluster; page, style and code are the same for everybody."""
+"""Only here is anything of the cluster; page, style and code are the same for all."""
 
 OWN: Final = ("same-origin", "none")
 """Sec-Fetch-Site of requests of the page itself, and of a person; programs send none."""
@@ -61,7 +61,7 @@ WITHDRAWN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 class Guard:
     """access: judges tokens; None where the address alone says who may look. Then only names of this machine are taken
-    as the Host of a request: a page of somebody else's, whose name was made to lead here (DNS rebinding), gets
+    as the Host of a request: a page of another site, whose name was made to lead here (DNS rebinding), gets
     nothing. Such a page could not read an answer under our own name, but ask all the same: it gets none either."""
 
     def __init__(self, app: ASGIApp, access: MetricsAccess | None) -> None:

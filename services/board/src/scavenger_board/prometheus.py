@@ -27,7 +27,7 @@ from scavenger_board.core.recorded import (
 from scavenger_board.settings import BoardSettings
 
 MAX_QUESTIONS: Final = 4
-"""Under way at once, whoever asks."""
+"""Under way at once, of all clients."""
 
 MIN_STEP: Final = 10.0
 """Seconds between two points: a regulator measures no more often."""

@@ -28,7 +28,7 @@ class TooManyListeners(Exception):  # noqa: N818 - what it is
 class Hub:
     """make: a picture of now. period, check: seconds between two at least and at most. limit: of listeners.
 
-    A picture is made when something has changed, or `check` seconds have gone by, and only while anybody looks.
+    A picture is made when something has changed, or `check` seconds have gone by, and only while a page is open.
     """
 
     def __init__(

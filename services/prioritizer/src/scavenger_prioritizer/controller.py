@@ -208,7 +208,7 @@ class Prioritizer:
         return min(self._settings.period, max(self._settings.debounce, seconds))
 
     def _outdated(self) -> bool:
-        """Whether the next pass is due: one that explains something for seconds keeps nobody waiting for room."""
+        """Whether the next pass is due: one that explains something for seconds keeps no pod waiting for capacity."""
         return self._loop.queue.is_due(PASS)
 
     async def snapshot(self) -> Snapshot:

@@ -110,7 +110,7 @@ def is_cordoned(node: Node, taints: Collection[str] = LEAVING) -> bool:
 
 def budget_is_right(budget: PodDisruptionBudget) -> bool | None:
     """Whether the budget selects and forbids what it should; fields that the API server fills in do not matter. None
-    where it is somebody else's."""
+    where it is another owner's."""
     return None if not budget.ours else all(budget.spec.get(key) == value for key, value in BUDGET_SPEC.items())
 
 

@@ -43,7 +43,7 @@ class Step:
     """Writes of one kind, made before those of the next step are.
 
     urgency: of each; None for those that make room. These wait for no turn: while victims leave there are few turns,
-    and the next ordinary pods wait for just this. Writes are made several at a time, but for those that nobody waits
+    and the next ordinary pods wait for just this. Writes are made several at a time, but for those that no pod waits
     for (`Urgency.EXPLAIN`): the busier the API server is, the fewer of these there are.
     """
 
@@ -59,7 +59,7 @@ class PlanWriter:
     """Carries plans out, and notes in the caches what it has written, until the informers show it.
 
     budget: of requests. clock: how long a pass takes. max_writes: most writes of one plan. concurrent_writes: how many
-    of these are under way at once, where somebody waits for them.
+    of these are under way at once, where a pod waits for them.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class PlanWriter:
     async def carry_out(self, plan: ClassPlan, outdated: Callable[[], bool] = lambda: False) -> int:
         """Write what the plan says, in its order and as much as may be; returns how many writes are left over.
 
-        outdated: whether there is something new to decide on. What nobody waits for is left to the next plan then.
+        outdated: whether there is something new to decide on. What no pod waits for is left to the next plan then.
 
         Raises the ApiError that shows that the API server cannot be written to at all at the moment.
         """

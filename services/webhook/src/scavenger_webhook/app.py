@@ -58,7 +58,7 @@ class Limits:
 
 
 OFF_LOOP_BYTES: Final = 128 * 2**10
-"""Larger bodies are parsed and reviewed in a thread: liveness, and everybody else's pods, do not wait for them."""
+"""Larger bodies are parsed and reviewed in a thread: liveness, and other pods, do not wait for them."""
 
 
 class Rejected(Exception):  # noqa: N818 - what it is
@@ -281,7 +281,7 @@ def _refuse(request: AdmissionRequest, code: int, reason: str, message: str) -> 
 
 
 def _fields(response: AdmissionResponse) -> list[str]:
-    """Where something is wrong; what stands there may be nobody else's business."""
+    """Where something is wrong; what stands there may be private."""
     details = response.status.details if response.status is not None else None
     return [cause.field for cause in details.causes] if details is not None else []
 
@@ -295,7 +295,7 @@ def _outcome(response: AdmissionResponse) -> str:
 
 
 def _about(request: AdmissionRequest) -> dict[str, str]:
-    """What a log line says of a request: never the object, which may hold anybody's secret."""
+    """What a log line says of a request: never the object, which may hold a secret."""
     return {
         "uid": request.uid,
         "operation": request.operation,

@@ -38,7 +38,7 @@ log = get_logger(__name__)
 
 
 class AuthorityKeeper:
-    """Serving certificates by somebody else's authority. `run` works until cancelled, once the informer is synced."""
+    """Serving certificates by another authority. `run` works until cancelled, once the informer is synced."""
 
     def __init__(
         self, client: ApiClient, namespace: str, rules: CertificateRules, clock: Clock, context: ssl.SSLContext

@@ -38,7 +38,7 @@ SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, Secret)
 
 
 def queue_facts(queue: ScavengerQueue) -> QueueFacts:
-    """A queue as a review sees it. A quota that is not a quantity, which the schema lets nobody write, bounds
+    """A queue as a review sees it. A quota that is not a quantity, which the schema refuses, bounds
     nothing.
     """
     state = queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed)

@@ -1,4 +1,4 @@
-"""Serving certificates that somebody else renews, such as cert-manager, in a mounted folder."""
+"""Serving certificates that another program renews, such as cert-manager, in a mounted folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = get_logger(__name__)
 
 
 class FolderKeeper:
-    """The certificate of a mounted folder. The caBundle is written by whoever renews it."""
+    """The certificate of a mounted folder. The caBundle is written by the program that renews it."""
 
     informers: Sequence[Informer[Any]] = ()
 

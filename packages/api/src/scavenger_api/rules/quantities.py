@@ -1,4 +1,4 @@
-"""Quantities and names of resources: those that the API server would refuse in the pod, or nobody can have meant.
+"""Quantities and names of resources: those that the API server would refuse in the pod, or that cannot be meant.
 
 A fraction of a byte or of a millicore is none of these: the API server rounds it up, as in 1.2Gi.
 """

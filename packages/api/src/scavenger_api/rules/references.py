@@ -35,7 +35,7 @@ FIELD_PATHS: Final = (
 """What a variable may take from its pod, beside metadata.labels['…'] and metadata.annotations['…']."""
 
 MAX_KEY: Final = 253 + len("/") + 63
-"""The longest name with a domain. Nobody's patience is tried by looking at more of it."""
+"""The longest name with a domain. No reader looks at more of it."""
 
 _CONTAINER_RESOURCES: Final = re.compile(r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-\S+)", re.ASCII)
 

@@ -1,7 +1,7 @@
 """How large the spec of a job may be.
 
-Every service reads every ScavengerJob, and the API server takes objects of up to 1.5 MB: without a bound, whoever may
-create jobs chooses how much memory the services of everybody need.
+Every service reads every ScavengerJob, and the API server takes objects of up to 1.5 MB: without a bound, users who may
+create jobs chooses how much memory the components need.
 """
 
 from __future__ import annotations

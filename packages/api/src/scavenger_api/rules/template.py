@@ -77,7 +77,7 @@ def keeps_its_node(annotations: Mapping[str, str]) -> list[str]:
 
 def restarts(kind: str, container: Mapping[str, Any]) -> list[str]:
     """Fields by which a container starts again in its pod, as Kubernetes 1.35 and later let it. The admitter leaves
-    them out: nobody would count the retry, and what has ended would still run.
+    them out: no component would count the retry, and what has ended would still run.
 
     Args:
         kind: initContainers, of which one may run beside the others all the time, or containers.

@@ -35,7 +35,7 @@ class Point:
 
 class LoadRow(Row, frozen=True, gc=False, rename="camel"):
     """Load and levels over time, in percent, None in gaps. times: Unix seconds. lines: by resource and name. source:
-    who remembers them; empty where nobody does. problem: why somebody else does not. states: of the regulator at these
+    who remembers them; empty where none does. problem: why another does not. states: of the regulator at these
     times, empty where nothing says so."""
 
     start: str

@@ -138,7 +138,7 @@ def _of_pool(view: LevelsView) -> AdmissionRow:
 
 
 def _by_load(view: LevelsView) -> AdmissionRow:
-    """As the admitter reads the levels (`scavenger_admitter.core.admission`): what gives way is in nobody's way, and
+    """As the admitter reads the levels (`scavenger_admitter.core.admission`): what gives way does not count, and
     what pods in their first minutes have asked for is spoken for."""
     full, figures = [], []
     for name in names.LEVELS_RESOURCES:

@@ -38,7 +38,7 @@ def node_rows(
     used: Mapping[str, Amounts] | None,
     pools: Mapping[str, str],
 ) -> list[NodeRow]:
-    """All nodes, fullest first. used: what they really use; None where nobody measures. pools: as of
+    """All nodes, fullest first. used: what they really use, or None. pools: as of
     `pools_of_nodes`, which are shown where there are several."""
     sums: dict[str, _Sums] = defaultdict(_Sums)
     for pod in pods:

@@ -167,7 +167,7 @@ def _levels(point: Point | None, source: str, before: list[EntryRow]) -> LevelsR
 
 
 def _pools(levels: LevelsRow, known: Recorded) -> list[PoolRow]:
-    """Of all pools, the default pool first; none where it is the only one. How many nodes they had nobody keeps."""
+    """Of all pools, the default pool first; none where it is the only one. How many nodes they had is not kept."""
     if not known.pools:
         return []
     others = ((name, _levels(one.levels, PROMETHEUS, []), one.admit) for name, one in known.pools.items())

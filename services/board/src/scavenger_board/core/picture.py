@@ -183,7 +183,7 @@ class FindingRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class AboutRow(Row, frozen=True, gc=False, rename="camel"):
-    """What board this is. cluster, docs: the name of the cluster and the URL of the docs, empty where nobody says."""
+    """What board this is. cluster, docs: the name of the cluster and the URL of the docs, empty where not set."""
 
     version: str = ""
     cluster: str = ""
@@ -192,7 +192,7 @@ class AboutRow(Row, frozen=True, gc=False, rename="camel"):
 
 class Picture(Row, frozen=True, gc=False, rename="camel"):
     """All of it. time: of which moment. past: whether that is over. waiting_pods: ordinary pods without a node, None
-    where not known. unknown: what of that moment nobody knows any more, in sentences. findings: problems of now,
+    where not known. unknown: what of that moment is not known any more, in sentences. findings: problems of now,
     none of a moment that is over. meanings: what the words stand for that jobs wait by. pools: all of them, the default
     pool first, whose levels are `levels`; none where there is one pool."""
 

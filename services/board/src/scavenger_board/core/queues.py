@@ -18,7 +18,7 @@ from scavenger_board.core.snapshot import JobFacts, QueueFacts
 Rank = tuple[int, int, str]
 
 LAST: Final = 2**53 - 1
-"""Microseconds after every moment: of a job that nobody has queued yet."""
+"""Microseconds after every moment: of a job that is not queued yet."""
 
 SHOWN: Final = 10
 """Jobs of a line, the first ones; the others are found by their rows."""

@@ -51,7 +51,7 @@ class JobFacts:
     when it came to be in line.
     runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
     message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
-    CPU-seconds. at_risk: CPU-seconds, None where nobody has said. ended: when the last run ended. checkpoint: the last
+    CPU-seconds. at_risk: CPU-seconds, None where not said. ended: when the last run ended. checkpoint: the last
     one that was reported, annotated: one that the job itself is annotated with, start_over: the last one that was due;
     interval: microseconds between two that are due.
     """
@@ -165,9 +165,9 @@ class Snapshot:
     """Everything at one moment.
 
     levels: data of the ConfigMap, None where there is none. leases: when the leader of each service last renewed.
-    used: what nodes really use, None where nobody measures. unfollowed: kinds that this process can no longer follow.
+    used: what nodes really use, or None. unfollowed: kinds that this process can no longer follow.
     budgets: namespaces with a budget of the prioritizer. foreign_budgets: namespaces with one of its name that is
-    somebody else's. held: keys of pods of jobs that have ended, are deleted, and have the admitter's finalizer.
+    another owner's. held: keys of pods of jobs that have ended, are deleted, and have the admitter's finalizer.
     shunned: nodes on which no job starts as they have refused pods, and what each has said.
     """
 

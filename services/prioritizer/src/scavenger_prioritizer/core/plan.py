@@ -93,9 +93,9 @@ class ClassPlan:
     def class_steps(self) -> tuple[tuple[PodWrite, ...], ...]:
         """Changes of class, each step after the one before.
 
-        1. who may be displaced for nobody's protection: the preemptible share has grown, and somebody needs it;
+        1. who may be displaced whose protection ends: the preemptible share has grown, and a pod needs it;
         2. who is protected in the place of others, and then 3. those others: of two that swap, neither is bare;
-        4. who else is protected: it was born preemptible, and a moment more of that harms nobody.
+        4. who else is protected: it was born preemptible, and a moment more of that does no harm.
         """
         swaps = min(len(self.protect), len(self.unprotect))
         more = len(self.unprotect) - swaps
@@ -111,7 +111,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
     """The class of every running job, and the fewest writes that make it so.
 
     Which jobs take part: those in phase Running with a living pod and none that is being removed. A job that is on its
-    way out does not count among the preemptible ones, as it can no longer give way to anybody.
+    way out does not count among the preemptible ones, as it can no longer give way.
     """
     ranked = rank(snapshot)
     verdicts = tuple(_judge(ranked, snapshot))
@@ -204,7 +204,7 @@ def preemptible_count(jobs: int, percentage: float) -> int:
 
 
 def returns(gang: Gang, now: int, within: int) -> bool:
-    """Whether the job has left so recently that it is still expected back, and left its room to nobody."""
+    """Whether the job has left so recently that it is still expected back, and left its capacity to no pod."""
     job = gang.job
     if job.stopping:
         return False
@@ -226,14 +226,14 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     """Jobs with a pod on a cordoned node keep their position in the order and in the count, and are preemptible
     wherever it is: so cordoning a node changes the class of no job that is elsewhere.
 
-    Those who left their room to nobody a moment ago count too, as preemptible ones, which they will be again: whoever
-    needs that room has it without displacing anybody. Otherwise each of them cost somebody else his protection, who had
-    it back when they were. Who was preempted does not count. His room is taken, and the next ordinary pod needs that of
-    another: with his place kept for him a burst had used up all preemptible jobs, and waited.
+    Jobs that left their capacity to no pod a moment ago count too, as preemptible ones, which they will be again. A pod
+    that needs that capacity gets it without displacing a job. Otherwise each such job would cost another one its
+    protection until it is back. Preempted jobs do not count. Their capacity is taken, and the next regular pod needs
+    that of another job: when they counted, a burst used up all preemptible jobs, and waited.
 
-    Beside those, jobs are preemptible that have just written a checkpoint, or are to have, or have just started:
-    whoever goes now loses next to nothing, however many cores it has. And who has lost its protection a moment ago does
-    not have it back yet: a load that jumps up and down would have half of all jobs change their class twice a minute.
+    Beside those, jobs are preemptible that have just written a checkpoint, or should have, or have just started. A job
+    that leaves then loses next to nothing, however many cores it has. And a job that lost its protection a moment ago
+    does not get it back yet: a load that jumps up and down would change the class of half of all jobs twice a minute.
     """
     pools = [snapshot.pool(r.gang) for r in ranked]
     counted = weigh([r.gang for r in ranked], pools, snapshot.rules.share_of)
@@ -281,7 +281,7 @@ def _middle(costs: Iterable[int]) -> int:
 
 def _targets(weights: Sequence[int], pools: Sequence[str], snapshot: Snapshot) -> dict[str, float | None]:
     """Up to which sum of weights the jobs of each pool are preemptible by its share; None where that is not known. Of
-    those who come back nobody knows what they request: each counts as the mean of those that run.
+    of jobs that come back the requests are not known: each counts as the mean of those that run.
 
     Args:
         weights: of the jobs that take part.

@@ -83,7 +83,7 @@ class PodFacts(Record, frozen=True, gc=False):
     computes: bool = False
     """Its main container runs."""
     told_to_go: int | None = None
-    """When somebody deleted it, by the API server's clock."""
+    """When it was deleted, by the API server's clock."""
     preempted: bool = False
     """A scheduler deleted it, and gave its room to another pod."""
     birth: str | None = None
@@ -192,7 +192,7 @@ class Rules:
     ratio: float = 1.0
     budgets: bool = True
     returning: int = 15 * MICROSECONDS
-    """A job that left its room to nobody counts as running for so long: it comes back, and until then whoever needs
+    """A job that left its capacity to no pod counts as running for so long: it comes back, and until then whoever needs
     that room has it for nothing."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
@@ -202,7 +202,7 @@ class Rules:
     """A job that has lost its protection is not protected again sooner, however the percentage trembles."""
     share_of: ShareOf = ShareOf.JOBS
     budget_stay: int = 3600 * MICROSECONDS
-    """A budget that selects nothing is in nobody's way, and is deleted only after so long."""
+    """A budget that selects nothing does no harm, and is deleted only after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Snapshot:
     """Everything one decision is made on.
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
-    budget exists, and whether it says what it should; None where one of somebody else has its name. used: pods on
+    budget exists, and whether it says what it should; None where one of another owner has its name. used: pods on
     reclaimed capacity by UID, and the cost of what each really used on average since `gang_safe_until`; those not in it
     are not measured. written_at: jobs and tasks by unit, and when this process last wrote their running priority, as
     far as it remembers. exposed_at: the same, and when it last wrote that they are preemptible. idle_budgets:

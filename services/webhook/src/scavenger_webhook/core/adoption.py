@@ -37,7 +37,7 @@ class BatchJob(Model):
 def review_batch_job(job: BatchJob, facts: Facts) -> Verdict:
     """Give a Job to the admitter, and a queue where it names none.
 
-    A Job that somebody runs already stays so: the field is immutable. Where the queue of the namespace is not known,
+    A Job that a component runs already stays so: the field is immutable. Where the queue of the namespace is not known,
     the Job stays as it is, and runs as a regular Job.
     """
     labels = job.metadata.labels or {}

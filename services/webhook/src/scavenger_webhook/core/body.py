@@ -20,7 +20,7 @@ def has_more_values(body: bytes | bytearray, most: int, commas: int | None = Non
     """Whether a JSON text has more than `most` values beside each other, in all lists and objects together: one more
     than commas outside of strings. How deep they stand in each other, the parser limits.
 
-    commas: how many are in the body, where somebody has counted them.
+    commas: how many are in the body, where they were counted.
     """
     commas = body.count(b",") if commas is None else commas
     if commas < most or surely_more_values(commas, most):

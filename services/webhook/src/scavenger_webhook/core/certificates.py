@@ -1,4 +1,4 @@
-"""Certificates: the authority that somebody else keeps, and when it has to sign another serving certificate."""
+"""Certificates: the authority that another program keeps, and when it has to sign another serving certificate."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class KeyPair:
 
 
 def authority_from_data(data: Mapping[str, str]) -> KeyPair:
-    """The authority in `data` of a Secret that somebody else keeps. Raises CertificateError."""
+    """The authority in `data` of a Secret that another program keeps. Raises CertificateError."""
     try:
         certificate, key = (
             base64.b64decode(data.get(name, ""), validate=True) for name in (AUTHORITY_CERTIFICATE, AUTHORITY_KEY)

@@ -18,7 +18,7 @@ from scavenger_webhook.core.resources import node_warnings, quota_problems, recl
 from scavenger_webhook.core.snapshot import Facts
 from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
-# No names: whoever reaches the webhook could ask for them. What a caller may list, the API server decides.
+# No names: any client of the webhook could ask for them. What a caller may list, the API server decides.
 CHOOSE: Final = "choose another queue (`kubectl get scavengerqueues` lists them)"
 
 

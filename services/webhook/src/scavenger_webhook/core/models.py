@@ -136,7 +136,7 @@ def answer(response: AdmissionResponse) -> bytes:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first thing wrong. The value is not repeated: it may be anybody's secret."""
+    """The first thing wrong. The value is not repeated: it may be secret."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     expected = f"expected an {KIND} of {API_VERSION}"

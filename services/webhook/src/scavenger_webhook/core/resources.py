@@ -1,6 +1,6 @@
 """Quantities of the whole: what no queue allows, what no node has.
 
-Only API servers are told: facts for anybody have no quotas and no nodes (`Facts.for_anybody`). Answers have no quota
+Only API servers are told: facts for any client have no quotas and no nodes (`Facts.for_anybody`). Answers have no quota
 and no size of a node. They name the command that shows them to users who may see them.
 """
 
@@ -52,7 +52,7 @@ def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
 
 
 def reclaimed_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
-    """Why a job on reclaimed capacity will wait: nobody offers any, or no node so much. Nothing where no node is large
+    """Why a job on reclaimed capacity will wait: no node offers any, or so much. Nothing where no node is large
     enough even when empty, which `node_warnings` says.
     """
     if spec.capacity is not Capacity.RECLAIMED or not facts.nodes:

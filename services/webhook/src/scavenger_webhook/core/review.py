@@ -111,7 +111,7 @@ _REVIEWERS: Final[Mapping[tuple[str, str, str], tuple[str, Callable[[AdmissionRe
 
 
 def _read(model: type[M], value: Mapping[str, Any] | None) -> M:
-    """Raises _MalformedError. The values are not repeated in it: they may be anybody's secret."""
+    """Raises _MalformedError. The values are not repeated in it: they may be secret."""
     if value is None:
         raise _MalformedError((Problem("object", "the request holds no object"),))
     if model not in (Pod, BatchJob) and (path := _overlong(value)) is not None:

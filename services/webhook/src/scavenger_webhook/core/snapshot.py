@@ -49,7 +49,7 @@ class PriorityClassFacts:
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
     """A ScavengerQueue. quota: by resource, millicores of cpu and whole units of others. selector: of the namespaces
-    whose jobs may use it; None for everybody.
+    whose jobs may use it; None for all.
     """
 
     name: str
