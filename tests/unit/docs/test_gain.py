@@ -53,7 +53,7 @@ def test_the_data_has_every_policy_on_every_day() -> None:
     assert (SHOWN_DAY, Policy.YOUNGEST) in measured
     assert list(data["days"]) == list(MEASURED)
     assert len(data["course"]["ours"]) == len(data["course"]["ordinary"]) == 24 * 3600 / data["every"]
-    assert pictures.SHOWN_DAY == SHOWN_DAY
+    assert gain_table.SHOWN_DAY == SHOWN_DAY
 
 
 def test_a_row_is_a_run_and_what_there_is_none_of_is_a_dash() -> None:
