@@ -60,7 +60,7 @@ SHOTS: Final = (
             "f-state": "▲ Evicting",
             "admission": f"Yes, in 1 of 2 pools of nodes: {GPU_POOL}.",
             "pools": f"{GPU_POOL} · 4 nodes · Fillingcpu 7 % of 85 %",
-            "n-pools": "2, each by its own load",
+            "n-pools": "2, each with its own load",
         },
     ),
     Shot(
