@@ -61,7 +61,7 @@ def test_uninstalling_the_admitter_makes_regular_jobs_of_adopted_ones(cluster: C
 
     def is_halfway() -> bool:
         status = job().get("status", {})
-        return status.get("completedIndexes") == "0" and status.get("ready") == 1
+        return bool(status.get("completedIndexes") == "0" and status.get("ready") == 1)
 
     cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(batch_job()))
     assert job()["spec"]["managedBy"] == names.MANAGED_BY_ADOPTER
