@@ -9,7 +9,8 @@ import pytest
 from scavenger_admitter.core.recommended import next_requests
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.usage import RecommendedRequests
-from scavenger_domain.recommendation import Recommendation
+from scavenger_domain.recommendation import Measured, Recommendation, recommend
+from scavenger_domain.usage import JobUsage, ResourceUsage
 from scavenger_kube.resources import PODS
 from scavenger_testing import scavengerjob_dict, terminated
 
@@ -135,7 +136,8 @@ MEBI = 2**20
         (None, {"cpu": 3000}, None),
         (None, {"cpu": 10}, RecommendedRequests(cpu="200m")),
         # little that is new is worth no write
-        (KNOWN, {"cpu": 350, "memory": 130 * MEBI}, KNOWN),
+        (KNOWN, {"cpu": 340, "memory": 130 * MEBI}, KNOWN),
+        (KNOWN, {"cpu": 300, "memory": 130 * MEBI}, KNOWN),
         (None, {"cpu": 1900}, None),
         (KNOWN, {"cpu": 400, "memory": 130 * MEBI}, RecommendedRequests(cpu="400m", memory="130Mi")),
         # a kill for memory holds for the rest of its life
@@ -152,3 +154,16 @@ def test_what_the_next_start_requests(
 ) -> None:
     found = Recommendation(amounts, frozenset(), {})
     assert next_requests(known, found, {"cpu": 2000, "memory": 2**30}, 0.1) == expected
+
+
+def test_a_job_that_now_asks_for_less_gets_no_more_than_that() -> None:
+    found = Recommendation({"cpu": 1000}, frozenset(), {})
+    own = {"cpu": 960, "memory": 2**30}
+    assert next_requests(RecommendedRequests(cpu="1"), found, own, 0.1) is None
+
+
+def test_a_program_that_uses_all_it_gets_is_given_more_with_each_start() -> None:
+    """Its limit is its request, so nothing above that is measured."""
+    known, own = RecommendedRequests(cpu="3300m"), {"cpu": 8000, "memory": 2**30}
+    usage = JobUsage(40_000, 12, {"cpu": ResourceUsage(3300, 3300, 3300, 3300, 3300)})
+    assert next_requests(known, recommend(Measured(usage), ()), own, 0.1) == RecommendedRequests(cpu="3630m")
