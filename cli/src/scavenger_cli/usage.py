@@ -32,9 +32,14 @@ def recommended(job: Job) -> dict[str, str]:
 
 def recommended_text(job: Job) -> str:
     """The same in words; empty where it is as the job asks."""
-    if job.status.recommended.get("killedForMemory"):
+    if _was_killed(job):
         return "no more: a container was killed for memory"
     return ", ".join(f"{amount} {name}" for name, amount in recommended(job).items())
+
+
+def _was_killed(job: Job) -> bool:
+    """Whether a container of it was killed for memory under a recommendation."""
+    return bool(job.status.recommended.get("killedForMemory"))
 
 
 def usage_shares(job: Job) -> tuple[str, str]:
@@ -95,13 +100,13 @@ def advise(jobs: Sequence[Job], wanted: Iterable[Job]) -> list[Advice]:
     """
     kin: dict[Kin, list[Job]] = defaultdict(list)
     for job in jobs:
-        if usage_of(job) is not None:
+        if usage_of(job) is not None or _was_killed(job):
             kin[_kin(job)].append(job)
     found = []
     for job in wanted:
         others = [one for one in kin[_kin(job)] if one.metadata.uid != job.metadata.uid]
         told = [usage for one in others if (usage := usage_of(one)) is not None]
-        killed = any(one.status.recommended.get("killedForMemory") for one in others)
+        killed = any(map(_was_killed, others))
         own, array = usage_of(job), job.spec.array is not None and len(job.numbers) > 1
         found.append(Advice(job, own, recommend(Measured(own, job.spec.parallelism, array), told, killed=killed)))
     return found

@@ -3,15 +3,21 @@ too little."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.recommended import next_requests
+from scavenger_admitter.core.recommended import SizedJob, kin_of, next_requests
+from scavenger_admitter.jobs_followed import INDICES
+from scavenger_admitter.recommendations import Recommendations
+from scavenger_admitter.slim_jobs import slim
 from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api.job import ScavengerJob
 from scavenger_api.usage import RecommendedRequests
 from scavenger_domain.recommendation import Measured, Recommendation, recommend
 from scavenger_domain.usage import JobUsage, ResourceUsage
 from scavenger_kube.resources import PODS
+from scavenger_runtime.cache import Cache
 from scavenger_testing import scavengerjob_dict, terminated
 
 from .harness import NS, Harness, empty_harness, runs
@@ -120,6 +126,35 @@ async def test_without_figures_or_with_a_bound_of_one_it_runs_as_it_asks() -> No
         await runs(c, "a")
         assert requests(c, "alone") == requests(c, "a") == OWN
         assert "recommended" not in c.status("a")
+
+
+@pytest.mark.parametrize("measured", [50, 0], ids=["of many kin", "before anything was measured"])
+def test_a_kill_is_heard_by_kin(measured: int) -> None:
+    """Most kills are early: of such a job there are no figures yet."""
+    kin: Cache[ScavengerJob] = Cache(indices=INDICES)
+    for number in range(60):
+        kin.put(sized_job(f"done-{number}", {"usage": USAGE}))
+    lost = {"recommended": {"cpu": LESS["cpu"], "memory": LESS["memory"], "killedForMemory": True}}
+    kin.put(sized_job("z-killed", lost | ({"usage": USAGE} if measured else {})))
+    seen: Any = SimpleNamespace(jobs=kin)
+    found = Recommendations(seen, lambda _: None, 0.1).of(sized_job("next", {}))
+    assert found == RecommendedRequests(cpu=LESS["cpu"])
+
+
+def sized_job(name: str, status: dict[str, Any]) -> ScavengerJob:
+    return slim(
+        SizedJob.model_validate(
+            scavengerjob_dict(
+                name, namespace=NS, cpu="2", phase="Waiting", status=status, resourcesFrom="Recommended", uid=name
+            )
+        )
+    )
+
+
+def test_the_name_of_kin_is_short() -> None:
+    """Each job with figures has one in memory."""
+    long = scavengerjob_dict("a", namespace=NS, command=["python", "-c", "x" * 16_000])
+    assert len(kin_of(ScavengerJob.model_validate(long))) < 100
 
 
 KNOWN = RecommendedRequests(cpu="330m", memory="130Mi")

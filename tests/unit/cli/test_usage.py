@@ -8,6 +8,7 @@ from typing import Any
 from scavenger_cli.details import job_details
 from scavenger_cli.explain import explain
 from scavenger_cli.lists import job_header, job_row
+from scavenger_cli.usage import advise
 from scavenger_testing import builders
 
 from .cases import NOW, USAGE, ago, facts, job
@@ -38,6 +39,14 @@ def test_every_command_shows_it() -> None:
 def running(name: str, usage: dict[str, Any] | None, *, phase: str = "Running", **spec: Any) -> dict[str, Any]:
     status = {"usage": usage} if usage else {}
     return builders.scavengerjob_dict(name, namespace="lab", phase=phase, status=status, cpu="4", memory="8Gi", **spec)
+
+
+def test_a_kill_is_heard_by_kin_before_anything_was_measured() -> None:
+    done = job("done", "Completed", status={"usage": USAGE | {"runs": 12}})
+    killed = job("killed", "Interrupted", status={"recommended": {"killedForMemory": True}})
+    new = job("new")
+    assert advise([done, new], [new])[0].found.by_kin == {"cpu", "memory"}
+    assert advise([done, killed, new], [new])[0].found.by_kin == {"cpu"}
 
 
 def test_recommend(server: Server, sj: Run) -> None:

@@ -7,6 +7,7 @@ read it where they read any other, and what the job itself asks for is kept besi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Final, TypeVar
 
 from pydantic import Field
@@ -86,7 +87,8 @@ def tells_of_others(spec: ScavengerJobSpec) -> bool:
 def kin_of(job: ScavengerJob) -> str:
     """A name of the jobs that may tell of each other (`scavenger_domain.recommendation.Kin`)."""
     spec = job.spec
-    return repr(Kin.of(job.metadata.namespace, spec.main_image, spec.command or (), own_requests(job)))
+    kin = repr(Kin.of(job.metadata.namespace, spec.main_image, spec.command or (), own_requests(job)))
+    return blake2b(kin.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def next_requests(
