@@ -197,7 +197,7 @@ class Reader:
 def gather(access: Access, name: str, task: int | None = None) -> Facts:
     """Everything that is to be known about a job, or the task of an array that users call by this number. Raises
     CliError for one that does not exist, ApiError."""
-    job = access.job(name)
+    job = access.job(name).sized
     index = job.place_of(task) if task is not None else 0 if job.alone else None
     now = access.now()
     reader = Reader(access)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scavenger_api.quantity import format_amount, readable_amounts
+from scavenger_api.quantity import format_amount
 from scavenger_domain.recommendation import Kin, Measured, Recommendation, recommend
 from scavenger_domain.usage import COARSE, RESOURCES, JobUsage, read_usage, usage_in_words
 
@@ -20,21 +20,11 @@ def usage_of(job: Job) -> JobUsage | None:
     return read_usage(job.status.usage)
 
 
-def requests_of(job: Job) -> dict[str, int]:
-    """What its pods request from their next start on: what it asks for, unless something else is recommended."""
-    return job.spec.requests | readable_amounts(recommended(job))
-
-
-def recommended(job: Job) -> dict[str, str]:
-    """What its pods request in the place of what it asks for."""
-    return {name: str(job.status.recommended[name]) for name in RESOURCES if job.status.recommended.get(name)}
-
-
 def recommended_text(job: Job) -> str:
     """The same in words; empty where it is as the job asks."""
     if _was_killed(job):
         return "no more: a container was killed for memory"
-    return ", ".join(f"{amount} {name}" for name, amount in recommended(job).items())
+    return ", ".join(f"{amount} {name}" for name, amount in job.recommended.items())
 
 
 def _was_killed(job: Job) -> bool:
@@ -88,7 +78,7 @@ class Advice:
     @property
     def freed(self) -> int:
         """Millicores that its pods would request less."""
-        return self.found.freed("cpu", requests_of(self.job).get("cpu", 0), self.job.pods)
+        return self.found.freed("cpu", self.job.requests.get("cpu", 0), self.job.pods)
 
 
 def advise(jobs: Sequence[Job], wanted: Iterable[Job]) -> list[Advice]:
@@ -129,7 +119,7 @@ def advice_row(advice: Advice, *, namespaces: bool) -> list[str]:
         one = advice.usage.resources.get(name) if advice.usage is not None else None
         known = advice.found.amounts.get(name)
         cells += [
-            short_amount(name, requests_of(job).get(name, 0)),
+            short_amount(name, job.requests.get(name, 0)),
             short_amount(name, one.max) if one is not None else "-",
             format_amount(name, known) + "*" * (name in advice.found.by_kin) if known is not None else "-",
         ]
@@ -150,7 +140,7 @@ def advice_notes(found: Sequence[Advice]) -> Iterator[str]:
 
 def advice_data(advice: Advice) -> dict[str, Any]:
     """One job as data."""
-    job, requests = advice.job, requests_of(advice.job)
+    job, requests = advice.job, advice.job.requests
     return {
         "namespace": job.namespace,
         "name": job.name,
