@@ -85,7 +85,9 @@ def room_for(
     closed: nodes on which nothing new may start, as the regulator publishes them. unseen_since: when the load was
     measured; None where nobody does. headroom: thousandths of CPU and memory that nodes have left up to levels of their
     own; jobs on reclaimed capacity are not bounded by it. counted: the nodes by whose levels the job starts; None for
-    all. kept: what jobs leave free of each node. Raises QuantityError for what is not a quantity, which the API server lets nobody write.
+    all. kept: what jobs leave free of each node.
+
+    Raises QuantityError for what is not a quantity, which the API server lets nobody write.
     """
     asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)

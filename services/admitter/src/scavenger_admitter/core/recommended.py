@@ -7,7 +7,6 @@ read it where they read any other, and what the job itself asks for is kept besi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Final, TypeVar
 
 from pydantic import Field
@@ -85,10 +84,11 @@ def tells_of_others(spec: ScavengerJobSpec) -> bool:
 
 
 def kin_of(job: ScavengerJob) -> str:
-    """A name of the jobs that may tell of each other (`scavenger_domain.recommendation.Kin`)."""
+    """A short name, in this process, of the jobs that may tell of each other (`scavenger_domain.recommendation.Kin`).
+    The namespace is part of it, so that no job has that of another namespace."""
     spec = job.spec
-    kin = repr(Kin.of(job.metadata.namespace, spec.main_image, spec.command or (), own_requests(job)))
-    return blake2b(kin.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    kin = Kin.of(job.metadata.namespace, spec.main_image, spec.command or (), own_requests(job))
+    return f"{kin.namespace}/{hash(kin)}"
 
 
 def next_requests(
