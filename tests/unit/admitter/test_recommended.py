@@ -3,10 +3,12 @@ too little."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scavenger_admitter.core.lifecycle.resized_runs import too_small
 from scavenger_admitter.core.recommended import SizedJob, kin_of, next_requests
 from scavenger_admitter.jobs_followed import INDICES
 from scavenger_admitter.recommendations import Recommendations
@@ -14,6 +16,7 @@ from scavenger_admitter.slim_jobs import slim
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api.job import ScavengerJob
 from scavenger_api.usage import RecommendedRequests
+from scavenger_domain.pod_ends import Exit
 from scavenger_domain.recommendation import Measured, Recommendation, recommend
 from scavenger_domain.usage import JobUsage, ResourceUsage
 from scavenger_kube.resources import PODS
@@ -139,6 +142,16 @@ def test_a_kill_is_heard_by_kin(measured: int) -> None:
     seen: Any = SimpleNamespace(jobs=kin)
     found = Recommendations(seen, lambda _: None, 0.1).of(sized_job("next", {}))
     assert found == RecommendedRequests(cpu=LESS["cpu"])
+
+
+@pytest.mark.parametrize(("known", "again"), [(None, False), (True, True)])
+def test_a_kill_for_memory_is_forgiven_once(known: bool | None, again: bool) -> None:
+    """Where a pod of an earlier run stays, the next run may still have the requests that were recommended."""
+    told: dict[str, Any] = {}
+    found = RecommendedRequests(memory="130Mi", killed_for_memory=known)
+    draft: Any = SimpleNamespace(status=SimpleNamespace(recommended=found), set=lambda **more: told.update(more))
+    assert too_small(draft, Exit(datetime(2026, 1, 5, tzinfo=UTC), "a-0", "main", 137, "OOMKilled", "")) is not again
+    assert bool(told) is not again
 
 
 def sized_job(name: str, status: dict[str, Any]) -> ScavengerJob:
