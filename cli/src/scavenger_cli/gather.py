@@ -25,7 +25,7 @@ from scavenger_cli.access import Access
 from scavenger_cli.details import last_told
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, JobPod, decode, decode_items, place_in_line
-from scavenger_cli.room import Room, of_pool, pool_for, room_for
+from scavenger_cli.room import Room, kept_free, of_pool, pool_for, room_for
 
 T = TypeVar("T")
 
@@ -197,7 +197,7 @@ class Reader:
 def gather(access: Access, name: str, task: int | None = None) -> Facts:
     """Everything that is to be known about a job, or the task of an array that users call by this number. Raises
     CliError for one that does not exist, ApiError."""
-    job = access.job(name)
+    job = access.job(name).sized
     index = job.place_of(task) if task is not None else 0 if job.alone else None
     now = access.now()
     reader = Reader(access)
@@ -267,5 +267,6 @@ def _judge(reader: Reader, job: Job, levels: LevelsView | None) -> _Judged:
     pool = pool_for(job.spec, nodes, levels)
     own = levels.of_pool(pool)
     counted = of_pool(nodes, pool, levels) if levels.pools else None
-    room = room_for(job.spec, nodes, pods, levels.closed_nodes, own.unseen_since, levels.headroom, counted)
+    kept = kept_free(nodes, pods, levels)
+    room = room_for(job.spec, nodes, pods, levels.closed_nodes, own.unseen_since, levels.headroom, counted, kept)
     return _Judged(own, room, pool)

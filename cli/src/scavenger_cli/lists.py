@@ -8,7 +8,7 @@ from datetime import datetime
 from scavenger_api.quantity import QuantityError, readable_amounts
 
 from scavenger_cli.objects import Job, Queue, QueueCounts
-from scavenger_cli.usage import requests_of, usage_shares
+from scavenger_cli.usage import usage_shares
 from scavenger_cli.words import age, cpu_time, short_amount
 
 UNKNOWN = "<none>"
@@ -65,7 +65,7 @@ def displayed_phase(job: Job) -> str:
 def gang_amounts(job: Job) -> tuple[str, str]:
     """CPU and memory of the whole gang, or of all tasks that run."""
     try:
-        asked = requests_of(job)
+        asked = job.requests
     except QuantityError:
         return "?", "?"
     count = job.pods

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 from scavenger_api import names
@@ -212,6 +212,16 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         """Since when it has been in line; a job that ended with its checkpointExitCode has an older place there."""
         return queues.in_line_since(parse_time(self.status.queued_timestamp), parse_time(self.status.ended_timestamp))
 
+    @property
+    def sized(self) -> Self:
+        """The job with what its pods request as its own requests, as admission looks at it."""
+        if not self.recommended:
+            return self
+        own = self.spec.resources
+        requests = asked_for(own.requests, own.limits) | self.recommended
+        spec = msgspec.structs.replace(self.spec, resources=msgspec.structs.replace(own, requests=requests))
+        return msgspec.structs.replace(self, spec=spec)
+
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None."""
         return next((c for c in self.status.conditions if c.type == kind), None)
@@ -300,7 +310,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
 
     def core_seconds(self, time: int, weights: Weights = DEFAULT_WEIGHTS) -> float:
         """Core-seconds of one pod in some microseconds."""
-        return time * weights.cost(self.spec.requests) / PER_CPU_SECOND
+        return time * weights.cost(self.requests) / PER_CPU_SECOND
 
     def safe_until(self, now: datetime) -> datetime | None:
         """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest; None

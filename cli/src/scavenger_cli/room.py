@@ -1,7 +1,7 @@
 """Where a job would fit: free places by requests, taints and selectors. Pure.
 
 These are figures to show. The admitter decides, by the same rules (`scavenger_domain`) with more in hand: what it has
-just started, and what pending ordinary pods are about to take.
+just started, what pending ordinary pods are about to take, and where a turn is kept.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import counted_as, taken_of_headroom
+from scavenger_domain.expected_pods import kept_for_regular_pods
 from scavenger_domain.nodes import counts, devices, pool_of, schedulable
 from scavenger_domain.pod_reading import measured_from
 from scavenger_domain.requests import counted_requests, pod_requests
@@ -77,17 +78,23 @@ def room_for(
     unseen_since: datetime | None = None,
     headroom: Mapping[str, tuple[int, int]] | None = None,
     counted: Sequence[Node] | None = None,
+    kept: Mapping[str, Amounts] | None = None,
 ) -> Room:
     """What there is for a job now.
 
     closed: nodes on which nothing new may start, as the regulator publishes them. unseen_since: when the load was
     measured; None where nobody does. headroom: thousandths of CPU and memory that nodes have left up to levels of their
     own; jobs on reclaimed capacity are not bounded by it. counted: the nodes by whose levels the job starts; None for
-    all. Raises QuantityError for what is not a quantity, which the API server lets nobody write.
+    all. kept: what jobs leave free of each node.
+
+    Raises QuantityError for what is not a quantity, which the API server lets nobody write.
     """
     asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)
     open_ = [n for n in nodes if schedulable(n) and n.metadata.name not in closed and _lets_in(n, spec)]
+    for name, amounts in (kept or {}).items():
+        for resource, value in amounts.items():
+            used[name][resource] += value
     free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
     by_requests = any(pods_in(place, asked) for place in free)
     left: dict[str, Amounts] = {}
@@ -104,6 +111,45 @@ def room_for(
         load=load_by_requests(nodes if counted is None else counted, pods),
         unseen=_unseen(_on(counted, pods), unseen_since) if unseen_since is not None else {},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A node, as `scavenger_domain.expected_pods` looks at it."""
+
+    name: str
+    pool: str
+    allocatable: Amounts
+    used: Amounts
+    scavenger: Amounts
+    schedulable: bool
+    counts: bool
+
+
+def kept_free(nodes: Iterable[Node], pods: Sequence[Pod], levels: LevelsView) -> dict[str, dict[str, int]]:
+    """What jobs leave free of each node for regular pods that may come; empty where no pool keeps anything."""
+    pools = {pool: levels.of_pool(pool) for pool in ("", *levels.pools)}
+    shares = {
+        pool: {r: round(10_000 * percent) for r in names.LEVELS_RESOURCES if (percent := view.kept(r))}
+        for pool, view in pools.items()
+    }
+    if not any(shares.values()):
+        return {}
+    mine = [pod for pod in pods if LABEL_JOB in pod.metadata.labels]
+    used, scavenger = used_by_node(pods), used_by_node(mine)
+    offers = [
+        _Offer(
+            node.metadata.name,
+            _pool(node, levels),
+            _allocatable(node, names.LEVELS_RESOURCES),
+            used.get(node.metadata.name, {}),
+            scavenger.get(node.metadata.name, {}),
+            schedulable(node),
+            counts(node, holds=node.metadata.name in scavenger),
+        )
+        for node in nodes
+    ]
+    return {name: dict(amounts) for name, amounts in kept_for_regular_pods(offers, shares, ()).items()}
 
 
 def _on(nodes: Sequence[Node] | None, pods: Sequence[Pod]) -> Iterable[Pod]:

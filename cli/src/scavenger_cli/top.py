@@ -206,7 +206,7 @@ def job_section(view: View, namespace: str | None) -> list[RenderableType]:
         return [Text("Jobs: you may not list them; name a namespace with -n.", style="yellow")]
     active = [job for job in view.jobs if job.phase in (Phase.RUNNING, Phase.STARTING)]
     waiting = sum(job.phase in (*objects.QUEUED, "") for job in view.jobs)
-    active.sort(key=lambda job: (-job.spec.requests.get("cpu", 0) * job.pods, job.metadata.key))
+    active.sort(key=lambda job: (-job.requests.get("cpu", 0) * job.pods, job.metadata.key))
     kinds = (KIND,) if both_kinds(view.jobs) else ()
     rows = active[: view.limit]
     uses = ("USED",) if any(map(usage_of, rows)) else ()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scavenger_api.quantity import format_amount, readable_amounts
+from scavenger_api.quantity import format_amount
 from scavenger_domain.recommendation import Kin, Measured, Recommendation, recommend
 from scavenger_domain.usage import COARSE, RESOURCES, JobUsage, read_usage, usage_in_words
 
@@ -20,21 +20,16 @@ def usage_of(job: Job) -> JobUsage | None:
     return read_usage(job.status.usage)
 
 
-def requests_of(job: Job) -> dict[str, int]:
-    """What its pods request from their next start on: what it asks for, unless something else is recommended."""
-    return job.spec.requests | readable_amounts(recommended(job))
-
-
-def recommended(job: Job) -> dict[str, str]:
-    """What its pods request in the place of what it asks for."""
-    return {name: str(job.status.recommended[name]) for name in RESOURCES if job.status.recommended.get(name)}
-
-
 def recommended_text(job: Job) -> str:
     """The same in words; empty where it is as the job asks."""
-    if job.status.recommended.get("killedForMemory"):
+    if _was_killed(job):
         return "no more: a container was killed for memory"
-    return ", ".join(f"{amount} {name}" for name, amount in recommended(job).items())
+    return ", ".join(f"{amount} {name}" for name, amount in job.recommended.items())
+
+
+def _was_killed(job: Job) -> bool:
+    """Whether a container of it was killed for memory under a recommendation."""
+    return bool(job.status.recommended.get("killedForMemory"))
 
 
 def usage_shares(job: Job) -> tuple[str, str]:
@@ -83,7 +78,7 @@ class Advice:
     @property
     def freed(self) -> int:
         """Millicores that its pods would request less."""
-        return self.found.freed("cpu", requests_of(self.job).get("cpu", 0), self.job.pods)
+        return self.found.freed("cpu", self.job.requests.get("cpu", 0), self.job.pods)
 
 
 def advise(jobs: Sequence[Job], wanted: Iterable[Job]) -> list[Advice]:
@@ -95,13 +90,13 @@ def advise(jobs: Sequence[Job], wanted: Iterable[Job]) -> list[Advice]:
     """
     kin: dict[Kin, list[Job]] = defaultdict(list)
     for job in jobs:
-        if usage_of(job) is not None:
+        if usage_of(job) is not None or _was_killed(job):
             kin[_kin(job)].append(job)
     found = []
     for job in wanted:
         others = [one for one in kin[_kin(job)] if one.metadata.uid != job.metadata.uid]
         told = [usage for one in others if (usage := usage_of(one)) is not None]
-        killed = any(one.status.recommended.get("killedForMemory") for one in others)
+        killed = any(map(_was_killed, others))
         own, array = usage_of(job), job.spec.array is not None and len(job.numbers) > 1
         found.append(Advice(job, own, recommend(Measured(own, job.spec.parallelism, array), told, killed=killed)))
     return found
@@ -124,7 +119,7 @@ def advice_row(advice: Advice, *, namespaces: bool) -> list[str]:
         one = advice.usage.resources.get(name) if advice.usage is not None else None
         known = advice.found.amounts.get(name)
         cells += [
-            short_amount(name, requests_of(job).get(name, 0)),
+            short_amount(name, job.requests.get(name, 0)),
             short_amount(name, one.max) if one is not None else "-",
             format_amount(name, known) + "*" * (name in advice.found.by_kin) if known is not None else "-",
         ]
@@ -145,7 +140,7 @@ def advice_notes(found: Sequence[Advice]) -> Iterator[str]:
 
 def advice_data(advice: Advice) -> dict[str, Any]:
     """One job as data."""
-    job, requests = advice.job, requests_of(advice.job)
+    job, requests = advice.job, advice.job.requests
     return {
         "namespace": job.namespace,
         "name": job.name,

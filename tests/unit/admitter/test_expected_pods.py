@@ -11,9 +11,9 @@ from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_adm
 from scavenger_admitter.core.admission.load import PPM, Level, LoadRule
 from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView, PendingPod
 from scavenger_admitter.core.admission.snapshot import Snapshot, Turn
-from scavenger_admitter.core.admission.view.expected_pods import kept_for_regular_pods
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api.reasons import WaitReason
+from scavenger_domain.expected_pods import kept_for_regular_pods
 from scavenger_kube.kinds import Node
 from scavenger_testing.builders import node_dict
 
@@ -54,7 +54,7 @@ GPU = with_jobs("gpu", 100, 0, 0, pool="gpu")
 def test_it_is_kept_on_the_largest_nodes(
     nodes: list[NodeView], kept: dict[str, Amounts], turns: tuple[str, ...], expected: dict[str, Amounts]
 ) -> None:
-    assert kept_for_regular_pods({one.name: one for one in nodes}, kept, turns) == expected
+    assert kept_for_regular_pods(nodes, kept, turns) == expected
 
 
 def test_the_levels_say_how_much_of_each_pool() -> None:
@@ -112,7 +112,7 @@ def test_a_job_that_fits_nowhere_else_has_its_turn_there() -> None:
     def cycle(turn: Turn | None, *jobs: Any) -> AdmissionPlan:
         turns = () if turn is None else (turn,)
         on = {name for one in turns for name in one.nodes}
-        kept = kept_for_regular_pods({one.name: one for one in nodes}, {"": {"cpu": 5 * TENTH}}, on)
+        kept = kept_for_regular_pods(nodes, {"": {"cpu": 5 * TENTH}}, on)
         return plan_admissions(snapshot(nodes, list(jobs), turns=turns, expected=kept))
 
     small = job("small", 1, queued_at=NOW)

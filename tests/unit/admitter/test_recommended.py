@@ -3,14 +3,24 @@ too little."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.recommended import next_requests
+from scavenger_admitter.core.lifecycle.resized_runs import too_small
+from scavenger_admitter.core.recommended import SizedJob, kin_of, next_requests
+from scavenger_admitter.jobs_followed import INDICES
+from scavenger_admitter.recommendations import Recommendations
+from scavenger_admitter.slim_jobs import slim
 from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api.job import ScavengerJob
 from scavenger_api.usage import RecommendedRequests
-from scavenger_domain.recommendation import Recommendation
+from scavenger_domain.pod_ends import Exit
+from scavenger_domain.recommendation import Measured, Recommendation, recommend
+from scavenger_domain.usage import JobUsage, ResourceUsage
 from scavenger_kube.resources import PODS
+from scavenger_runtime.cache import Cache
 from scavenger_testing import scavengerjob_dict, terminated
 
 from .harness import NS, Harness, empty_harness, runs
@@ -121,6 +131,45 @@ async def test_without_figures_or_with_a_bound_of_one_it_runs_as_it_asks() -> No
         assert "recommended" not in c.status("a")
 
 
+@pytest.mark.parametrize("measured", [50, 0], ids=["of many kin", "before anything was measured"])
+def test_a_kill_is_heard_by_kin(measured: int) -> None:
+    """Most kills are early: of such a job there are no figures yet."""
+    kin: Cache[ScavengerJob] = Cache(indices=INDICES)
+    for number in range(60):
+        kin.put(sized_job(f"done-{number}", {"usage": USAGE}))
+    lost = {"recommended": {"cpu": LESS["cpu"], "memory": LESS["memory"], "killedForMemory": True}}
+    kin.put(sized_job("z-killed", lost | ({"usage": USAGE} if measured else {})))
+    seen: Any = SimpleNamespace(jobs=kin)
+    found = Recommendations(seen, lambda _: None, 0.1).of(sized_job("next", {}))
+    assert found == RecommendedRequests(cpu=LESS["cpu"])
+
+
+@pytest.mark.parametrize(("known", "again"), [(None, False), (True, True)])
+def test_a_kill_for_memory_is_forgiven_once(known: bool | None, again: bool) -> None:
+    """Where a pod of an earlier run stays, the next run may still have the requests that were recommended."""
+    told: dict[str, Any] = {}
+    found = RecommendedRequests(memory="130Mi", killed_for_memory=known)
+    draft: Any = SimpleNamespace(status=SimpleNamespace(recommended=found), set=lambda **more: told.update(more))
+    assert too_small(draft, Exit(datetime(2026, 1, 5, tzinfo=UTC), "a-0", "main", 137, "OOMKilled", "")) is not again
+    assert bool(told) is not again
+
+
+def sized_job(name: str, status: dict[str, Any]) -> ScavengerJob:
+    return slim(
+        SizedJob.model_validate(
+            scavengerjob_dict(
+                name, namespace=NS, cpu="2", phase="Waiting", status=status, resourcesFrom="Recommended", uid=name
+            )
+        )
+    )
+
+
+def test_the_name_of_kin_is_short() -> None:
+    """Each job with figures has one in memory."""
+    long = scavengerjob_dict("a", namespace=NS, command=["python", "-c", "x" * 16_000])
+    assert len(kin_of(ScavengerJob.model_validate(long))) < 100
+
+
 KNOWN = RecommendedRequests(cpu="330m", memory="130Mi")
 MEBI = 2**20
 
@@ -135,7 +184,8 @@ MEBI = 2**20
         (None, {"cpu": 3000}, None),
         (None, {"cpu": 10}, RecommendedRequests(cpu="200m")),
         # little that is new is worth no write
-        (KNOWN, {"cpu": 350, "memory": 130 * MEBI}, KNOWN),
+        (KNOWN, {"cpu": 340, "memory": 130 * MEBI}, KNOWN),
+        (KNOWN, {"cpu": 300, "memory": 130 * MEBI}, KNOWN),
         (None, {"cpu": 1900}, None),
         (KNOWN, {"cpu": 400, "memory": 130 * MEBI}, RecommendedRequests(cpu="400m", memory="130Mi")),
         # a kill for memory holds for the rest of its life
@@ -152,3 +202,16 @@ def test_what_the_next_start_requests(
 ) -> None:
     found = Recommendation(amounts, frozenset(), {})
     assert next_requests(known, found, {"cpu": 2000, "memory": 2**30}, 0.1) == expected
+
+
+def test_a_job_that_now_asks_for_less_gets_no_more_than_that() -> None:
+    found = Recommendation({"cpu": 1000}, frozenset(), {})
+    own = {"cpu": 960, "memory": 2**30}
+    assert next_requests(RecommendedRequests(cpu="1"), found, own, 0.1) is None
+
+
+def test_a_program_that_uses_all_it_gets_is_given_more_with_each_start() -> None:
+    """Its limit is its request, so nothing above that is measured."""
+    known, own = RecommendedRequests(cpu="3300m"), {"cpu": 8000, "memory": 2**30}
+    usage = JobUsage(40_000, 12, {"cpu": ResourceUsage(3300, 3300, 3300, 3300, 3300)})
+    assert next_requests(known, recommend(Measured(usage), ()), own, 0.1) == RecommendedRequests(cpu="3630m")

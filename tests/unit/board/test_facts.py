@@ -56,6 +56,8 @@ def test_a_job_that_waits() -> None:
     assert [at.hour for at in found.interruptions] == [6]
     assert found.in_line
     assert job_facts(job(phase="Waiting", status={**status, "servedLevel": 7})).earned == -7
+    smaller = job(phase="Waiting", status={"recommended": {"cpu": "250m"}}, cpu="500m", memory="1Gi")
+    assert (job_facts(smaller).cpu, job_facts(smaller).memory) == (250, 2**30)
 
 
 def test_what_an_admitted_job_says_is_its_message_and_no_reason_to_wait() -> None:

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, ResourceLevels
 from scavenger_cli.objects import JobSpec
-from scavenger_cli.room import of_pool, pool_for, room_for
+from scavenger_cli.room import kept_free, of_pool, pool_for, room_for
 from scavenger_domain.nodes import pool_of
 from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 
 from tests.unit.effort import examples
 
-from .cases import NOW, ago, nodes
+from .cases import NOW, ago, levels, nodes
 
 GIB = 2**30
 
@@ -38,6 +38,18 @@ def test_ended_and_unplaced_pods_take_no_room() -> None:
     assert room.places == 1
     assert room.load["cpu"].percent() == 25.0
     assert room.load["cpu"].percent(6000) == 100.0
+
+
+def test_what_is_kept_for_regular_pods_is_not_free() -> None:
+    """As the admitter keeps it: on the largest nodes, beside what regular pods request there."""
+    pods = [
+        builders.pod("web", node="node-1", cpu="2", phase="Running"),
+        builders.pod("sim-0", node="node-2", cpu="8", phase="Running", labels={"scavenger.dev/job": "sim"}),
+    ]
+    kept = kept_free(nodes(3), pods, levels(kept_cpu="50"))
+    assert kept == {"node-1": {"cpu": 6000}, "node-2": {"cpu": 6000}}
+    assert [room_for(spec("2"), nodes(3), pods, kept=one).places for one in ({}, kept)] == [7, 4]
+    assert kept_free(nodes(3), pods, levels()) == {}
 
 
 def test_reclaimed_capacity_is_room_of_its_own_and_counts_as_cpu_and_memory() -> None:

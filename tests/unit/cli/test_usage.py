@@ -8,9 +8,11 @@ from typing import Any
 from scavenger_cli.details import job_details
 from scavenger_cli.explain import explain
 from scavenger_cli.lists import job_header, job_row
+from scavenger_cli.room import room_for
+from scavenger_cli.usage import advise
 from scavenger_testing import builders
 
-from .cases import NOW, USAGE, ago, facts, job
+from .cases import NOW, USAGE, ago, facts, job, nodes
 from .conftest import Run, Server, listed
 
 SAID = (
@@ -38,6 +40,26 @@ def test_every_command_shows_it() -> None:
 def running(name: str, usage: dict[str, Any] | None, *, phase: str = "Running", **spec: Any) -> dict[str, Any]:
     status = {"usage": usage} if usage else {}
     return builders.scavengerjob_dict(name, namespace="lab", phase=phase, status=status, cpu="4", memory="8Gi", **spec)
+
+
+def test_a_job_loses_what_its_pods_request() -> None:
+    """And it is looked for capacity by that, as the admitter does."""
+    known = {"runningTimestamps": [ago(600)]}
+    own = job(phase="Running", status=known, cpu="4", memory="8Gi")
+    less = job(phase="Running", status=known | {"recommended": {"cpu": "1", "memory": "2Gi"}}, cpu="4", memory="8Gi")
+    assert less.unsaved(NOW) == own.unsaved(NOW) / 4 > 0
+    assert less.requests == less.sized.spec.requests == {"cpu": 1000, "memory": 2 * 2**30}
+    assert less.sized.sized == less.sized
+    assert own.sized is own
+    assert room_for(less.sized.spec, nodes(1), []).places == 4 * room_for(own.spec, nodes(1), []).places
+
+
+def test_a_kill_is_heard_by_kin_before_anything_was_measured() -> None:
+    done = job("done", "Completed", status={"usage": USAGE | {"runs": 12}})
+    killed = job("killed", "Interrupted", status={"recommended": {"killedForMemory": True}})
+    new = job("new")
+    assert advise([done, new], [new])[0].found.by_kin == {"cpu", "memory"}
+    assert advise([done, killed, new], [new])[0].found.by_kin == {"cpu"}
 
 
 def test_recommend(server: Server, sj: Run) -> None:

@@ -19,7 +19,7 @@ from scavenger_admitter.admission_loop import load_rule
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api import names
 from scavenger_api.evictions import EvictionReason, read_eviction_note
-from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
+from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.shared_settings import SharedSettings
@@ -835,6 +835,16 @@ async def test_what_goes_on_on_nodes_is_not_written_in_every_period() -> None:
         for seconds, written in ((1500, 4), (1530, 5)):
             await store.save_if_due(now - hour + timedelta(seconds=seconds))
             assert c.writes(STATE_CONFIGMAP) == written, "as if the clock had not been set back"
+
+
+async def test_what_rises_are_known_of_a_future_that_was_taken_back_is_forgotten() -> None:
+    async with cluster() as c:
+        store, now = c.regulator.store, c.clock.now()
+        decided = Decision(PublishedLevels(LevelsState.BLIND), (), regular={CLUSTER: {"cpu": 1.0, "memory": 0.0}})
+        store.learn(decided, (), now)
+        assert store._rises[CLUSTER]["cpu"]
+        store.set_back(timedelta(days=1), now - timedelta(days=1))
+        assert not store._rises[CLUSTER]["cpu"]
 
 
 async def test_runs_period_after_period_and_saves_at_the_end() -> None:

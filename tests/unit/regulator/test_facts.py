@@ -229,6 +229,13 @@ def test_what_is_read_of_a_job() -> None:
     assert not gang.running
 
 
+def test_a_throttled_job_gets_back_what_its_pods_requested() -> None:
+    """And not what the job asks for, where less is recommended: admission and shares count the one."""
+    (own,) = gangs([job_of()], [member("a")])
+    (gang,) = gangs([job_of(recommended={"cpu": "250m", "memory": "1Gi"})], [member("a")])
+    assert gang.cores == 0.25 < own.cores
+
+
 @pytest.mark.parametrize(
     ("asked", "deadline", "grace", "prolonged"),
     [

@@ -19,6 +19,7 @@ from scavenger_regulator.core.rises import (
     learn_requests,
     likely,
     load_rises,
+    set_back,
 )
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, POOL
@@ -82,6 +83,16 @@ def test_a_gap_is_no_rise_and_a_clock_that_is_set_back_none_either() -> None:
     rises.add(NOW - 3 * A_WEEK, 5)
     assert rises.likely(NOW - 3 * A_WEEK) == 0, "what lay in the future is forgotten"
     assert len(rises._rises) == 1
+
+
+def test_after_a_clock_was_set_back_it_learns_at_once() -> None:
+    """By days, and not only by weeks: its own clock had been wrong."""
+    rises, now = course(10, 10), NOW - timedelta(days=3)
+    set_back({CLUSTER: {"cpu": rises}}, now)
+    rises.add(now, 20)
+    rises.add(now + QUARTER / 2, 27)
+    assert rises._rises[max(rises._rises)] == 7
+    assert rises.likely(now + timedelta(days=1)) == 7
 
 
 def test_a_week_is_kept_and_no_more_and_survives_a_restart() -> None:

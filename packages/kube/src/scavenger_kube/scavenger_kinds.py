@@ -160,6 +160,7 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     job_name: str = ""
     conditions: tuple[Condition, ...] = ()
     preemption: Preemption = Preemption()
+    recommended: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
@@ -175,7 +176,6 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     useful_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     lost_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     usage: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
-    recommended: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
     message: str = ""
     array: ArrayStatus = ArrayStatus()
 
@@ -191,6 +191,16 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
     def key(self) -> str:
         """As its pods name it (`scavenger_api.job_keys`)."""
         return self.metadata.key
+
+    @property
+    def recommended(self) -> dict[str, str]:
+        """What its pods request in the place of what it asks for."""
+        return {name: str(text) for name in names.LEVELS_RESOURCES if (text := self.status.recommended.get(name))}
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What one pod requests, as `ScavengerJobSpec.requests` says it, unless something else is recommended."""
+        return self.spec.requests | readable_amounts(self.recommended)
 
     @property
     def precedence(self) -> int:

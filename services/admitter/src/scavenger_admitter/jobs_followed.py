@@ -16,7 +16,7 @@ from scavenger_runtime.jobs_seen import JobsSeen
 
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.other_jobs import waits_for
-from scavenger_admitter.core.recommended import kin_of, tells_of_others
+from scavenger_admitter.core.recommended import kin_of, tells_of_others, was_killed
 from scavenger_admitter.slim_jobs import slim, slim_adopted
 from scavenger_admitter.writer import ADOPTED_JOBS, SCAVENGERJOBS
 
@@ -35,11 +35,17 @@ def _kin(job: ScavengerJob) -> tuple[str, ...]:
     return (kin_of(job),) if job.status.usage is not None and tells_of_others(job.spec) else ()
 
 
+def _killed(job: ScavengerJob) -> tuple[str, ...]:
+    """What a job that was killed for memory tells others by. Often there are no figures of it yet."""
+    return (kin_of(job),) if was_killed(job) and tells_of_others(job.spec) else ()
+
+
 INDICES: Final[Mapping[str, IndexFunction[ScavengerJob]]] = {
     "queue": _queue_of,
     "namespace": by_namespace,
     "after": _after,
     "kin": _kin,
+    "killed-kin": _killed,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -17,7 +17,6 @@ from scavenger_admitter.core.recommended import (
     next_requests,
     own_requests,
     tells_of_others,
-    was_killed,
 )
 from scavenger_admitter.informers import Informers
 
@@ -43,13 +42,16 @@ class Recommendations:
         """What the pods of a job request from its next start on; None where that is what it asks for."""
         if not asks_for_it(job.spec):
             return None
-        usage, others = self._used(job) or _usage_of(job), list[ScavengerJob]()
-        if tells_of_others(job.spec):
-            alike = (one for one in self._informers.jobs.by_index("kin", kin_of(job)) if one.key != job.key)
-            others = list(islice(alike, MOST_KIN))
-        kin = [told for one in others if (told := _usage_of(one)) is not None]
-        found = recommend(Measured(usage, job.spec.parallelism), kin, killed=any(map(was_killed, others)))
+        usage, name = self._used(job) or _usage_of(job), kin_of(job) if tells_of_others(job.spec) else None
+        kin = [told for one in islice(self._others("kin", name, job), MOST_KIN) if (told := _usage_of(one)) is not None]
+        killed = any(self._others("killed-kin", name, job))
+        found = recommend(Measured(usage, job.spec.parallelism), kin, killed=killed)
         return next_requests(job.status.recommended, found, own_requests(job), self._least)
+
+    def _others(self, index: str, name: str | None, job: ScavengerJob) -> Iterator[ScavengerJob]:
+        """The other jobs of an index; none where a job has no name to be found by."""
+        found = self._informers.jobs.by_index(index, name) if name is not None else ()
+        return (one for one in found if one.key != job.key)
 
 
 def _usage_of(job: ScavengerJob) -> JobUsage | None:

@@ -103,7 +103,7 @@ EVENTS: Final = Resource("", "v1", "events", "Event", True, BoardEvent)
 def job_facts(job: Job) -> JobFacts:
     """What is shown of a ScavengerJob."""
     meta, spec, status = job.metadata, job.spec, job.status
-    asked = spec.requests
+    asked = job.requests
     admitted = condition(status.conditions, ConditionType.ADMITTED)
     interrupted = condition(status.conditions, ConditionType.INTERRUPTED)
     created = parse_time(meta.creation_timestamp)

@@ -174,7 +174,7 @@ def gang_facts(job: ScavengerJob, unit: Unit, pods: tuple[PodFacts, ...], finish
         uid=unit.uid,
         pods=pods,
         interval=unit.interval / MICROSECONDS,
-        cores=spec.requests.get("cpu", 0) / 1000,
+        cores=job.requests.get("cpu", 0) / 1000,
         running=unit.running,
         created=_at(unit.created),
         started=_at(unit.started),

@@ -35,6 +35,7 @@ from scavenger_regulator.core.rises import (
     learn_requests,
     likely,
     load_rises,
+    set_back,
 )
 from scavenger_regulator.core.snapshot import CLUSTER, Snapshot, of_pool
 from scavenger_regulator.core.state import (
@@ -168,6 +169,7 @@ class Store:
     def set_back(self, by: timedelta, now: datetime) -> None:
         """The clock was set back to `now`: what is due in a minute stays due in a minute."""
         self.states = {scope: state.set_back(by, now) for scope, state in self.states.items()}
+        set_back(self._rises, now)
         if self._state_saved is not None:
             before, at = self._state_saved
             self._state_saved = before, at - by

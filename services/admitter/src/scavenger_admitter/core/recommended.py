@@ -21,8 +21,11 @@ NO_WORDS: Final = ("",)
 
 J = TypeVar("J", bound=ScavengerJob)
 
-WORTH_A_WRITE: Final = 0.1
-"""A recommendation takes the place of another one that it differs from by more than this share."""
+LESS_WORTH_A_WRITE: Final = 0.1
+"""A recommendation takes the place of another one that is larger by more than this share."""
+MORE_WORTH_A_WRITE: Final = 0.05
+"""And of one that is smaller by more than this. A program that uses all that it gets is given a tenth more with each
+start: its limit may be its request, and nothing above that is measured."""
 
 
 class SizedJob(ScavengerJob):
@@ -81,9 +84,11 @@ def tells_of_others(spec: ScavengerJobSpec) -> bool:
 
 
 def kin_of(job: ScavengerJob) -> str:
-    """A name of the jobs that may tell of each other (`scavenger_domain.recommendation.Kin`)."""
+    """A short name, in this process, of the jobs that may tell of each other (`scavenger_domain.recommendation.Kin`).
+    The namespace is part of it, so that no job has that of another namespace."""
     spec = job.spec
-    return repr(Kin.of(job.metadata.namespace, spec.main_image, spec.command or (), own_requests(job)))
+    kin = Kin.of(job.metadata.namespace, spec.main_image, spec.command or (), own_requests(job))
+    return f"{kin.namespace}/{hash(kin)}"
 
 
 def next_requests(
@@ -105,12 +110,15 @@ def next_requests(
         if name in own
     }
     before = {**own} | amounts(known.amounts if known is not None else {})
-    if all(
-        abs(wanted.get(name, own[name]) - before[name]) <= WORTH_A_WRITE * before[name] for name in ("cpu", "memory")
-    ):
+    if all(_stays(before[name], wanted.get(name, own[name]), own[name]) for name in ("cpu", "memory")):
         return known
     less = {name: format_amount(name, amount) for name, amount in wanted.items() if amount < own[name]}
     return RecommendedRequests.model_validate(less) if less else None
+
+
+def _stays(known: int, wanted: int, own: int) -> bool:
+    """Whether a request is close enough to what is recommended. One above what a job now asks for never is."""
+    return known <= own and (1 - LESS_WORTH_A_WRITE) * known <= wanted <= (1 + MORE_WORTH_A_WRITE) * known
 
 
 def in_words(found: RecommendedRequests | None, own: Mapping[str, int]) -> str:

@@ -60,6 +60,7 @@ class Rises:
         newest = int(now.timestamp() // BUCKET)
         for number in [n for n in self._rises if not newest - A_DAY * DAYS <= n <= newest]:
             del self._rises[number]
+        self._lowest = {number: low for number, low in self._lowest.items() if number <= newest}
 
     def likely(self, now: datetime) -> float:
         """So much more may be requested within half an hour, in cores or bytes; 0 before a day is known."""
@@ -117,6 +118,13 @@ def keep_only(rises: RisesByScope, scopes: Collection[str], most: int, now: date
     empty = {scope for scope in gone if not any(rises[scope].values())}
     for scope in (*empty, *[scope for scope in gone if scope not in empty][most:]):
         del rises[scope]
+
+
+def set_back(rises: RisesByScope, now: datetime) -> None:
+    """The clock was set back to `now`: what it said before lies in the future."""
+    for known in rises.values():
+        for one in known.values():
+            one.forget(now)
 
 
 def likely(rises: RisesByScope, now: datetime) -> dict[str, dict[str, float]]:

@@ -219,7 +219,7 @@ class Snapshot:
         shunned: nodes that start no pods for now (`node_trust.py`): no new job starts there either.
         tested: nodes that take one start, which shows whether they start pods again.
         headroom: of nodes with a level of their own.
-        expected: what jobs leave free for regular pods that may come, by node (`expected_pods.py`).
+        expected: what jobs leave free for regular pods that may come, by node (`scavenger_domain.expected_pods`).
         packs: whether jobs start where ordinary pods request most, for an autoscaler removes the other nodes.
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start

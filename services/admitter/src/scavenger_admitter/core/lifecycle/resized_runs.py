@@ -33,9 +33,10 @@ def renew(draft: Draft) -> bool:
 
 def too_small(draft: Draft, ended: Exit) -> bool:
     """Whether a container was killed for memory of which its pod requested less than the job asks for. The job has its
-    own requests from the next start on."""
+    own requests from the next start on. That is forgiven once: while a pod of an earlier run stays, which a finalizer
+    of its user may hold, the next run still has what was recommended."""
     found = draft.status.recommended
-    if found is None or found.memory is None or ended.reason != KILLED:
+    if found is None or found.memory is None or found.killed_for_memory or ended.reason != KILLED:
         return False
     draft.set(recommended=found.model_copy(update={"killed_for_memory": True}))
     return True

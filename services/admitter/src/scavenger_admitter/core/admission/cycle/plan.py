@@ -9,7 +9,7 @@ A pure function of one snapshot. The recipe:
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
      since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5. What is kept
-     for regular pods that may come (`expected_pods.py`) is not there for all the others.
+     for regular pods that may come (`scavenger_domain.expected_pods`) is not there for all the others.
      Then the job whose turn is kept in a pool (`turns.py`) starts, or the room and load that it needs are kept for it.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
      the greater weight, then the name) and go down its line (most interrupted first, then first in, first out; in

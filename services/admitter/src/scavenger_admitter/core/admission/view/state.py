@@ -19,6 +19,7 @@ from typing import Final
 from scavenger_api.names import DEFAULT_QUEUE, RESOURCE_RECLAIMED_CPU
 from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
+from scavenger_domain.expected_pods import kept_for_regular_pods
 from scavenger_domain.gang import by_priority
 from scavenger_domain.nodes import autoscaled
 from scavenger_domain.requests import RECLAIMED_RESOURCES
@@ -44,7 +45,6 @@ from scavenger_admitter.core.admission.snapshot import (
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
-from scavenger_admitter.core.admission.view.expected_pods import kept_for_regular_pods
 from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.view.load_overlap import overlap
 from scavenger_admitter.core.admission.view.node_sums import NodeSums, PoolSums
@@ -373,7 +373,8 @@ class ClusterState:
 
     def _expected(self, rule: LoadRule, nodes: Mapping[str, NodeView]) -> dict[str, Amounts]:
         kept = rule.kept
-        return kept_for_regular_pods(nodes, kept, {node for turn in self.turns for node in turn.nodes}) if kept else {}
+        on = {node for turn in self.turns for node in turn.nodes} if kept else ()
+        return kept_for_regular_pods(nodes.values(), kept, on) if kept else {}
 
     def _headroom(self, rule: LoadRule) -> Headroom:
         observed_at = rule.open.observed_at

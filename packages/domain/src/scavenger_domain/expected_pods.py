@@ -10,32 +10,65 @@ wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Protocol
 
-from scavenger_admitter.core.admission.load import PPM
-from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
+_PPM: Final = 1_000_000
+Amounts = Mapping[str, int]
+
+
+class NodeLike(Protocol):
+    """A node, with what pods request there: millicores of cpu, bytes of memory."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def pool(self) -> str:
+        """The pool that it is in."""
+
+    @property
+    def allocatable(self) -> Amounts:
+        """What it offers to pods."""
+
+    @property
+    def used(self) -> Amounts:
+        """What all pods request there."""
+
+    @property
+    def scavenger(self) -> Amounts:
+        """The part of it that scavenger pods request."""
+
+    @property
+    def schedulable(self) -> bool:
+        """Pods may come now."""
+
+    @property
+    def counts(self) -> bool:
+        """The load is measured over it."""
 
 
 def kept_for_regular_pods(
-    nodes: Mapping[str, NodeView], kept: Mapping[str, Amounts], turns: Collection[str]
+    nodes: Iterable[NodeLike], kept: Mapping[str, Amounts], turns: Collection[str]
 ) -> dict[str, Amounts]:
     """What is kept on each node, by its name; nodes of which nothing is are missing.
 
     Args:
-        nodes: of the snapshot.
+        nodes: all of them.
         kept: millionths of what the nodes can allocate, by pool and resource; the default pool has no name. All other
             pools with levels of their own are in it, whether anything is kept there or not.
         turns: names of nodes on which a turn is kept.
     """
     found: dict[str, dict[str, int]] = {}
-    pools: dict[str, list[NodeView]] = {}
-    for node in nodes.values():
+    pools: dict[str, list[NodeLike]] = {}
+    for node in nodes:
         if node.counts:
             pools.setdefault(node.pool if node.pool in kept else "", []).append(node)
     for pool, members in pools.items():
         members.sort(key=lambda node: (-node.allocatable.get("cpu", 0), node.name))
         for resource, ppm in kept.get(pool, {}).items():
-            left = sum(node.allocatable.get(resource, 0) for node in members) * ppm // PPM
+            left = sum(node.allocatable.get(resource, 0) for node in members) * ppm // _PPM
             for node in members:
                 if left <= 0:
                     break
@@ -46,7 +79,7 @@ def kept_for_regular_pods(
     return dict(found)
 
 
-def _not_requested(node: NodeView, resource: str) -> int:
+def _not_requested(node: NodeLike, resource: str) -> int:
     """What regular pods leave of a node."""
     regular = node.used.get(resource, 0) - node.scavenger.get(resource, 0)
     return node.allocatable.get(resource, 0) - regular
