@@ -16,7 +16,7 @@ from scavenger_admitter.core.adopted.ledger import MAX_BYTES
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS
 from scavenger_testing import running, terminated
-from scavenger_testing.builders import adopted_job_dict
+from scavenger_testing.builders import adopted_job_dict, waiting
 
 from .harness import NS, Harness, Object, empty_harness, harness, runs
 
@@ -794,6 +794,19 @@ async def test_a_job_has_succeeded_when_a_rule_of_its_success_policy_is_met(
         )
         await c.until(lambda: c.held() == [])
         assert (living(c), c.ledger_of("a").get("interrupted", 0)) == ([], 0)
+
+
+async def test_a_start_that_failed_does_not_fail_a_job_of_which_enough_completed() -> None:
+    """To the Job controller, a pod that cannot start is one that has not ended."""
+    async with adopting() as c:
+        rules = {"rules": [{"succeededIndexes": "0"}]}
+        c.submit_job("a", completions=2, parallelism=2, completionMode="Indexed", successPolicy=rules)
+        await runs_indexes(c, 0, 1)
+        c.run = lambda _pod: None  # type: ignore[method-assign]  # the kubelet cannot
+        c._status(of_index(c, 1), phase="Pending", containerStatuses=[waiting("InvalidImageName", "x")])
+        c.end(of_index(c, 0))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (held_true(c), status(c)["succeeded"]) == (["SuccessCriteriaMet", "Complete"], 1)
 
 
 # --- restartPolicy OnFailure ---

@@ -412,10 +412,10 @@ class ManyBook:
             return FailureReason.FAILED, f"more than {spec.failure_limit} pods failed"
         if self._restarted_too_often:
             return FailureReason.FAILED, "its programs were started again in their pods as often as they may"
-        if problem is not None and problem.final and problem.exit is None and not self._goes_on:
-            return problem.reason, problem.message
         if spec.failed_limit is not None and failed > spec.failed_limit:
             return FailureReason.TASKS_FAILED, f"{failed} tasks failed, more than {spec.failed_limit}"
+        if problem is not None and problem.final and problem.exit is None and not (self._goes_on or self._enough):
+            return problem.reason, problem.message
         return None
 
     @property
