@@ -841,7 +841,7 @@ async def test_a_start_that_failed_does_not_fail_a_job_of_which_enough_completed
         rules = {"rules": [{"succeededIndexes": "0"}]}
         c.submit_job("a", completions=2, parallelism=2, completionMode="Indexed", successPolicy=rules)
         await runs_indexes(c, 0, 1)
-        c.run = lambda _pod: None  # type: ignore[method-assign]  # the kubelet cannot
+        c.run = lambda pod: None  # type: ignore[method-assign]
         c._status(of_index(c, 1), phase="Pending", containerStatuses=[waiting("InvalidImageName", "x")])
         c.end(of_index(c, 0))
         await c.until(lambda: c.job_condition("a", "Complete"))

@@ -226,7 +226,7 @@ def test_why_of_a_job_with_several_is_about_its_tasks(server: Server, sj: Run) -
 
 
 def test_why_says_what_helps_a_job_with_a_failed_index() -> None:
-    spec = {"completions": 4, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
+    spec: dict[str, Any] = {"completions": 4, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
     job = decode(json.dumps(batch(**spec, status={"failedIndexes": "0", "failed": 1})).encode(), AdoptedJob)
     began = {"name": "work", "state": {"running": {"startedAt": ago(minutes=5)}}}
     alive = decode(json.dumps(pod(task=1, phase="Running", container_statuses=[began])).encode(), Pod)
@@ -238,7 +238,11 @@ def test_why_says_what_helps_a_job_with_a_failed_index() -> None:
 
 
 def test_a_job_that_is_complete_by_its_success_policy(server: Server, sj: Run) -> None:
-    spec = {"completions": 4, "completionMode": "Indexed", "successPolicy": {"rules": [{"succeededIndexes": "2"}]}}
+    spec: dict[str, Any] = {
+        "completions": 4,
+        "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "2"}]},
+    }
     ends = [
         {"type": kind, "status": "True", "reason": "SuccessPolicy", "message": "Matched rules at index 0"}
         for kind in ("SuccessCriteriaMet", "Complete")

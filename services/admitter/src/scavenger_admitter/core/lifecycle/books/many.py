@@ -647,8 +647,8 @@ class ManyBook:
 
     @property
     def _resting(self) -> int:
-        """Tasks that rest and keep their places: a set. One whose pod a finalizer of others keeps has none. Where nothing
-        runs, neither has one that rests for want of space in the status: the others make some as they end."""
+        """Tasks that rest and keep their places: a set. One whose pod a finalizer of others keeps has none. Nor has one
+        that rests for want of space in the status, where nothing runs: others make space as they end."""
         if not self.spec.rests_by_task:
             return 0
         rest = set_of(task for task, pod in self.pods.counted.items() if not deleting(pod) or _goes_at_once(pod))
