@@ -151,9 +151,12 @@ def _held(facts: Facts, alive: int, waiting: int) -> tuple[list[Finding], tuple[
     job, most = facts.job, facts.job.spec.array.max_running if facts.job.spec.array is not None else None
     what = plural(waiting.bit_count(), "task")
     if most is not None and alive >= most:
-        patch = f'kubectl patch sj {job.name} --type merge -p \'{{"spec":{{"array":{{"maxRunning":{2 * most}}}}}}}\''
+        field, kind, more = "maxRunning", "sj", f'"array":{{"maxRunning":{2 * most}}}'
+        if job.adopted:
+            field, kind, more = "parallelism", "job", f'"parallelism":{2 * most or 1}'
+        patch = f"kubectl patch {kind} {job.name} --type merge -p '{{\"spec\":{{{more}}}}}'"
         space = f" -n {job.namespace}" if job.namespace else ""
-        return [Finding("waiting", f"{what}, as maxRunning is {most:,}")], (f"raise it: {patch}{space}",)
+        return [Finding("waiting", f"{what}, as {field} is {most:,}")], (f"raise it: {patch}{space}",)
     return [Finding("waiting", f"{what}, for capacity"), *what_fits(facts)], ("wait: they start one after the other",)
 
 
@@ -169,6 +172,8 @@ def _after_failure(facts: Facts, failed: int) -> tuple[str, ...]:
     job = facts.job
     first = lowest(failed, 1).bit_length() - 1
     again = f"when it is corrected, start failed tasks again: {command(job, 'retry')}"
+    if job.adopted:  # an index that failed never starts again
+        again = f"when it is corrected, `{command(job, 'delete')}`, and create the Job again"
     return (f"read what one said: {task_command(job, 'logs', first)}", again)
 
 

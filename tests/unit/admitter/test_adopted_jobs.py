@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import structlog
+from scavenger_admitter.core.adopted import ledger
 from scavenger_admitter.core.adopted.ledger import MAX_BYTES
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, NAMESPACES, NODES, PODS
 from scavenger_testing import running, terminated
-from scavenger_testing.builders import adopted_job_dict
+from scavenger_testing.builders import adopted_job_dict, waiting
 
 from .harness import NS, Harness, Object, empty_harness, harness, runs
 
@@ -723,6 +724,44 @@ async def test_a_pod_that_others_keep_blocks_its_index_alone() -> None:
         assert status(c)["failedIndexes"] == ""
 
 
+async def test_an_index_whose_retries_have_no_space_in_the_ledger_rests_until_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "MAX_SET", len("0:1,2:1"))
+    async with adopting() as c:
+        c.submit_job("a", **indexed(5, 5, limit=1))
+        await runs_indexes(c, 0, 1, 2, 3, 4)
+        for index in (0, 2, 4):
+            c.end(of_index(c, index), 3)
+        await runs_indexes(c, 0, 1, 2, 3)
+        await c.pass_time(60, step=5)
+        assert (c.ledger_of("a")["retries"], len(at_work(c))) == ("0:1,2:1", 4)
+        c.end(of_index(c, 0))
+        await runs_indexes(c, 1, 2, 3, 4)
+        assert of_index(c, 4)["metadata"]["annotations"][INDEX_FAILURES] == "1"
+        c.end(of_index(c, 4), 3)
+        await c.until(lambda: status(c)["failedIndexes"] == "4")
+
+
+async def test_an_index_that_rests_for_want_of_space_blocks_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MAX_SET", len("0:1"))
+    async with adopting() as c:
+        c.submit_job("a", **indexed(2, 2, limit=1))
+        await runs_indexes(c, 0, 1)
+        for index in (0, 1):
+            c.end(of_index(c, index), 3)
+        await runs_indexes(c)
+        await runs_indexes(c, 0)
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(parallelism=1))
+        c.delete_pod(of_index(c, 0))
+        await interruptions(c, 1)
+        await runs_indexes(c, 0)
+        assert of_index(c, 0)["metadata"]["annotations"][INDEX_FAILURES] == "1"
+        c.end(of_index(c, 0), 3)
+        await runs_indexes(c, 1)
+        assert of_index(c, 1)["metadata"]["annotations"][INDEX_FAILURES] == "1"
+
+
 def forget_retries(job: Object) -> None:
     """The ledger of a Job does not say any more what its indexes have used up."""
     ledger = next(one for one in job["status"]["conditions"] if one["type"] == names.CONDITION_LEDGER)
@@ -794,6 +833,19 @@ async def test_a_job_has_succeeded_when_a_rule_of_its_success_policy_is_met(
         )
         await c.until(lambda: c.held() == [])
         assert (living(c), c.ledger_of("a").get("interrupted", 0)) == ([], 0)
+
+
+async def test_a_start_that_failed_does_not_fail_a_job_of_which_enough_completed() -> None:
+    """To the Job controller, a pod that cannot start is one that has not ended."""
+    async with adopting() as c:
+        rules = {"rules": [{"succeededIndexes": "0"}]}
+        c.submit_job("a", completions=2, parallelism=2, completionMode="Indexed", successPolicy=rules)
+        await runs_indexes(c, 0, 1)
+        c.run = lambda pod: None  # type: ignore[method-assign]
+        c._status(of_index(c, 1), phase="Pending", containerStatuses=[waiting("InvalidImageName", "x")])
+        c.end(of_index(c, 0))
+        await c.until(lambda: c.job_condition("a", "Complete"))
+        assert (held_true(c), status(c)["succeeded"]) == (["SuccessCriteriaMet", "Complete"], 1)
 
 
 # --- restartPolicy OnFailure ---

@@ -129,6 +129,13 @@ def test_counts_of_retries_that_do_not_fit_are_those_of_the_highest_indexes_that
     assert (len(kept) == count - 2) == (count == 3)
 
 
+def test_counts_of_retries_of_interrupted_indexes_have_space_first() -> None:
+    used = format_counts({index: 1 + index % 2 for index in range(1000)})
+    array = ArrayStatus(interrupted_indexes="998", retries_used=used)
+    kept = parse_counts(read_ledger(write_ledger(ScavengerJobStatus(array=array), failed_told=True)).retries)
+    assert (kept[998], 997 in kept, 0 in kept) == (1, False, True)
+
+
 @given(statuses())
 def test_what_is_written_is_read_and_written_the_same(status: ScavengerJobStatus) -> None:
     once = read_ledger(write_ledger(status))

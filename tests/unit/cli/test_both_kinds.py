@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,10 @@ from scavenger_api import names
 from scavenger_api.ledger import Ledger
 from scavenger_api.times import format_time
 from scavenger_cli.exits import ExitCode
+from scavenger_cli.facts import Facts
+from scavenger_cli.objects import AdoptedJob, decode
+from scavenger_cli.tasks import explain_job
+from scavenger_kube.kinds import Pod
 from scavenger_testing import adopted_job_dict
 from scavenger_testing.builders import pod_dict, scavengerjob_dict
 
@@ -183,7 +188,7 @@ def test_changes_are_made_to_the_job(server: Server, sj: Run) -> None:
     [
         (("move", "a", "--queue", "night"), "stays in the queue"),
         (("move", "a", "--priority", "3"), "no priority"),
-        (("retry", "a"), "fails as a whole"),
+        (("retry", "a"), "does not start again"),
         (("resubmit", "a"), "its creator"),
     ],
 )
@@ -218,6 +223,35 @@ def test_why_of_a_job_with_several_is_about_its_tasks(server: Server, sj: Run) -
     have(server, batch(completions=4, parallelism=2, status={"succeeded": 1}))
     server.on(PODS, listed())
     assert "a runs 0 of 3 tasks that have not ended" in sj("why", "a")[1].replace("\n", " ")
+
+
+def test_why_says_what_helps_a_job_with_a_failed_index() -> None:
+    spec: dict[str, Any] = {"completions": 4, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
+    job = decode(json.dumps(batch(**spec, status={"failedIndexes": "0", "failed": 1})).encode(), AdoptedJob)
+    began = {"name": "work", "state": {"running": {"startedAt": ago(minutes=5)}}}
+    alive = decode(json.dumps(pod(task=1, phase="Running", container_statuses=[began])).encode(), Pod)
+    found = explain_job(Facts(job, datetime.now(UTC), pods=(alive,)))
+    assert ("waiting", "2 tasks, as parallelism is 1") in [(one.label, one.text) for one in found.findings]
+    raise_it, _, again = found.remedies
+    assert raise_it == """raise it: kubectl patch job a --type merge -p '{"spec":{"parallelism":2}}' -n lab"""
+    assert again == "when it is corrected, `kubectl sj delete a -n lab`, and create the Job again"
+
+
+def test_a_job_that_is_complete_by_its_success_policy(server: Server, sj: Run) -> None:
+    spec: dict[str, Any] = {
+        "completions": 4,
+        "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "2"}]},
+    }
+    ends = [
+        {"type": kind, "status": "True", "reason": "SuccessPolicy", "message": "Matched rules at index 0"}
+        for kind in ("SuccessCriteriaMet", "Complete")
+    ]
+    have(server, batch(**spec, status={"completedIndexes": "2", "succeeded": 1, "conditions": ends}))
+    server.on(PODS, listed())
+    assert "1 of 4 tasks completed" in sj("tasks", "a")[2]
+    assert "4: 1 completed" in " ".join(sj("why", "a")[1].split())
+    assert "Completed" in sj("get", "a")[1]
 
 
 def test_why_of_a_job_that_waits(server: Server, sj: Run) -> None:

@@ -69,7 +69,7 @@ def retry(access: Access, name: JobName) -> None:
     job = _array(access, name)
     if job.adopted:
         remedy = f"when it is corrected, `kubectl sj delete {name}`, and create it again"
-        raise CliError(f"{name} is a Job: it fails as a whole, and does not start again", remedy)
+        raise CliError(f"{name} is a Job: what has failed of it does not start again", remedy)
     if not job.status.array.failed:
         say(f"{job.told} has no task that failed")
         return

@@ -91,6 +91,11 @@ class ArraySpec(Model):
         return False
 
     @property
+    def told_by_pods(self) -> int:
+        """Tasks of which only their last pods know how often they failed, so these stay: a set."""
+        return 0
+
+    @property
     def failure_limit(self) -> int | None:
         """With more failures of its tasks together it has failed; None where each task alone has a limit."""
         return None

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_api.checkpoints import failures_before
 from scavenger_api.indexes import parse_indexes, plain_ranges
 from scavenger_api.ledger import LedgerError, read_ledger
 from scavenger_api.pod_names import number_of, short_name
@@ -403,7 +404,7 @@ def counts_of(
     """
     counts, pods = _counts(job), list(pods)
     counted = _counted(job) if pods else frozenset()
-    done = parse_indexes(str(counts.get("completedIndexes", "")))
+    done, lost = (parse_indexes(str(counts.get(name, ""))) for name in ("completedIndexes", "failedIndexes"))
     succeeded, failed = int(counts.get("succeeded", 0)), int(counts.get("failed", 0))
     for one in map(pod_of, pods):
         index = task_index(one)
@@ -414,13 +415,21 @@ def counts_of(
         if one.succeeded:
             succeeded, done = succeeded + 1, done | 1 << index
         elif pod_ends.own_exit(one) is not None:
-            failed += 1
+            failed, lost = failed + 1, lost | _no_retry_left(job, one) << index
     if job["spec"].get("completionMode") == "Indexed":
-        indexes = {"completedIndexes": plain_ranges(done), "failedIndexes": counts.get("failedIndexes", "")}
+        indexes = {"completedIndexes": plain_ranges(done), "failedIndexes": plain_ranges(lost)}
         return _some({"succeeded": done.bit_count(), "failed": failed, **indexes})
     if job["spec"].get("completions") is None:  # all workers start again: another one would take that for the end
         succeeded = 0
     return _some({"succeeded": succeeded, "failed": failed})
+
+
+def _no_retry_left(job: Object, pod: pod_ends.PodLike) -> bool:
+    """Whether the index of a pod that failed has used up its retries. What a podFailurePolicy says is not looked at: by
+    one, the index starts again."""
+    limit = job["spec"].get("backoffLimitPerIndex")
+    plain = limit is not None and not job["spec"].get("podFailurePolicy")
+    return plain and failures_before(pod.metadata.annotations) >= limit
 
 
 def _counts(job: Object) -> dict[str, int | str]:

@@ -6,7 +6,7 @@ and read from there (`book.py`).
 
 Texts, sets of indexes and figures of devices that would make it too long are cut. Nothing follows from what is cut: an
 interrupted index that is not named loses its turn, and a pod is deleted once its entry in `removing` is written. Counts
-of retries that are cut stand on the pods of their indexes.
+of retries that are cut stand on the pods of their indexes, which stay until then (`retries.py`).
 `counted` is never cut, as a pod would be counted twice; `MAX_COUNTED` bounds it.
 """
 
@@ -18,14 +18,7 @@ from typing import Final
 
 import msgspec
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import (
-    NIBBLES,
-    format_counts,
-    format_indexes,
-    indexes_of,
-    parse_counts,
-    parse_indexes,
-)
+from scavenger_api.indexes import format_counts, format_indexes, indexes_of, parse_counts, parse_indexes
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.ledger import Ledger
 from scavenger_api.times import format_time
@@ -38,6 +31,8 @@ MAX_SAID: Final = 256
 """Bytes of the sentence."""
 MAX_SET: Final = 600
 """Bytes of a set of indexes."""
+LONGEST_COUNT: Final = len(",99998-99999:15")
+"""Bytes that the count of one more index needs at most."""
 MAX_REMOVING: Final = 1500
 """Bytes of the pods that the admitter deletes."""
 MAX_DEVICES: Final = 800
@@ -137,15 +132,26 @@ def _indexes(text: str) -> str:
     return format_indexes(kept)
 
 
+def may_be_cut(retries: str) -> bool:
+    """Whether more retries were to be written than had space. retries: as the ledger has them."""
+    return len(retries) > MAX_SET - LONGEST_COUNT
+
+
 def _retries(array: ArrayStatus) -> str:
-    """How often tasks started again that may do so again: those of the lowest indexes, as many as have space. The pods
-    of the others say it as well."""
-    over = parse_indexes(array.completed_indexes) | parse_indexes(array.failed_indexes)
-    counts = [one for one in sorted(parse_counts(array.retries_used).items()) if not over >> one[0] & 1]
-    text = format_counts(dict(counts))
-    if text.startswith(NIBBLES):
-        text = format_counts(dict(counts[:MAX_SET]))
-    return text if len(text) <= MAX_SET else text[: MAX_SET + 1].rpartition(",")[0]
+    """How often tasks started again that may do so again: those of interrupted indexes, and then of the lowest, as many
+    as have space. The pods of the others say it as well (`retries.py`)."""
+    over, first = (parse_indexes(text) for text in (array.completed_indexes, array.interrupted_indexes))
+    over |= parse_indexes(array.failed_indexes)
+    counts = [one for one in parse_counts(array.retries_used).items() if not over >> one[0] & 1]
+    counts.sort(key=lambda one: (not first >> one[0] & 1, one[0]))
+    if len(text := format_counts(dict(counts))) <= MAX_SET:
+        return text
+    fits, most = 0, len(counts)
+    while most - fits > 1:
+        middle = (fits + most) // 2
+        enough = len(format_counts(dict(counts[:middle]))) <= MAX_SET
+        fits, most = (middle, most) if enough else (fits, middle)
+    return format_counts(dict(counts[:fits]))
 
 
 def _joined(entries: Sequence[str], most: int) -> str:

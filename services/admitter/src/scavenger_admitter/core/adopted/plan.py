@@ -16,6 +16,7 @@ from scavenger_domain.adopted import status_in_own_words
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
 from scavenger_admitter.core.adopted.done import with_done, workers_done
 from scavenger_admitter.core.adopted.release import LOOK_SECONDS, wound_down
+from scavenger_admitter.core.adopted.retries import with_retries
 from scavenger_admitter.core.adopted.unlabel import unlabel
 from scavenger_admitter.core.adopted.work import AdoptedJob
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
@@ -38,7 +39,8 @@ def plan_adopted(observed: Observation) -> Outcome:
     """
     seen, job = observed.seen, observed.seen.job
     assert isinstance(job, AdoptedJob), "a Job"
-    known = wound_down(with_done(job, seen.every_pod), seen.every_pod)
+    known = with_retries(with_done(job, seen.every_pod), seen.every_pod)
+    known = wound_down(known, seen.every_pod)
     outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
     phase = outcome.status.phase
     if phase is None:

@@ -61,6 +61,7 @@ class JobTasks(ArraySpec):
         most_failures: with more failed pods the Job has failed, where each index has retries of its own; else None.
         most_failed: with more failed indexes the Job has failed; None where any number may.
         success_rules: by which it succeeds before all indexes have.
+        unwritten: indexes of which only their pods know how often they failed: a set.
     """
 
     counted_at_once: ClassVar[int] = MAX_COUNTED
@@ -73,6 +74,7 @@ class JobTasks(ArraySpec):
     most_failures: int | None = None
     most_failed: int | None = None
     success_rules: tuple[SuccessRule, ...] = ()
+    unwritten: int = 0
 
     @property
     def own_retries(self) -> bool:
@@ -88,6 +90,11 @@ class JobTasks(ArraySpec):
     def rests_by_task(self) -> bool:
         """Where each index has retries of its own."""
         return self.own_retries
+
+    @property
+    def told_by_pods(self) -> int:
+        """Those whose retries had no space in the ledger."""
+        return self.unwritten
 
     @property
     def failure_limit(self) -> int | None:

@@ -242,6 +242,8 @@ class ManyBook:
                 kept.append(pod)
             elif (left := self._rests(task, pod)) > 0:
                 draft.wakeups.append(left)
+            elif self.spec.told_by_pods >> task & 1 and pod.ended:
+                pass  # until the status has its retries
             else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
                 draft.actions.append(DeletePod(name, own))
         most = kept_pods(draft.known.pod_bytes)
@@ -412,10 +414,10 @@ class ManyBook:
             return FailureReason.FAILED, f"more than {spec.failure_limit} pods failed"
         if self._restarted_too_often:
             return FailureReason.FAILED, "its programs were started again in their pods as often as they may"
-        if problem is not None and problem.final and problem.exit is None and not self._goes_on:
-            return problem.reason, problem.message
         if spec.failed_limit is not None and failed > spec.failed_limit:
             return FailureReason.TASKS_FAILED, f"{failed} tasks failed, more than {spec.failed_limit}"
+        if problem is not None and problem.final and problem.exit is None and not (self._goes_on or self._enough):
+            return problem.reason, problem.message
         return None
 
     @property
@@ -645,11 +647,14 @@ class ManyBook:
 
     @property
     def _resting(self) -> int:
-        """Tasks that rest and keep their places: a set. One whose pod a finalizer of others keeps has none."""
+        """Tasks that rest and keep their places: a set. One whose pod a finalizer of others keeps has none. Nor has one
+        that rests for want of space in the status, where nothing runs: others make space as they end."""
         if not self.spec.rests_by_task:
             return 0
-        rest = (task for task, pod in self.pods.counted.items() if not deleting(pod) or _goes_at_once(pod))
-        return set_of(rest) & ~self.tasks.over
+        rest = set_of(task for task, pod in self.pods.counted.items() if not deleting(pod) or _goes_at_once(pod))
+        if not self.pods.any_living:
+            rest &= ~self.spec.told_by_pods
+        return rest & ~self.tasks.over
 
     def _taken(self, startable: int) -> Wait | None:
         """Why nothing starts though tasks wait: pods of others have the names of theirs."""
