@@ -138,11 +138,11 @@ class Access:
 
     @property
     def system_namespace(self) -> str:
-        """The namespace of the services."""
+        """The namespace of the components."""
         return self._system_namespace or names.SYSTEM_NAMESPACE
 
     def of_services(self, path: Callable[[str], str]) -> bytes:
-        """An object of the services, as it came. path: where it is, given their namespace. Raises ApiError.
+        """An object of the components, as it came. path: where it is, given their namespace. Raises ApiError.
 
         Their namespace is the one that was said, else the usual one. It is not looked for by labels: any tenant may
         write those in a namespace of their own.
@@ -197,7 +197,7 @@ class Access:
 
     def _no_job(self, name: str, kind: type[Job] | None, *, regular: bool) -> CliError:
         """The job may be in another namespace, which is the mistake made most often. regular: there is a Job of that
-        name which nobody has adopted."""
+        name which is not adopted."""
         if regular:
             remedy = f"Jobs are adopted that have the label {names.LABEL_QUEUE} from the beginning (docs/move-a-job.md)"
             return CliError(f"{name} is a regular Job, and no scavenger job", remedy, ExitCode.NOT_FOUND)

@@ -1,6 +1,6 @@
 """What of each node is reserved, really used, offered and taken again, and free. Pure.
 
-Reserved but unused is what scavenging is about: a node can be full for everybody who requests, and idle all the same.
+Reserved but unused is what scavenging is about: a node can be full for all that request, and idle all the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def node_accounts(
 ) -> list[NodeAccounts]:
     """The nodes, fullest first. measured: quantities by node and resource, as the metrics API has them.
 
-    Raises QuantityError for what is not a quantity, which the API server lets nobody write.
+    Raises QuantityError for what is not a quantity, which the API server lets no client write.
     """
     requested = used_by_node(pods)
     counts: dict[str, list[int]] = {}
@@ -66,7 +66,7 @@ def _account(resource: str, node: Node, requested: Mapping[str, int], measured: 
 
 
 def accounts_data(nodes: Sequence[NodeAccounts]) -> list[dict[str, Any]]:
-    """The same for programs: Kubernetes quantities, null for what nobody measures."""
+    """The same for programs: Kubernetes quantities, null for what is not measured."""
     return [
         {
             "name": node.name,

@@ -164,7 +164,7 @@ def _smaller(facts: Facts) -> tuple[str, ...]:
 
 
 def _fits_now(facts: Facts) -> tuple[str, ...]:
-    """How much of the job there is room for."""
+    """How many pods of the job would fit now, or how large its pods may be."""
     room, spec = facts.room, facts.job.spec
     if room is None or room.places >= spec.parallelism:
         return ()

@@ -116,7 +116,7 @@ def request_seconds(text: str) -> float | None:
 
 
 def system_namespace(flags: Mapping[str, Any]) -> str:
-    """The namespace of the services, as flag or environment say it; empty where they do not."""
+    """The namespace of the components, as flag or environment say it; empty where they do not."""
     return flags.get("system_namespace") or os.environ.get(SYSTEM_NAMESPACE_VARIABLE, "")
 
 

@@ -178,7 +178,7 @@ def cpu_account(job: Job, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> 
     share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
     parts = [f"{cpu_time(useful)} useful", f"{cpu_time(lost)} lost{share}"]
     if job.has_risk:
-        # Without the prioritizer nobody here knows what was really used.
+        # Without the prioritizer it is not known here what was really used.
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
         parts.append(f"{'at most ' * guessed}{cpu_time(job.unsaved(now, weights))} unsaved")
     return ", ".join(parts)

@@ -52,9 +52,9 @@ class Cluster:
 
     Attributes:
         now: the moment.
-        leases: of the services.
+        leases: of the components.
         budgets: namespaces with a PodDisruptionBudget of the prioritizer.
-        foreign_budgets: namespaces with one of its name that is somebody else's.
+        foreign_budgets: namespaces with one of its name that has another owner.
         batch_jobs: batch/v1 Jobs that are adopted, or that a release has made, as the API server has them.
         adopts: whether the admitter runs such Jobs.
         serving: in which namespaces new Jobs are adopted, as selectors.
@@ -64,16 +64,16 @@ class Cluster:
         levels: as published.
         shunned: nodes on which no job starts as they have refused pods, and what each has said.
         autoscaler_status: whether Cluster Autoscaler has written its ConfigMap.
-        keep_scale_down: the setting, of the services that have it, by name.
+        keep_scale_down: the setting, of the components that have it, by name.
         kueue: the configuration of Kueue's manager.
         local_queues: namespaces in which Kueue has a LocalQueue `default`.
         namespaces: metadata of all of them.
         job_namespaces: those with ScavengerJobs.
         incomplete: what a job says that does not start for want of a part of the installation; empty where none does.
         classes: the PriorityClasses and their values.
-        images: of the services, by name.
+        images: of the components, by name.
         default_class: the PriorityClass of pods that name none; empty without one.
-        deployments: of the services.
+        deployments: of the components.
     """
 
     now: datetime
@@ -123,7 +123,7 @@ def examine(cluster: Cluster) -> list[Ailment]:
 
 
 def silent(cluster: Cluster) -> dict[str, datetime | None]:
-    """The services whose Lease nobody renews, and when it was renewed last."""
+    """The components whose Lease is not renewed, and when it was renewed last."""
     found = {}
     for lease in cluster.leases or ():
         seen = parse_time(lease.spec.renew_time)
@@ -140,7 +140,7 @@ def _silent(cluster: Cluster) -> Iterator[Ailment]:
 
 
 def _led(cluster: Cluster, service: str) -> bool:
-    """Whether the service leads, or nobody may know."""
+    """Whether the component leads, or Leases may not be read."""
     if cluster.leases is None:
         return True
     return service not in silent(cluster) and any(lease.metadata.name == service for lease in cluster.leases)
@@ -173,8 +173,8 @@ def _adopted(cluster: Cluster) -> Iterator[Ailment]:
 
 
 def _untouched(cluster: Cluster, job: Mapping[str, Any]) -> Untouched | None:
-    """What is in the way of an adopted Job. A status is written when something happens: where somebody looks at it, its
-    age says nothing."""
+    """What is in the way of an adopted Job. A status is written when something happens: where an admitter looks at the
+    Job, its age says nothing."""
     meta, ledger = job["metadata"], ledger_condition(job)
     labels = meta.get("labels") or {}
     said = parse_time(ledger.get("lastProbeTime") or meta.get("creationTimestamp"))

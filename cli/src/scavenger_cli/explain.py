@@ -72,7 +72,7 @@ def dated(facts: Facts, found: Explanation) -> Explanation:
     )
 
 
-# --- in line ----------------------------------------------------------------------------------------------------
+# --- queued -----------------------------------------------------------------------------------------------------
 
 
 def _queued(facts: Facts) -> Explanation:
@@ -98,7 +98,7 @@ def _queued(facts: Facts) -> Explanation:
 
 
 def _silent(facts: Facts) -> tuple[str, str, tuple[str, ...]] | None:
-    """Nobody is there to say why the job waits, or to start it: cause, text and what helps."""
+    """No component is there to say why the job waits, or to start it: cause, text and what helps."""
     if not facts.admitter_known:
         return None
     if facts.admitter_seen is None and not facts.job.phase:

@@ -21,7 +21,7 @@ class Cause(StrEnum):
     `-o json` shows one word or the other, and scripts may compare it.
     """
 
-    # nobody has said why it waits
+    # no component has said why it waits
     NOT_SEEN_YET = "NotSeenYet"
     NOT_SAID = "NotSaid"
     ADMITTER_SILENT = "AdmitterSilent"
@@ -48,7 +48,7 @@ class Facts:
     """What is known. None: the user may not read it, which is said and not guessed around.
 
     levels: the regulator's, of the pool of nodes that the job may run in. pool: its name; empty for the default pool.
-    queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
+    queues: all ScavengerQueues. line: the job's place among the queued jobs of its queue, and
     their number. room: what the nodes have for it. pods: the job's own. pull_secrets: names of the
     Secrets that these pull images with, those of their service account included. shared: what all components read.
     admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not

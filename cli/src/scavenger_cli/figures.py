@@ -18,7 +18,7 @@ class Load(NamedTuple):
     """A resource against its level, in percent of what the counted nodes can allocate.
 
     now: as measured, and what scavenger pods that started since ask for. with_job: as the admitter counts it, the
-    candidate included. by_requests: nobody measures real use. allocatable: of the counted nodes, None where they may
+    candidate included. by_requests: real use is not measured. allocatable: of the counted nodes, None where they may
     not be read.
     """
 
@@ -30,7 +30,7 @@ class Load(NamedTuple):
 
 
 def loads(facts: Facts) -> dict[str, Load]:
-    """Every resource that has an admission level."""
+    """Every resource that has an admission threshold."""
     view = facts.levels
     if view is None:
         return {}

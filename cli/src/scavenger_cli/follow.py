@@ -1,4 +1,4 @@
-"""Follow objects as they change: a list, then a watch, for ever: what the informer is to the services."""
+"""Follow objects as they change: a list, then a watch, for ever: what the informer is to the components."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _put(
                 into.put(change)
             if change.type == "SYNCED":
                 listed = True
-                all_listed.wait()  # nobody watches before it is known what there is
+                all_listed.wait()  # no watch starts before it is known what there is
     except BaseException as error:
         if listed or not source.optional or not isinstance(error, Forbidden | NotFound):
             into.put(error)

@@ -25,7 +25,7 @@ _WAITS: Final = "does not see what becomes of a ScavengerJob: run it outside the
 
 
 def own_pod(pod: Manifest) -> tuple[Manifest, list[str]]:
-    """metadata and spec of a pod as somebody wrote it, and a line for what a workflow engine added.
+    """metadata and spec of a pod as its author wrote it, and a line for what a workflow engine added.
 
     Raises:
         CliError: when it has no containers.

@@ -153,7 +153,7 @@ class Reader:
 
     def shunned_nodes(self) -> dict[str, str]:
         """Nodes on which no job starts, and what each has said. Empty where that may not be read, as it has words about
-        pods of all namespaces: administrators may read it, and a line to others would help nobody."""
+        pods of all namespaces: administrators may read it, and a line to others would not help them."""
         try:
             return shunned_nodes(decode(self.access.of_services(paths.nodes), ConfigMap).data)
         except (Forbidden, NotFound):
@@ -176,7 +176,7 @@ class Reader:
         )
 
     def node_use(self) -> dict[str, dict[str, str]] | None:
-        """Real use by node; None where nobody measures it."""
+        """Real use by node; None where it is not measured."""
         try:
             body = self.access.client.get(paths.NODE_METRICS)
         except (NotFound, Forbidden, Unavailable, msgspec.DecodeError):  # a broken metrics API answers 503
@@ -184,7 +184,7 @@ class Reader:
         return {use.metadata.name: dict(use.usage) for use in decode_items(body, NodeUse)}
 
     def pod_use(self, job: Job) -> dict[str, dict[str, int]]:
-        """Real use of the pods of a job, by name and resource; empty where nobody measures it."""
+        """Real use of the pods of a job, by name and resource; empty where it is not measured."""
         params = {"labelSelector": job.pods_selector}
         try:
             found = decode_pod_metrics(self.access.client.get(paths.pod_metrics(job.namespace), params))

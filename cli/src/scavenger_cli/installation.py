@@ -26,7 +26,7 @@ from scavenger_cli.remedies import INSTALL
 from scavenger_cli.words import age, plural
 
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-"""Keys of the taints that keep workloads off the control plane: nobody misses these nodes in the load."""
+"""Keys of the taints that keep workloads off the control plane: the load does not need these nodes."""
 APPLY_CRDS: Final = "helm show crds CHART | kubectl apply --server-side --force-conflicts -f -"
 LISTENS: Final = {"SCAVENGER_HEALTH_ADDRESS": "healthAddress", "SCAVENGER_ADDRESS": "address"}
 """Where components listen: variables of their containers, and settings of the charts."""
@@ -158,7 +158,7 @@ class Installation:
         validating: those that refuse objects.
         ranking_policy: whether the policy that ranks pods is there.
         endpoints: EndpointSlices of the webhook's Service.
-        measured: nodes that the metrics API has figures of; empty where nobody serves it.
+        measured: nodes that the metrics API has figures of; empty where that API is not served.
         missing_fields: fields that this program knows and the CRDs of the cluster lack.
         tolerated_taints: keys of taints that take no node out of the load.
         unreadable: what else may not be read, in words.

@@ -76,7 +76,7 @@ QUEUE_HEADER = ["NAME", "STATE", "WEIGHT", "TOTAL", "PENDING", "RUNNING", "CPU",
 
 
 def queue_row(queue: Queue, now: datetime) -> list[str]:
-    """The cells of one queue: its jobs in any phase, those in line, those on nodes; CPU in use, and the CPU it deserves
+    """The cells of one queue: its jobs in any phase, queued ones, those on nodes; CPU in use, and the CPU it deserves
     now."""
     counts = queue.status.jobs or QueueCounts()
     allocated, deserved = readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)

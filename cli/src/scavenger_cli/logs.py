@@ -123,8 +123,8 @@ def gone(job: Job) -> str | None:
 class Follow:
     """Follows a job until it has finished. `items` gives lines and changes in the order they arrive.
 
-    Every stream has a thread and all of them put into one queue, so that a line is never split and nobody waits for
-    anybody. The threads are daemons: a command that ends does not wait for what may never come.
+    Every stream has a thread and all of them put into one queue, so that a line is never split and no stream waits for
+    another. The threads are daemons: a command that ends does not wait for what may never come.
     """
 
     def __init__(

@@ -203,7 +203,7 @@ def main() -> None:
         sys.exit(ExitCode.ERROR)
     except Interrupted:
         sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:  # as in `kubectl sj list | head`: nobody reads on, and nobody is to be told
+    except BrokenPipeError:  # as in `kubectl sj list | head`: the reader is gone, and no message is printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.OK)
 

@@ -177,7 +177,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
 
     @property
     def alone(self) -> bool:
-        """Whether it has one task, so that nobody has to tell it from the job."""
+        """Whether it has one task, so that users need not tell it from the job."""
         return self.adopted and len(self.numbers) == 1
 
     @property
@@ -209,7 +209,8 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
 
     @property
     def in_line_since(self) -> datetime | None:
-        """Since when it has been in line; a job that ended with its checkpointExitCode has an older place there."""
+        """Since when it has been queued; a job that ended with its checkpointExitCode has an older place in the
+        queue."""
         return queues.in_line_since(parse_time(self.status.queued_timestamp), parse_time(self.status.ended_timestamp))
 
     @property
@@ -233,7 +234,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
 
     @property
     def preemption_class(self) -> str:
-        """Whether ordinary pods take it first, while it runs. Its pods are born preemptible, and the prioritizer writes
+        """Whether regular pods take it first, while it runs. Its pods are born preemptible, and the prioritizer writes
         what differs from that."""
         return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.has_risk else ""
 
@@ -313,8 +314,8 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         return time * weights.cost(self.requests) / PER_CPU_SECOND
 
     def safe_until(self, now: datetime) -> datetime | None:
-        """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest; None
-        while it does not run."""
+        """Until when the present run's work is safe: last reported or assumed checkpoint or start, whichever is latest;
+        None while it does not run."""
         unit = self.unit
         return None if unit.started is None else moment(unit.safe_until(micros(now)))
 
@@ -564,8 +565,8 @@ def takes_turns(job: Job, queues: Iterable[Queue]) -> bool:
 
 
 def place_in_line(job: Job, jobs: list[Job], queues: Iterable[Queue] = ()) -> tuple[int, int] | None:
-    """The job's place among those in line in its queue, and their number; None when it is not in line. Where namespaces
-    take turns, they are those of its namespace. queues: as in `takes_turns`."""
+    """The job's place among the queued jobs of its queue, and their number; None when it is not queued. Where
+    namespaces take turns, they are those of its namespace. queues: as in `takes_turns`."""
     if job.phase not in QUEUED:
         return None
     line = [j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue]
@@ -576,7 +577,7 @@ def place_in_line(job: Job, jobs: list[Job], queues: Iterable[Queue] = ()) -> tu
 
 
 def position(job: Job, line: tuple[int, int] | None, queues: Iterable[Queue] = ()) -> str:
-    """A place in line in words; empty where there is none."""
+    """A place in the queue in words; empty where there is none."""
     if line is None:
         return ""
     of = f" of namespace {job.namespace}" if takes_turns(job, queues) else ""

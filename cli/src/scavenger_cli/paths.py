@@ -44,7 +44,7 @@ def queue(name: str) -> str:
 
 
 def levels(system_namespace: str) -> str:
-    """The ConfigMap with the water levels."""
+    """The ConfigMap with the levels."""
     return resources.CONFIGMAPS.path(quote(system_namespace), names.LEVELS_CONFIGMAP)
 
 
@@ -54,7 +54,7 @@ def nodes(system_namespace: str) -> str:
 
 
 def settings(system_namespace: str) -> str:
-    """The ConfigMap with what all services read alike."""
+    """The ConfigMap with the settings that all components share."""
     return resources.CONFIGMAPS.path(quote(system_namespace), names.SETTINGS_CONFIGMAP)
 
 

@@ -1,7 +1,7 @@
 """Where a job would fit: free places by requests, taints and selectors. Pure.
 
 These are figures to show. The admitter decides, by the same rules (`scavenger_domain`) with more in hand: what it has
-just started, what pending ordinary pods are about to take, and where a turn is kept.
+just started, what pending regular pods are about to take, and where a turn is kept.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class Room:
 
     open: nodes it may use now, by labels and taints; ready, not cordoned, not at a level of their own. places: pods
     like these that fit there now. largest_free: what comes closest to one pod; reclaimed capacity as the cpu and memory
-    it stands for. nearest: where by requests there is room for a pod and nothing fits, as nodes have levels of their
-    own: what the node that comes closest has left up to its level. load: requests over the nodes that count for the
-    levels. unseen: requests of scavenger pods that no measured load knows yet, as they started after it was measured.
+    it stands for. nearest: where by requests there is capacity for a pod and nothing fits, as nodes have levels of
+    their own: what the node that comes closest has left up to its level. load: requests over the nodes that count for
+    the levels. unseen: requests of scavenger pods that no measured load knows yet, as they started after it was
+    measured.
     """
 
     open: int
@@ -83,11 +84,11 @@ def room_for(
     """What there is for a job now.
 
     closed: nodes on which nothing new may start, as the regulator publishes them. unseen_since: when the load was
-    measured; None where nobody does. headroom: thousandths of CPU and memory that nodes have left up to levels of their
+    measured; None where it is not. headroom: thousandths of CPU and memory that nodes have left up to levels of their
     own; jobs on reclaimed capacity are not bounded by it. counted: the nodes by whose levels the job starts; None for
     all. kept: what jobs leave free of each node.
 
-    Raises QuantityError for what is not a quantity, which the API server lets nobody write.
+    Raises QuantityError for what is not a quantity, which the API server lets no client write.
     """
     asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)

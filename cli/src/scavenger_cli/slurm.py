@@ -80,7 +80,8 @@ class Submission:
         claims: to mount, as NAME:/PATH.
         queue: of the job; None for the default one.
         number: what the program gets as SLURM_JOB_ID, and the name of the job ends with; None for a name as it is.
-        jobs: asked for the names of the jobs that there are, where --dependency has a number; None where nobody knows.
+        jobs: asked for the names of the jobs that there are, where --dependency has a number; None where they are not
+            known.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)

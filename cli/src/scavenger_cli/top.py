@@ -42,7 +42,7 @@ STATES: Final = {
 
 @dataclass(frozen=True)
 class View:
-    """What `top` shows. None: not permitted, or (node_use) not measured by anybody. weights: of resources, in what jobs
+    """What `top` shows. None: not permitted, or (node_use) not measured. weights: of resources, in what jobs
     have not saved. limit: rows of a section. as_of: a sentence on how old statuses are; empty while they are kept."""
 
     now: datetime
@@ -266,10 +266,10 @@ PROGRESS_WIDTH = 110
 def jobs_screen(
     jobs: Sequence[Job], now: datetime, rows: int, width: int, *, namespaces: bool, as_of: str = ""
 ) -> Group:
-    """The live table of `watch`: jobs on nodes first, then those in line, then the finished.
+    """The live table of `watch`: jobs on nodes first, then queued jobs, then the finished.
 
-    as_of: as of `View`. rows: lines there is room for; what does not fit is counted. width: with PROGRESS_WIDTH there
-    is room for the age of the last checkpoint, the work that an interruption would cost, and the work that is kept.
+    as_of: as of `View`. rows: lines that fit; what does not fit is counted. width: with PROGRESS_WIDTH the table also
+    has the age of the last checkpoint, the work that an interruption would cost, and the work that is kept.
     """
     order = (Phase.RUNNING, Phase.STARTING, Phase.INTERRUPTED, Phase.WAITING, "", Phase.SUSPENDED)
     rank = {phase: i for i, phase in enumerate(order)}

@@ -40,7 +40,7 @@ def judge(job: Job | None, goal: Goal, interruptions: int | None = None) -> Verd
     """Whether a job is where it was waited for.
 
     job: None when it is deleted (or was never there). interruptions: how often it had been interrupted when the wait
-    began; a job that is interrupted may run again before anybody looks.
+    began; a job that is interrupted may run again before the command looks.
     """
     if job is None:
         return Verdict.REACHED if goal is Goal.DELETED else Verdict.FAILED

@@ -45,7 +45,7 @@ def _two(total: int, large: int, large_unit: str, small: int, small_unit: str) -
 
 
 def age(stamp: str | datetime | None, now: datetime) -> str:
-    """How long ago a time was; empty for none, and for one that nobody saw."""
+    """How long ago a time was; empty for none, and for one that was not observed."""
     at = seen_time(stamp) if isinstance(stamp, str) else stamp
     return span((now - at).total_seconds()) if at is not None else ""
 

@@ -565,7 +565,7 @@ async def test_nor_is_one_touched_that_has_the_name_of_ours() -> None:
         with structlog.testing.capture_logs() as logged:
             c.api.put(PODDISRUPTIONBUDGETS, {"metadata": meta, "spec": mine})
             await c.one_pass()
-        assert [line["namespace"] for line in logged if "somebody else" in line["event"]] == ["lab"]
+        assert [line["namespace"] for line in logged if "another owner" in line["event"]] == ["lab"]
         c.api.remove(PODS, "lab", "j-run-0")
         await c.one_pass()
         found = c.api.get(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)

@@ -138,7 +138,7 @@ def global_flags(flags: Mapping[str, Any]) -> list[str]:
 
 
 def forward(command: Sequence[str], scheme: str, open_: bool) -> int:
-    """Run the port-forward until it ends or somebody ends it; its exit code. Says the address as soon as it stands."""
+    """Run the port-forward until it ends or the user ends it; its exit code. Says the address as soon as it stands."""
     import subprocess
     import webbrowser
 

@@ -146,7 +146,7 @@ def _seen(access: Access, reader: Reader, cluster: Cluster) -> Installation:
         return reader.optional(what, lambda: decode_items(get(path, params), kind))
 
     def measured() -> list[str]:
-        """Nodes that the metrics API has figures of; none where nobody serves it (a broken one answers 503)."""
+        """Nodes that the metrics API has figures of; none where that API is not served (a broken one answers 503)."""
         try:
             return [use.metadata.name for use in decode_items(get(paths.NODE_METRICS), NodeUse)]
         except (NotFound, Unavailable, msgspec.DecodeError):

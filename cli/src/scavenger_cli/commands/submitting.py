@@ -255,7 +255,7 @@ def _from(file: str, name: str | None, options: RunOptions) -> Manifest:
 def create_all(
     access: Access, manifests: Sequence[Manifest], *, dry_run: bool, client: Level | None, output: str | None
 ) -> list[dict[str, Any]]:
-    """Create objects and say so, or print those of ours in the form of -o.
+    """Create objects and say so, or print those of this project's kinds in the form of -o.
 
     Args:
         access: the cluster.
@@ -266,7 +266,7 @@ def create_all(
         output: the form, or None.
 
     Returns:
-        The objects of our kinds.
+        The objects of this project's kinds.
 
     Raises:
         CliError: where one cannot be created.

@@ -1,1 +1,1 @@
-"""What `lint` judges by: the generated definitions of the API, their CEL rules, and the webhook's rules."""
+"""What `lint` judges by: the generated CRDs, their CEL rules, and the webhook's rules."""

@@ -1,7 +1,7 @@
-"""The Common Expression Language, as far as the rules of our definitions use it: so that lint needs none of its own.
+"""The Common Expression Language, as far as the rules of the CRDs use it: so that lint needs none of its own.
 
 https://github.com/google/cel-spec and https://kubernetes.io/docs/reference/using-api/cel/ say what it means. What a
-rule uses beyond this is a CelError when it is read; a test reads every rule of the definitions. Pure.
+rule uses beyond this is a CelError when it is read; a test reads every rule of the CRDs. Pure.
 """
 
 from __future__ import annotations

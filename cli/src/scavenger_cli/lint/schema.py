@@ -152,6 +152,6 @@ def _broken_rules(schema: Schema, value: Any, field: str) -> Iterator[Problem]:
         try:
             broken = not holds(one["rule"], value)
         except CelError:
-            broken = True  # as the API server, which takes no object whose rule comes to nothing
+            broken = True  # as the API server, which takes no object whose rule cannot be evaluated
         if broken:
             yield Problem((field + one.get("fieldPath", "")).lstrip("."), one["message"])

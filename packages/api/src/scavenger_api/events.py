@@ -1,7 +1,7 @@
-"""Every Event that a part of ours writes: its reason, what it is about, who writes it, and what it says.
+"""Every Event that a component writes: its reason, its object, its writer, and its message.
 
 `kubectl describe` shows them below the object, `kubectl get events` with all others. The API server keeps them for an
-hour, unless it is told otherwise. docs/events.md is generated from here, and a test holds the services to it.
+hour, unless it is told otherwise. docs/events.md is generated from here, and a test checks the components against it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class EvictionReason(StrEnum):
     """Why the regulator interrupted a job: the cause in status, Events and metrics."""
 
     ABOVE_UPPER = InterruptionReason.ABOVE_UPPER_LEVEL
-    """The load reached the upper level and had to come down (precise eviction)."""
+    """The load reached the eviction threshold and had to come down (precise eviction)."""
     YIELD = InterruptionReason.YIELD_AT_CHECKPOINT
     """No new job fits, and the job had just written a checkpoint: it lost nothing."""
     NODE_MEMORY = InterruptionReason.NODE_MEMORY

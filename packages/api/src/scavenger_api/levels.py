@@ -1,12 +1,12 @@
-"""The water levels as they are published: the ConfigMap `scavenger-levels`, read and written in one place.
+"""The published levels: the ConfigMap `scavenger-levels`, read and written in one place.
 
 The regulator writes it, the admitter, the prioritizer and kubectl-sj read it. A reader must be safe whatever
 stands in it, as users with the right to edit a ConfigMap can write nonsense into this one. So
 `PublishedLevels.parse` never raises: what cannot be understood is Blind, with the reason in words, and Blind
 means "change nothing".
 
-Most readers want `LevelsView`: it adds what depends on the moment of reading (stale or not) and on the
-ConfigMap being there at all (services are installed one by one).
+Most readers want `LevelsView`. It adds what depends on the moment of reading (stale or not) and on whether the
+ConfigMap is there (components are installed one by one).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LevelsState(StrEnum):
     """What the regulator is doing."""
 
     FILLING = "Filling"
-    """Load under `lower`: idle room is being filled."""
+    """Load under `lower`: jobs fill idle capacity."""
     SPECULATIVE = "Speculative"
     """Load between `lower` and `upper`: the preemptible percentage rises along the curve."""
     EVICTING = "Evicting"
@@ -71,7 +71,7 @@ class LevelsState(StrEnum):
 class ResourceLevels:
     """Load of a resource, its statistics and the three levels, in percent of what the counted nodes can allocate.
 
-    mean, stdev: of the ordinary load over the window, None before there is history. gives_way, ramping: see above.
+    mean, stdev: of the regular load over the window, None before there is history. gives_way, ramping: see above.
     used_of_requests: percent, see USED_OF_REQUESTS; None where no use is known. kept: see KEPT.
     """
 
@@ -177,7 +177,7 @@ class PublishedLevels:
         """Whether `observedAt` is further from `now` than `stale_after`; true where there is none.
 
         Further in either direction: a regulator whose clock runs far ahead could otherwise be dead for as
-        long before it was noticed. A future time within the tolerance is ordinary clock skew and counts as
+        long before it was noticed. A future time within the tolerance is normal clock skew and counts as
         fresh.
         """
         if self.observed_at is None:
@@ -197,12 +197,12 @@ class PublishedLevels:
         return levels.load if levels else None
 
     def mean(self, resource: str) -> float | None:
-        """Mean of the ordinary load over the window."""
+        """Mean of the regular load over the window."""
         levels = self.resources.get(resource)
         return levels.mean if levels else None
 
     def stdev(self, resource: str) -> float | None:
-        """Standard deviation of the ordinary load over the window."""
+        """Standard deviation of the regular load over the window."""
         levels = self.resources.get(resource)
         return levels.stdev if levels else None
 
@@ -296,7 +296,7 @@ class LevelsView:
 
     @property
     def admit(self) -> bool:
-        """Whether anything new may start at all (below the admission level)."""
+        """Whether any new job may start (below the admission threshold)."""
         if self.visibility is Visibility.ABSENT:
             return True
         return self.visibility is Visibility.FRESH and self.levels is not None and self.levels.admit
@@ -321,7 +321,7 @@ class LevelsView:
 
     @property
     def on_requests(self) -> bool:
-        """Whether the admission level is to be held against requests as they are now, as real use is not measured."""
+        """Whether the admission threshold applies to requests as they are now, because real use is not measured."""
         if self.visibility is Visibility.ABSENT:
             return True
         return self.visibility is Visibility.FRESH and self.levels is not None and self.levels.source == REQUESTS_SOURCE
@@ -390,8 +390,7 @@ class LevelsView:
         return found or ResourceLevels(0.0, 0.0, 0.0, 0.0)
 
     def admission(self, resource: str) -> float | None:
-        """The admission level in percent; None: no level for this resource, or nothing may start at all
-        (`admit`)."""
+        """The admission threshold in percent. None: no threshold for this resource, or no job may start (`admit`)."""
         if self.visibility is Visibility.ABSENT:
             return names.FALLBACK_ADMISSION_PERCENT if resource in names.LEVELS_RESOURCES else None
         return self.levels.admission(resource) if self.visibility is Visibility.FRESH and self.levels else None

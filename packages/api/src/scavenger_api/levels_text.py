@@ -25,8 +25,8 @@ REQUESTS_SOURCE: Final = "requests"
 last period did."""
 
 CLOSED_NODES: Final = "closedNodes"
-"""Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
-where the regulator has a level per node. Start nothing new on them."""
+"""Beyond the contract's keys: nodes at or above their own admission threshold, separated by blanks. Only written where
+the regulator has thresholds per node. Start nothing new on them."""
 
 CROWDED_NODES: Final = "crowdedNodes"
 """Beyond the contract's keys: `node=millicores`, separated by blanks: nodes with more reclaimed CPU placed than they
@@ -35,7 +35,7 @@ refuse the pods it has. Start nothing new on reclaimed capacity there."""
 
 NODE_HEADROOM: Final = "nodeHeadroom"
 """Beyond the contract's keys: `node=CPU/MEMORY`, separated by blanks: thousandths of what a node can allocate that are
-left up to its own admission level, rounded down. Only written where the regulator has a level per
+left up to its own admission threshold, rounded down. Only written where the regulator has a level per
 node; of nodes in neither this list nor CLOSED_NODES nothing is known, and what their requests leave free is what they
 have."""
 
@@ -52,9 +52,9 @@ GIVES_WAY: Final = "givesWay"
 The kernel gives it to others as soon as they want it, so it keeps no job from starting. Written where there is any."""
 
 RAMPING: Final = "ramping"
-"""Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
-minutes have asked for and do not use yet, and of the CPU those that throttled jobs are to have back; nobody new is to
-start there."""
+"""Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` in which no new job may start. They
+are what scavenger pods in their first minutes requested and do not use yet, and the CPU that throttled jobs get
+back."""
 
 RAMP_UP_SECONDS: Final = 300
 """So long after its start a scavenger pod is in its first minutes: it counts with what it asks for, use and RAMPING."""

@@ -71,7 +71,7 @@ def _quantity(value: str | int | float) -> str:
     return str(value)
 
 
-# What resource.Quantity parses: looser patterns let through exponents that the services cannot read.
+# What resource.Quantity parses: looser patterns let through exponents that the components cannot read.
 QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-5]?[0-9]|6[0-4]))?$"
 
 Quantity = Annotated[
@@ -128,7 +128,7 @@ class OwnerReference(Model):
 
 
 class ObjectMeta(Model):
-    """The part of metadata that the services read."""
+    """The part of metadata that the components read."""
 
     name: str = ""
     namespace: str = ""

@@ -28,9 +28,9 @@ LABEL_JOB: Final = f"{GROUP}/job"
 LABEL_TASK: Final = f"{GROUP}/task"
 LABEL_QUEUE: Final = f"{GROUP}/queue"
 LABEL_PREEMPTION_CLASS: Final = f"{GROUP}/preemption-class"
-# On an Eviction, not on a pod: the guard is to look up which pod it is about (docs/designs/0010-the-guard.md).
+# On an Eviction, not on a pod: the admission policies look up which pod it is about (docs/designs/0010-the-guard.md).
 LABEL_EVICTION: Final = f"{GROUP}/eviction"
-# On a pod whose node has no ordinary pod: the PodDisruptionBudget leaves it out, so that an autoscaler takes the node.
+# On a pod whose node has no regular pod: the PodDisruptionBudget leaves it out, so that an autoscaler takes the node.
 LABEL_BUDGET: Final = f"{GROUP}/disruption-budget"
 NO_BUDGET: Final = "none"
 PREEMPTIBLE: Final = "preemptible"
@@ -90,7 +90,7 @@ ANNOTATION_REQUESTED_CPU: Final = f"{GROUP}/requested-cpu"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"
 LATENCY_INTERACTIVE: Final = "interactive"
-# On the batch/v1 Job: which place in line this run was started from (docs/designs/0001-run-identity.md).
+# On the batch/v1 Job: which place in the queue this run was started from (docs/designs/0001-run-identity.md).
 MANAGED_BY: Final = "scavenger.dev/admitter"
 """spec.managedBy of the Jobs whose pods the admitter creates."""
 ANNOTATION_RUN: Final = f"{GROUP}/run"
@@ -207,14 +207,14 @@ MAX_INTERRUPTION_AFTER_SECONDS: Final = 7 * 86400.0
 """The longest that the definition of ScavengerJob allows."""
 DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS: Final = 30
 
-# What a restart costs each core of a job, unless the services are told otherwise (docs/preemption-classes.md).
+# What a restart costs each core of a job, unless the components are configured otherwise (docs/preemption-classes.md).
 DEFAULT_STARTUP_COST_SECONDS: Final = 60.0
 
-# The longest interruptionAfter that is taken at its word, unless the services are told otherwise
+# The longest interruptionAfter that is taken at its word, unless the components are configured otherwise
 # (docs/designs/0011-tenancy.md).
 DEFAULT_TRUSTED_INTERVAL_SECONDS: Final = 7200.0
 
-# How long a job is preemptible after a checkpoint or a start, unless the services are told otherwise
+# How long a job is preemptible after a checkpoint or a start, unless the components are configured otherwise
 # (docs/preemption-classes.md).
 DEFAULT_START_OVER_WINDOW_SECONDS: Final = 60.0
 

@@ -36,7 +36,7 @@ class WaitReason(Reason):
     A start that was undone from outside before the job ran has an `InterruptionReason` there.
     """
 
-    # in line
+    # queued
     QUEUED = "Queued", "It is queued, and no admission cycle has said more than that yet."
     NEXT_CYCLE = "NextCycle", "As many jobs as may start at once are starting; its turn is next."
     STARTING = "Starting", "Its start is under way."
@@ -114,7 +114,7 @@ class WaitReason(Reason):
     BLIND = "Blind", "The load of the cluster is not known: the published levels are stale, unreadable or Blind."
     ADMIT_FALSE = "AdmitFalse", "The regulator lets no job start while it evicts, and in the cool-down after that."
     ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the admission threshold."
-    # room
+    # capacity
     NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."
     TURN_KEPT = "TurnKept", "It has waited for long, and the capacity that it will have is kept from all others."
     NO_HEADROOM = (

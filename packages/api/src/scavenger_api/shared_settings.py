@@ -22,7 +22,7 @@ MOST_SECONDS: Final = names.MAX_INTERRUPTION_AFTER_SECONDS
 """No job may promise checkpoints less often, so that nothing here means anything beyond."""
 
 SECONDS: Final = "_seconds"
-"""The end of the names of durations, which the flags of the services do not have."""
+"""The end of the names of durations. The flags of the components do not have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
     @property
     def queued(self) -> bool:
-        """In line for admission."""
+        """Queued for admission."""
         return self in (Phase.WAITING, Phase.INTERRUPTED)
 
     @property
@@ -43,7 +43,7 @@ class ConditionType(StrEnum):
 
 
 class Capacity(StrEnum):
-    """Which room a job runs on: not requested, or requested by others and idle."""
+    """Which capacity a job runs on: not requested, or requested by others and idle."""
 
     GUARANTEED = "Guaranteed"
     RECLAIMED = "Reclaimed"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Account:
     """One resource of a node: millicores of cpu, bytes of memory.
 
-    reserved: requests of ordinary pods and Guaranteed jobs. used: measured, or None. offered: reclaimed
+    reserved: requests of regular pods and Guaranteed jobs. used: measured, or None. offered: reclaimed
     capacity that the regulator publishes. taken: by jobs with `capacity: Reclaimed`; may be more than is offered now.
     """
 

@@ -298,7 +298,7 @@ def _completed(written: Object, tasks: _Tasks, ledger: Ledger) -> int:
 
 
 def set_in(text: str) -> int:
-    """The set of indexes in a text; an empty one where nobody can read it."""
+    """The set of indexes in a text; an empty one where the text cannot be parsed."""
     try:
         return parse_indexes(text)
     except IndexesError:

@@ -1,10 +1,10 @@
-"""What a gang is, what it has at risk, and its place in line: the one owner of these rules.
+"""What a gang is, its unsaved work, and its place in the queue: the one owner of these rules.
 
 Prioritizer, regulator, admitter, command line and simulator ask here. The scheduler plugin, in Go, is tested against
 the same table of cases (services/scheduler/pkg/preemption/testdata/gang_cases.json).
 
-Units: moments and spans in whole microseconds (moments since the epoch), what a pod costs in thousandths of a core
-(`scavenger_api.weights`: of a pod without accelerators, its millicores), what is at risk in those times microseconds.
+Units: moments and spans in whole microseconds (moments since the epoch). What a pod costs is in thousandths of a core
+(`scavenger_api.weights`: of a pod without accelerators, its millicores). Unsaved work is in those times microseconds.
 Integers, so that equal jobs compare equal.
 """
 
@@ -209,7 +209,7 @@ def run_start(job: Job, members: Iterable[Member], now: int) -> int:
 
 
 def gang_safe_until(job: Job, members: Sequence[Member], start: int, now: int) -> int:
-    """The last moment whose work is safe: of the start, the start-over and all checkpoints the latest.
+    """The last moment whose work is safe: the latest of the start, the assumed checkpoint and all checkpoints.
 
     Finished members have reported like the others. What failed pods reported does not count: others took their place.
 
@@ -290,7 +290,7 @@ def equal_members(cost: int, parallelism: int, running: int, *, reclaimed: bool)
 
 
 def cpu_seconds(risk: int) -> int:
-    """What is at risk in whole CPU-seconds, rounded. Accelerators count as so many cores (`scavenger_api.weights`)."""
+    """Unsaved work in whole CPU-seconds, rounded. Accelerators count as so many cores (`scavenger_api.weights`)."""
     return (risk + PER_CPU_SECOND // 2) // PER_CPU_SECOND
 
 
@@ -306,16 +306,16 @@ def start_over(start: int, interval: int, now: int) -> int:
 
 
 def safe_until(start: int, interval: int, reports: Iterable[int | None], now: int) -> int:
-    """The last moment whose work is safe, or counts as safe: the latest of start, start-over and reported checkpoint.
+    """The last moment whose work is safe, or counts as safe: the latest of start, assumed and reported checkpoint.
 
-    No job has more than an interval at risk, so hiding checkpoints gains nothing (and a long interval little:
+    No job has more unsaved work than an interval, so hiding checkpoints gains nothing (and a long interval little:
     `time_at_risk`). A checkpoint from the future is a wrong clock or a wrong claim, one from before the start belongs
     to the last run; neither counts.
 
     Args:
         start: of the present run. One in the future is another machine's clock, and counts as now.
         interval: `interruptionAfter`, more than nothing.
-        reports: start-over and checkpoints that are on record, None for those that are not.
+        reports: assumed and reported checkpoints that are on record, None for those that are not.
         now: the present.
     """
     since = start_over(min(start, now), interval, now)
@@ -378,7 +378,7 @@ def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_c
     services/scheduler/pkg/preemption/scavenger.go, docs/scheduler.md).
 
     The time since the checkpoint that the pod reports; before there is one, since its start, with what a restart costs.
-    The plugin knows nothing of start-overs, and trusts every promise.
+    The plugin knows nothing of assumed checkpoints, and trusts every promise.
 
     Args:
         start: of the main container.
@@ -395,8 +395,8 @@ def _saved(start: int, reported: int | None, now: int) -> int | None:
 
 
 def estimated_at_risk(members: Iterable[Member], now: int, startup_cost: int = STARTUP_COST) -> int:
-    """What the scheduler plugin takes for what is at risk of a gang without a figure. Its informer shows
-    no pod that has ended (`newPodInformer` in kube-scheduler's pkg/scheduler/scheduler.go), so no finished member."""
+    """What the scheduler plugin takes for the unsaved work of a gang without a figure. Its informer shows no pod that
+    has ended, so no finished member (`newPodInformer` in kube-scheduler's pkg/scheduler/scheduler.go)."""
     total = 0
     for pod in members:  # no generator: the prioritizer asks it of ten thousand gangs in a pass
         started = pod.started
@@ -428,10 +428,10 @@ def served_level(useful: float, tasks: int = 1) -> int:
 
 
 def line_order(interruptions: int, queued: int | None, uid: str, priority: int = 0) -> Place:
-    """What jobs in line in a queue are sorted by.
+    """What the queued jobs of a queue are sorted by.
 
     1. most interruptions by others: better finish what was started; or the least CPU time (`served_level`);
-    2. the highest priority, where only jobs of one namespace are compared; `by_priority` puts them into a whole line;
+    2. the highest priority, where only jobs of one namespace are compared; `by_priority` puts them into a queue;
     3. first come, first served;
     4. UID, so that the order is the same in every component.
 

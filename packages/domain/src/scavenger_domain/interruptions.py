@@ -17,7 +17,7 @@ EVENT_REASON: Final = "Interrupted"
 """Reason of the Event on a ScavengerJob that has this sentence."""
 
 PREEMPTED_BY: Final = "PreemptedBy"
-"""Reason of the scheduler plugin's Event on a victim; `related` is the pod that room was made for
+"""Reason of the scheduler plugin's Event on a victim; `related` is the pod that the victim made capacity for
 (services/scheduler/pkg/preemption/events.go)."""
 
 PREEMPTED: Final = "Preempted"

@@ -328,8 +328,8 @@ def ended_at(pod: PodLike) -> datetime | None:
 
 
 def last_report(pod: PodLike) -> datetime:
-    """The last moment of which its kubelet says anything; when it was created, where that has said nothing. Nobody saw
-    what it did after that."""
+    """The last moment that the kubelet of the pod reported; its creation where the kubelet reported none. What the pod
+    did later is not known."""
     status = pod.status
     states = (one.state for one in status.container_statuses)
     stamps = [
@@ -421,8 +421,8 @@ def removal(pod: PodLike, intent: RemovalReason | None = None) -> Removal | None
     """Whether the pod was taken away, by whom and when; None when its end is its own.
 
     The first that holds decides: a container beside main ended so late that no removal ended main; a disruption that
-    was not after the admitter's own deletion; a deletion, which is the admitter's where it has an intent, and somebody
-    else's where it has none; what the kubelet says (docs/designs/0002-what-is-an-interruption.md).
+    was not after the admitter's own deletion; a deletion, which is the admitter's where it has an intent, and another
+    client's where it has none; what the kubelet says (docs/designs/0002-what-is-an-interruption.md).
 
     Args:
         pod: of a run.

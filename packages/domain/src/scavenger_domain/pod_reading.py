@@ -3,7 +3,7 @@
 Prioritizer, regulator, admitter, board and command line ask here. The scheduler plugin, in Go, is tested against the
 same pods (services/scheduler/pkg/preemption/testdata/unit_cases.json).
 
-A pod has two starts. *Main started* is when its work began: what is at risk is counted from there. The kubelet's
+A pod has two starts. *Main started* is when its work began: unsaved work counts from there. The kubelet's
 `startTime` stands before: images are pulled and init containers run between the two. *Measured from* is when the last
 of its containers started: from then on metrics show all that it uses.
 

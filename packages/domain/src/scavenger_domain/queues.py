@@ -39,7 +39,7 @@ def why_closed(state: QueueState | None, *, selected: bool = True) -> WaitReason
 
 
 def in_line_since(queued: datetime | None, ended: datetime | None) -> datetime | None:
-    """Since when a job has been in line: one that ended with its checkpointExitCode has an older place there.
+    """Since when a job has been queued. One that ended with its checkpointExitCode has an older place in the queue.
 
     Args:
         queued, ended: `queuedTimestamp` and `endedTimestamp` of its status.

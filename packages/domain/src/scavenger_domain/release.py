@@ -376,7 +376,7 @@ def _regular(job: Object) -> dict[str, Any]:
 
 
 def _not_ours(marks: Mapping[str, str] | None) -> dict[str, str]:
-    """Without the generated labels that a Job may have from its template, and without our own."""
+    """Without the generated labels that a Job may have from its template, and without the project's labels."""
     found = (marks or {}).items()
     return {key: value for key, value in found if key not in _GENERATED and not key.startswith(f"{names.GROUP}/")}
 

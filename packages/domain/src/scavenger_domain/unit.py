@@ -1,7 +1,7 @@
 """A unit: what is ranked, interrupted and booked as a whole. A job with the pods of its present run, or one task of an
 array with its pod. The one reader of it, for all that look at running work.
 
-Units: moments and spans in whole microseconds (moments since the epoch), what is at risk as in
+Units: moments and spans in whole microseconds (moments since the epoch), unsaved work as in
 `scavenger_domain.gang.AtRisk.cost`.
 """
 

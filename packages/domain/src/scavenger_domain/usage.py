@@ -82,7 +82,7 @@ def usage_in_words(usage: JobUsage) -> dict[str, Any]:
 
 
 def read_usage(words: Mapping[str, Any] | None) -> JobUsage | None:
-    """What `status.usage` says; None where there is none, or one that nobody can read."""
+    """What `status.usage` says; None where there is none, or where it cannot be parsed."""
     if not words:
         return None
     try:

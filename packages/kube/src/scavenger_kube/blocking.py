@@ -134,7 +134,7 @@ class Client:
             response.close()
 
     def _with_credentials(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns; once more with credentials loaded anew where they are refused."""
+        """What `ask` returns. Where the credentials are refused, it loads them again and asks once more."""
         try:
             return ask()
         except Unauthorized:

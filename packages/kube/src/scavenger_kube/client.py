@@ -1,4 +1,4 @@
-"""The asyncio client: aiohttp's connections, our own rules.
+"""The asyncio client: aiohttp's connections, with this project's rules.
 
 The generated client of kubernetes_asyncio has no timeouts by default, so a half-open connection hangs for
 ever, hands out raw responses without looking at their status, and builds models that cost a hundred times

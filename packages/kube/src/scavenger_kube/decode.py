@@ -40,7 +40,7 @@ class Metadata(Protocol):
 
 
 class Cacheable(Protocol):
-    """Anything with such metadata: a projection of `kinds`, or a pydantic model of our own kinds."""
+    """Anything with such metadata: a projection of `kinds`, or a pydantic model of the project's CRDs."""
 
     @property
     def metadata(self) -> Metadata:
@@ -278,7 +278,7 @@ Known = Callable[[str], T | None]
 
 
 class ModelDecoder(_RawDecoder[T]):
-    """Decodes into a pydantic model, for the kinds of our own where every field matters.
+    """Decodes into a pydantic model, for the project's own kinds, of which every field matters.
 
     Most versions of an object differ from the one before in their status: the API server raises metadata.generation
     with each change of a spec. So of a version whose generation is known, metadata and status are read and the spec is

@@ -72,7 +72,7 @@ class Endpoint:
     namespace: of the context, `default` where it names none. tls: None for plain HTTP. server_name: the name that its
     certificate must bear, None for the one of the URL. proxy: URL of the proxy on the way, with its credentials, empty
     for none, None to look at the environment. impersonation: headers for acting as another user. expires: time
-    (seconds since the epoch) from which on the credentials are to be loaded anew, None for never.
+    (seconds since the epoch) from which on the credentials are loaded again, None for never.
     """
 
     server: str
@@ -100,7 +100,7 @@ class Endpoint:
         return [*more, *login, *self.impersonation]
 
     def expired(self) -> bool:
-        """Whether the credentials should be loaded anew before they are used."""
+        """Whether the credentials should be loaded again before they are used."""
         return self.expires is not None and time.time() >= self.expires
 
     def ssl_context(self) -> ssl.SSLContext | None:

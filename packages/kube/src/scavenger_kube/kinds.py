@@ -1,4 +1,4 @@
-"""Projections of the core kinds the services read: only the fields that a decision needs.
+"""Projections of the core kinds that the components read: only the fields that a decision needs.
 
 A Kubernetes pod has some two hundred fields and a decision here reads twenty of them. msgspec skips the rest
 while it scans the JSON, so a list of thousands of pods costs milliseconds and megabytes instead of seconds
@@ -235,7 +235,7 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def preempted(self) -> bool:
-        """Told to go by a scheduler, which has promised its room to another pod."""
+        """A scheduler preempted the pod, and has promised its capacity to another pod."""
         return true_because(self.status.conditions, "DisruptionTarget", PREEMPTED_BY_SCHEDULER)
 
 

@@ -28,7 +28,7 @@ turn.
 """
 
 MIN_RENEWAL_SECONDS = 10.0
-"""Credentials are loaded anew at most this often: a server that refuses all must not start a thousand
+"""Credentials are loaded again at most this often: a server that refuses all must not start a thousand
 plugins.
 """
 
@@ -52,7 +52,7 @@ class Observer:
         """An answer had something that no decoder takes (`nesting`)."""
 
     def renewed(self, error: Exception | None) -> None:
-        """The credentials have changed, or could not be loaded anew."""
+        """The credentials have changed, or could not be loaded again."""
 
 
 class Session(Protocol):
@@ -153,9 +153,9 @@ class Transport:
                         del error  # it knows this frame, which would keep it until all objects are looked through
 
     async def _renew(self, used: Endpoint) -> bool:
-        """Load the credentials anew; False where that was done a moment ago already, or fails.
+        """Load the credentials again; False where that was done a moment ago already, or fails.
 
-        That serves all of them: a token file, a plugin, and whatever has been changed in the kubeconfig.
+        That covers all sources: a token file, a plugin, and whatever has been changed in the kubeconfig.
         """
         if self._load is None:
             return False

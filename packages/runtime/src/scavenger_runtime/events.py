@@ -217,7 +217,7 @@ class EventRecorder:
             try:
                 await self._count(key, sent, pending)
             except NotFound:
-                pass  # expired meanwhile (an hour by default): write it anew
+                pass  # expired meanwhile (an hour by default): write it again
             else:
                 return "counted"
         await self._create(key, pending)

@@ -5,8 +5,8 @@ it after `timeoutSeconds`), with an error, or by falling silent; it is then star
 are the sign of life while nothing happens. A server sends none of what it keeps no watch cache for, which are Events by
 default (kubernetes#120348): until there was one, watches are so short that their end in good order is the sign.
 
-When the place to resume from is no longer known to the server (410), everything is listed anew and what changed
-meanwhile, deletions included, is worked out from the difference. Failures are waited for with a jittered, growing
+When the place to resume from is no longer known to the server (410), the informer lists everything again. It works out
+from the difference what changed meanwhile, deletions included. Failures are waited for with a jittered, growing
 backoff, for as long as it takes; but a cache that has not been able to follow for `STALE_AFTER` seconds is no longer
 `healthy()`, and its process should end.
 """
@@ -79,7 +79,8 @@ QUICK_WATCH = 1.0
 """A watch that ends in good order within that many seconds, with nothing said, is followed by a wait."""
 
 LIST_AFTER_FAILURES = 4
-"""Failures in a row to resume a watch after which the place to resume from is given up and everything listed anew."""
+"""Failures in a row to resume a watch, after which the place to resume from is given up and everything is listed
+again."""
 
 OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"])
 WATCH_ERRORS = metrics.counter("informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"])
@@ -360,7 +361,7 @@ class Informer(Generic[T]):
 
         Ended at once, it is a server (or a proxy) that turns watches away: wait, or this becomes a busy loop. After
         minutes with nothing heard, the version to resume from may be forgotten, or never have existed, as after a
-        restore of etcd: list anew.
+        restore of etcd: list again.
         """
         if lasted < QUICK_WATCH:
             raise Unavailable(0, "EmptyWatch", f"the watch ended after {lasted:.2f} s with nothing said")

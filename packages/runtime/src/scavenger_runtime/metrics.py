@@ -33,7 +33,7 @@ LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 """Seconds: from a cache hit to a request that was given up."""
 
 WAIT_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-"""Seconds: for what waits in line rather than for an answer."""
+"""Seconds: for objects that are queued rather than for an answer."""
 
 _UNITS = {"cpu": "core", "memory": "byte", "ephemeral-storage": "byte"}
 

@@ -70,8 +70,8 @@ class _AccessReview(msgspec.Struct):
 
 
 class MetricsAccess:
-    """Judges requests for a path by their token. client: to be set once the API server is reached; until then, nobody
-    is let in. path: the nonResourceURL that is asked about."""
+    """Judges requests for a path by their token. client: set once the API server is reached; until then, all requests
+    are refused. path: the nonResourceURL to authorize."""
 
     def __init__(self, clock: Clock, path: str = PATH) -> None:
         self.client: ApiClient | None = None

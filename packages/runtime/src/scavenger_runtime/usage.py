@@ -174,7 +174,8 @@ class PodUsage:
         """What all scavenger pods use now; None where the metrics API does not answer.
 
         Args:
-            needed: jobs on reclaimed capacity are among them. Otherwise nobody misses an answer, and none is logged.
+            needed: jobs on reclaimed capacity are among them. Otherwise a missing answer does not matter, and is not
+                logged.
         """
         try:
             samples = await scavenger_pod_usage(self._client, self._timeout)

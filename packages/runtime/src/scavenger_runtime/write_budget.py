@@ -1,12 +1,12 @@
 """A budget of requests per second for what a service writes, given out by urgency.
 
-While ordinary pods wait for room, or victims are leaving, scheduler and kubelets need the API server: the budget is
+While regular pods wait for capacity, or victims are leaving, scheduler and kubelets need the API server. The budget is
 small then, and what can wait does. The rest of the time it is generous.
 
 A bucket of tokens, one for each request. A writer that finds it empty waits in the lane of its urgency. A token goes to
 the most urgent lane, first come, first served, but each `SHARE`-th one to the writer that waited longest: with n before
-it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later. What makes room
-(`Urgency.CANCEL`) has no lane: it never waits, and its tokens are owed.
+it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later. What frees
+capacity (`Urgency.CANCEL`) has no lane: it never waits, and its tokens are owed.
 
 The rate is what any API server bears. One that answers writes at once bears more: while writes wait and are answered
 within `QUICK_SECONDS`, the rate grows by a quarter a second, up to `MOST_TIMES` as much. Writes that take longer than
@@ -81,12 +81,12 @@ class Urgency(IntEnum):
     COUNT = 2
     """It records how a job has ended, and lets go of its pods."""
     CANCEL = 3
-    """It makes room, which is what pressure waits for: the rest of a gang that has lost a member. It does not wait, and
-    the others wait for as many requests longer."""
+    """It frees capacity, which pressure waits for: the rest of a gang that has lost a member. It does not wait, and the
+    others wait for as many requests longer."""
 
 
 class Pressure:
-    """The pods for which the API server is needed now: ordinary ones that wait for room, and victims that leave.
+    """The pods for which the API server is needed now: regular pods that wait for capacity, and victims that leave.
 
     Each counts for a limited time: one that can never be placed must not slow everything down for ever. All pods of a
     namespace together count for a limited time of each hour, as their owner may make them again and again. Times are
@@ -108,7 +108,8 @@ class Pressure:
         """How long each namespace has pressed, by the minute's end; who has pressed last is last."""
 
     def observe(self, pod: str, *, pressure: bool, now: float) -> None:
-        """A pod `namespace/name` was seen, and whether it waits for room or leaves; False as well where it is gone."""
+        """A pod `namespace/name` was seen, and whether it waits for capacity or leaves; False as well where it is
+        gone."""
         if pressure == (pod in self):
             return
         namespace = _namespace(pod)
@@ -201,7 +202,7 @@ class WriteBudget:
             WAITING.labels(urgency.name.lower()).set(0)
 
     def observe(self, pod: str, *, pressure: bool) -> None:
-        """A pod was seen, and whether it waits for room or leaves; see `Pressure.observe`."""
+        """A pod was seen, and whether it waits for capacity or leaves; see `Pressure.observe`."""
         if pressure == (pod in self.pressure):
             return
         self._refill()  # what has come so far, has come at the rate of that time

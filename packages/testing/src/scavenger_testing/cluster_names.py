@@ -20,7 +20,7 @@ def cluster_name(name: str) -> str:
     Tests of one file may be in both lanes of `make test-clusters`, and a developer may run one of them meanwhile.
     Two processes that bring up a cluster of the same name would be given the same one, with each other's jobs in it,
     and the first to end would take it down. For the same reason a cluster of this name that a killed process has left
-    is taken down: what runs there would hold room for ever.
+    is taken down: what runs there would hold its resources for ever.
     """
     if name not in _CLAIMED:
         free, _ = _CLAIMED[name] = next(

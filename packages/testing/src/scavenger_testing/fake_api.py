@@ -1,9 +1,9 @@
 """A small API server in memory, for tests of everything that speaks to one.
 
-It does what the services rely on and nothing else: CRUD with resource versions and conflicts, lists in pages, watches
-with bookmarks and 410, the four patches, the status subresource, finalizers, evictions against budgets. And it fails on
-command. The contract tests run the same cases against it and against a real server; where they differ, this one is
-wrong.
+It does what the components rely on and nothing else. That is CRUD with resource versions and conflicts, lists in pages,
+watches with bookmarks and 410, the four patches, the status subresource, finalizers, evictions against budgets. And it
+fails on command. The contract tests run the same cases against it and against a real server; where they differ, this
+one is wrong.
 """
 
 from __future__ import annotations

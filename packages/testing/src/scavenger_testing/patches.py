@@ -1,4 +1,4 @@
-"""The four ways to patch, as far as the services use them. Pure functions of dicts; nothing given is changed.
+"""The four ways to patch, as far as the components use them. Pure functions of dicts; nothing given is changed.
 
 Approximations: lists are merged by key only for the lists named in MERGE_KEYS, and server-side apply remembers whole
 applied objects per manager instead of field sets.

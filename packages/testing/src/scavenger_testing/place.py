@@ -67,7 +67,7 @@ def path_of(kind: str, namespace: str = "", name: str = "", sub: str = "") -> st
 
 
 def account(service: str) -> str:
-    """The user name of a service of ours."""
+    """The user name of a component."""
     return f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:scavenger-{service}"
 
 
@@ -150,7 +150,7 @@ class Server:
 def may(
     server: Server, service: str, verb: str, group: str, resource: str, name: str = "", namespace: str = ""
 ) -> bool:
-    """Whether RBAC lets a service of ours do this. resource: its plural, or PLURAL/SUBRESOURCE."""
+    """Whether RBAC lets a component do this. resource: its plural, or PLURAL/SUBRESOURCE."""
     plural, _, sub = resource.partition("/")
     asked = {"verb": verb, "group": group, "resource": plural, "subresource": sub, "name": name, "namespace": namespace}
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{names.SYSTEM_NAMESPACE}", "system:authenticated"]

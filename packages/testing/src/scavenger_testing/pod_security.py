@@ -2,7 +2,7 @@
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/ and, where that leaves anything open,
 k8s.io/pod-security-admission/policy of 1.37: one function here per check there. What the standard allows pods of
-Windows and pods in a user namespace is left out; nothing of ours is either.
+Windows and pods in a user namespace is left out, as no component uses either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Between the reconcile of each job and the admission loop: what the one tells the other, and is told by it.
 
-Where a job stands goes into the loop's view of the cluster: in line, starting with room held for it, running as one
-that may have to go, or on its way out. What the loop has decided of a job goes into the job's record, for its next
+Where a job stands goes into the loop's view of the cluster: queued, starting with capacity held for it, running as a
+possible victim, or terminating. What the loop has decided of a job goes into the job's record, for its next
 reconcile to see.
 """
 
@@ -44,11 +44,11 @@ from scavenger_admitter.wakeups import Wakeups
 log = get_logger(__name__)
 
 INTERRUPTED_HERE = (InterruptionReason.QUEUE_RECLAIMED, InterruptionReason.STARVED)
-"""Causes of interruptions that the admission loop decides on: the room that comes free is spoken for."""
+"""Causes of interruptions that the admission loop decides on: the freed capacity is promised already."""
 
 KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
-"""Causes of interruptions after which the job keeps its room: nobody else was meant to have it. After all others
-somebody was: an ordinary pod, another queue, a node or a load that had to come down
+"""Causes of interruptions after which the job keeps its capacity, as it was not freed for anything else. After all
+others it was: for a regular pod, another queue, a node or a load that had to come down
 (docs/designs/0007-under-pressure.md)."""
 
 OF_NAMESPACE: Final = frozenset(
@@ -57,7 +57,7 @@ OF_NAMESPACE: Final = frozenset(
 """Why starts fail that other jobs of the namespace meet as well."""
 
 OVERLOOKED_SECONDS: Final = 60.0
-"""A job that should be in line and is not is looked at again after so long at the most."""
+"""A job that should be queued and is not is looked at again after so long at the most."""
 
 
 class AdmissionFeed:
@@ -133,7 +133,7 @@ class AdmissionFeed:
             self._release(key)
 
     def _place(self, key: str, job: ScavengerJob, outcome: Outcome) -> int:
-        """Since when the next task of an array is in line, microseconds since the epoch; 0: as long as the array."""
+        """Since when the next task of an array is queued, microseconds since the epoch; 0: as long as the array."""
         record, queued = self._records[key], job.status.queued_timestamp
         if self._settings.arrays_keep_place or outcome.place is None or queued is None:
             return record.exchanged_place(run_of(job))
@@ -185,7 +185,7 @@ class AdmissionFeed:
             log.info("a node did not start a pod", node=by.node, job=job.key, said=by.said)
 
     def update_running(self, job: ScavengerJob) -> None:
-        """Tell the admission loop what room may be taken back, and what has been."""
+        """Tell the admission loop what capacity may be taken back, and what has been."""
         if job.spec.array is not None:
             self._update_tasks(job)
             return
@@ -197,12 +197,12 @@ class AdmissionFeed:
             running.interrupt(key, micros(at), self._shape(job).counted, job.spec.parallelism)
         elif phase is not Phase.RUNNING:
             running.delete(key)
-        elif run not in record.take:  # else its room is spoken for, although its status does not say so yet
+        elif run not in record.take:  # else its capacity is promised, although its status does not say so yet
             running.apply(running_job(job, self._informers.members(job), self._rate(job)))
 
     def _keep_room(self, job: ScavengerJob, run: str) -> None:
-        """Room of a run that was ended for nobody's sake is kept for the next one: until that is granted or has failed,
-        and for no longer than pods may take to stop."""
+        """Keep the capacity of a run for the next one where it was not ended in favor of other pods. It is kept until
+        the next run is granted or has failed, and for no longer than pods may take to stop."""
         attempt, status = self._records[job.key].attempt, job.status
         interrupted = status.phase is Phase.INTERRUPTED and cause_of(job) in KEPT and not attempt.failures
         if not interrupted or attempt.holds_room(run) or not status.interrupted_timestamps:
@@ -219,7 +219,7 @@ class AdmissionFeed:
         )
 
     def withdraw(self, key: str) -> None:
-        """The admission loop sees the job no more: neither in line, nor starting, nor running."""
+        """The admission loop sees the job no more: neither queued, nor starting, nor running."""
         self._state.forget_job(key)
         self._release(key)
 
@@ -272,8 +272,8 @@ class AdmissionFeed:
         metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
 
     def _bar(self, job: ScavengerJob) -> None:
-        """Nobody is interrupted for a job whose start failed by no fault of others. Where others of its namespace would
-        fail as well, those like it wait for one that is tried."""
+        """No job is interrupted for a job whose start failed by no fault of others. Where other jobs of its namespace
+        would fail as well, those like it wait for one that is tried."""
         why, now = _why_not(job), micros(self._clock.now())
         if why in FAILED_BY_ITSELF:  # after an interruption from outside, others are asked again
             self._state.futile.failed(job.key, now)
@@ -289,7 +289,7 @@ class AdmissionFeed:
         self._state.assumed_starts.forget(key)
         self._limiter.release(key)
 
-    # --- what nobody else sees to ---
+    # --- what no other part does ---
 
     async def requeue_overlooked(self) -> None:
         """Until cancelled: grants behind creates that hang are taken back, and jobs that were overlooked reconciled."""
@@ -306,9 +306,9 @@ class AdmissionFeed:
                     self._wakeups.reconcile(key)
 
     def _overlooked(self) -> Iterator[str]:
-        """Jobs that cannot be read, of which no handler is told, and jobs in line whom no admission cycle sees, and of
-        whom no start is under way. Most of them have a reason; a reconcile finds it again, or puts back in line whom a
-        mistake of ours has taken out."""
+        """Jobs that cannot be read, of which no handler is told. And queued jobs that no admission cycle sees and that
+        have no start under way. Most of them have a reason. A reconcile finds it again, or queues a job again that a
+        bug of the admitter has taken out."""
         yield from self._informers.jobs.unreadable
         for job in self._informers.jobs.items():
             phase = job.status.phase
@@ -326,8 +326,8 @@ class AdmissionFeed:
             self._wakeups.admit()
 
     def revoke(self, key: str, seconds: float = 0.0) -> None:
-        """A grant is not made use of: its room is free, and the job may be granted again after so many seconds. To be
-        in line again it has to be reconciled."""
+        """A grant is not used: its capacity is free, and the job may be granted again after so many seconds. To be
+        queued again it has to be reconciled."""
         attempt = self._records[key].attempt
         if attempt.stage is not Stage.GRANTED:
             return
@@ -354,7 +354,7 @@ class AdmissionFeed:
             self._wakeups.reconcile(key)
 
     def revoke_hanging(self) -> None:
-        """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile. The jobs
+        """Grants that wait behind creates that hang are not used: their capacity is for other jobs meanwhile. The jobs
         wait for admission again at once, and have their turn in their order. A reconcile that is under way has seen the
         grant, and withdraws the candidate when it ends: each job is reconciled once more."""
         taken = self._limiter.queued_behind_hanging()
@@ -425,14 +425,14 @@ class AdmissionFeed:
         self._state.move(places)
 
     def _assert_sound(self) -> None:
-        """Raise AssertionError where a grant holds capacity that nobody will call: its job is not in the limiter."""
+        """Raise AssertionError where a grant holds capacity that no start will use: its job is not in the limiter."""
         for key in self._state.assumed_starts.runs:
             attempt = self._records[key].attempt
             waits = attempt.stage in (Stage.GRANTED, Stage.POSTING)
             assert not waits or self._limiter.has(key), f"grants: {key} holds capacity and is not in the limiter"
 
     def _grant(self, start: Start) -> None:
-        """A job in line is to be started. Its room is taken at once: the next cycle must not find it free."""
+        """Start a queued job. Its capacity is taken at once: the next cycle must not find it free."""
         key, chosen = start.key, start.candidate
         job, now = self._informers.job(key), self._clock.monotonic()
         self._state.delete_candidate(key)
@@ -452,8 +452,8 @@ class AdmissionFeed:
         return self._last_number
 
     def _preempt(self, preemption: FairSharePreemption) -> None:
-        """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this
-        process die before, the next one decides anew."""
+        """Interrupt a running job. Its reconcile does so: the status first, then its pods. If this process dies before,
+        the next one decides again."""
         job = self._running(preemption.gang)
         if job is None:
             return
@@ -508,5 +508,5 @@ def _why_not(job: ScavengerJob) -> str:
 
 
 def _known(reason: str) -> str:
-    """A reason for a label: one of ours, or none where somebody else has written the condition."""
+    """A reason for a label: one of `scavenger_api`, or none where another writer wrote the condition."""
     return WaitReason.of(reason) or InterruptionReason.of(reason) or ""

@@ -1,8 +1,8 @@
 """The admission loop: takes a snapshot, has it planned, and hands out the plan.
 
-One cycle at a time, at most one every `admission_interval`. It writes nothing and tells nobody: what follows from a
-plan is applied by `admission_feed.py`. A grant takes the room and goes to the job's record, and the job's reconcile
-creates the Job (`writer.py`), waits for nobody else's, and tells the lifecycle what the API server said.
+One cycle at a time, at most one every `admission_interval`. It writes nothing and calls no other part:
+`admission_feed.py` applies what follows from a plan. A grant takes the capacity and goes to the job's record. The job's
+reconcile creates the Job (`writer.py`), waits for no other job's, and tells the lifecycle what the API server said.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AdmissionLoop:
     Attributes:
         held: why the last cycle left each waiting job waiting.
         shares: what each queue has and deserves, as of the last cycle.
-        unserved: jobs within their queue's share wait for room; time alone may change who is asked for it.
+        unserved: jobs within their queue's share wait for capacity; time alone may change which jobs are asked for it.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class AdmissionLoop:
         wake = self._wakeups.admission
         while True:
             await wake.wait()
-            # Starts that are not answered yet are waited for, as long as they do not hang: who was chosen by the cycle
-            # before would be overtaken, and those in line find out sooner where there is room.
+            # Starts that are not answered yet are waited for, as long as they do not hang: the jobs that the cycle
+            # before chose would be overtaken, and queued jobs find out sooner where there is capacity.
             self._limiter.skip_hanging()
             while self._affordable_starts() < 1:
                 await self._clock.sleep(max(LEAST_INTERVAL, self._settings.admission_interval))
@@ -143,7 +143,7 @@ class AdmissionLoop:
             await self._clock.sleep(max(self._settings.admission_interval, IDLE_SHARE * took))
 
     def _affordable_starts(self) -> int:
-        """How many more may be started now: what is granted holds room until there is a turn to write it."""
+        """How many more jobs may be started now: a grant holds capacity until its turn to be written."""
         most = min(self._settings.max_starts_per_cycle, self._budget.affordable(1.0))
         return most - self._limiter.in_flight()
 
@@ -153,11 +153,11 @@ class AdmissionLoop:
         The plan is computed in a thread, so that meanwhile the Lease is renewed, probes are answered and jobs
         reconciled: the snapshot shares nothing that changes. So the plan follows from what was true when the cycle
         began, which is safe, as no more is granted than still holds (`AdmissionFeed.apply`):
-        - a job that is gone, changed, started or held back meanwhile does not stand in line as it did, and is left out;
-        - where the regulator has closed admission meanwhile, nobody starts;
-        - room is taken from the state that the next cycle sees, so nobody gets room twice; room that ordinary pods or a
-          lost node took meanwhile is missing to starts of this one cycle: their pods are not placed, keep nobody from
-          anything, as they preempt nobody, and are taken back after `unschedulable_after`.
+        - a job that is gone, changed, started or held back meanwhile is not queued as it was, and is left out;
+        - where the regulator has closed admission meanwhile, no job starts;
+        - capacity is taken from the state that the next cycle sees, so none is granted twice. Capacity that regular
+          pods or a lost node took meanwhile is missing to starts of this one cycle. Their pods are not placed, displace
+          no pod, as they preempt none, and are taken back after `unschedulable_after`.
         """
         started = self._clock.monotonic()
         now = self._clock.now()

@@ -1,5 +1,5 @@
 """One attempt to start a job: from the grant of an admission cycle to the Job that informers show, or to what the API
-server said instead. Lost with the process: whoever follows finds the Job, or grants anew.
+server said instead. Lost with the process: its successor finds the Job, or grants again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNSEEN_START_SECONDS: Final = 10.0
 """A Job that was created, or may have been, and that the informer has not shown for this long is looked for again."""
 
 LEAST_WAIT_SECONDS: Final = 0.01
-"""Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
+"""Waits are sums of rounded figures. A waiter that is woken slightly too early must not be woken at once for ever."""
 
 
 class Stage(enum.Enum):
@@ -31,7 +31,7 @@ class Stage(enum.Enum):
 
     NONE = "none"
     GRANTED = "granted"
-    """The admission cycle has given the job room; its reconcile is to create the Job."""
+    """The admission cycle has granted the job capacity; its reconcile creates the Job next."""
     POSTING = "posting"
     """The Job is being created at this moment."""
     POSTED = "posted"
@@ -39,7 +39,7 @@ class Stage(enum.Enum):
     SEEN = "seen"
     """The informer has shown it."""
     REFUSED = "refused"
-    """It was not created. The room is given back, and the lifecycle is to be told why."""
+    """It was not created. The capacity is given back, and the lifecycle is told why."""
 
 
 MOST_UNFIT_NODES: Final = 8
@@ -88,7 +88,7 @@ class Attempt:
 
     stage: Stage = Stage.NONE
     run: str = ""
-    """The run that is being started: a place in line."""
+    """The run that is being started: a place in the queue."""
     start: Start | None = None
     """What the admission cycle has granted; None for a Job that was found."""
     number: int = 0
@@ -96,7 +96,7 @@ class Attempt:
     since: float = 0.0
     """When the present stage was reached, on the monotonic clock."""
     refusal: Refusal | None = None
-    """What the API server said; of a Job that may have been created all the same, why nobody knows."""
+    """What the API server said; of a Job that may have been created all the same, why that is not known."""
     failures: int = 0
     """Starts in a row that failed."""
     pulls_on: str = ""
@@ -117,7 +117,8 @@ class Attempt:
     lack: Lack | None = None
     """What the pods of the last starts have shown to be missing, where the API server is not asked."""
     most: int | None = None
-    """The next start of an array is of no more tasks than this: capacity that is granted and not used is for nobody."""
+    """The next start of an array is of no more tasks than this: capacity that is granted and not used is lost to all
+    jobs."""
 
     @property
     def under_way(self) -> bool:
@@ -125,12 +126,12 @@ class Attempt:
         return self.stage in _UNDER_WAY
 
     def holds_room(self, run: str) -> bool:
-        """Whether room was taken for the start of that run, and has not been given back."""
+        """Whether capacity was taken for the start of that run, and has not been given back."""
         return self.run == run and (self.under_way or self.stage is Stage.SEEN)
 
     @property
     def units(self) -> int:
-        """To how many tasks, or pods of a job, capacity was given and no one has called it yet."""
+        """How many tasks, or pods of a job, were granted capacity and have not used it yet."""
         return len(self.start.nodes) if self.stage is Stage.GRANTED and self.start is not None else 0
 
     def is_of(self, run: str, number: int) -> bool:
@@ -138,8 +139,7 @@ class Attempt:
         return (self.run, self.number) == (run, number)
 
     def is_granted(self, run: str, number: int) -> bool:
-        """Whether capacity was given to the start of that run, by the grant of that number, and nobody has called it
-        yet."""
+        """Whether the start of that run was granted capacity by the grant of that number, and has not used it yet."""
         return self.stage is Stage.GRANTED and self.is_of(run, number)
 
     # --- stages ---
@@ -177,7 +177,7 @@ class Attempt:
             self.most = 2 * self.most if self.most < MAX_TASKS else None
 
     def observe(self, shown: Job | None) -> None:
-        """The informer shows this Job. One of another run, or of somebody else, is in the way of ours."""
+        """The informer shows this Job. One of another run, or of another owner, is in the way of this attempt."""
         if self.stage is not Stage.POSTED or shown is None:
             return
         if shown.metadata.annotations.get(names.ANNOTATION_RUN) == self.run:
@@ -186,7 +186,7 @@ class Attempt:
             self.reset()
 
     def adopt(self, run: str) -> None:
-        """The Job of this run is there, whoever created it."""
+        """The Job of this run is there, whatever created it."""
         self.stage, self.run, self.refusal = Stage.SEEN, run, None
 
     def reset(self) -> None:
@@ -194,10 +194,10 @@ class Attempt:
         self.stage, self.run, self.start, self.refusal = Stage.NONE, "", None, None
 
     def sync(self, run: str, queue: str, now: float) -> bool:
-        """Bring the attempt up to date for a job in `queue` whose place in line is `run`; False when its room is to be
+        """Bring the attempt up to date for a job in `queue` whose place in it is `run`; False when its capacity must be
         given back. Whatever is known of another run is dropped: a status may be written although its answer is lost.
-        So is a grant of room that another queue has. A Job that stays unseen was not created, or will be found when it
-        is created again."""
+        So is a grant of capacity that another queue has. A Job that stays unseen was not created, or will be found when
+        it is created again."""
         moved = self.stage is Stage.GRANTED and self.start is not None and self.start.candidate.queue != queue
         if moved or (self.stage is not Stage.NONE and self.run != run):
             self.reset()
@@ -234,7 +234,7 @@ class Attempt:
 
     @property
     def others_than(self) -> tuple[str, ...]:
-        """Nodes to which starts do not go where others have room."""
+        """Nodes to which starts do not go where other nodes have capacity."""
         return tuple(dict.fromkeys((*self.unfit_nodes, *self.refused_by)))[-MOST_UNFIT_NODES:]
 
     def failed(self, clock: Clock, first: float, most: float, *, late: bool) -> None:

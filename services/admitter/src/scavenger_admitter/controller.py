@@ -303,7 +303,7 @@ class Admitter:
                 self._wakeups.reconcile(key, priority=LOW_PRIORITY)
 
     async def _remind(self) -> None:
-        """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
+        """Have the admission loop look again where time alone may help: no job is interrupted again and again."""
         while True:
             await self._clock.sleep(REMIND_SECONDS)
             if self._admission.unserved or self._state.kept_room.keys() or self._state.refused or self._state.trust:

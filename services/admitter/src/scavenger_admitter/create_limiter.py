@@ -57,7 +57,7 @@ class CreateLimiter:
         self._each = min(each, most)  # or creates of one namespace could never be all there may be
         self._most = most
         self._window = window
-        # By namespace. Those in line with their places; those called with the time at which their create began, on the
+        # By namespace. Those queued with their places; those called with the time at which their create began, on the
         # monotonic clock.
         self._line: dict[str, dict[str, Place]] = {}
         self._called: dict[str, dict[str, float]] = {}
@@ -71,7 +71,7 @@ class CreateLimiter:
     def enqueue(self, key: str, place: Place) -> None:
         """`namespace/name` has a grant. It is called when it may create its Job, which may be at once.
 
-        place: in line; of two jobs of a namespace the lesser is called first.
+        place: in the queue; of two jobs of a namespace the lesser is called first.
         """
         namespace = namespace_of(key)
         if key not in self._called.get(namespace, ()):
@@ -81,7 +81,7 @@ class CreateLimiter:
         self._call_next()
 
     def has(self, key: str) -> bool:
-        """Whether the job is in line, or was called and is not through."""
+        """Whether the job is in the limiter's queue, or was called and has not finished."""
         return self.may_create(key) or key in self._line.get(namespace_of(key), ())
 
     def may_create(self, key: str) -> bool:
@@ -140,8 +140,8 @@ class CreateLimiter:
         return namespace not in self.hanging() and not self._is_full(namespace)
 
     def saturated_namespaces(self) -> dict[str, float]:
-        """The namespaces of which nobody may be granted a start, and for how many seconds all creates have hung there;
-        0 where they do not, but as many have their grants as may."""
+        """The namespaces of which no job may be granted a start, and for how many seconds all creates have hung there.
+        That is 0 where they do not, but as many have their grants as may."""
         hanging = self.hanging()
         return {namespace: 0.0 for namespace in self._awaited if self._is_full(namespace)} | hanging
 
@@ -158,7 +158,7 @@ class CreateLimiter:
         return True
 
     def queued_behind_hanging(self) -> list[str]:
-        """Those in line in such namespaces."""
+        """The jobs that wait in such namespaces."""
         return [key for namespace in self.hanging() for key in self._line.get(namespace, ())]
 
     def _call_next(self) -> None:

@@ -1,7 +1,7 @@
 """When the API server may be asked by a dry run what admission adds to the pods of a job.
 
-A policy or a mesh adds tolerations, node selectors and containers. Pods of the last run show them; before the first pod
-of a kind nobody has seen any, and a job may wait for ever for a node that its pod could go to.
+A policy or a mesh adds tolerations, node selectors and containers. Pods of the last run show them. Before the first pod
+of a kind they are not known, and a job may wait for ever for a node that its pod could go to.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class Explanations:
         yield from (key for _, key in before)
 
     def tell(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
-        """Tell a job in line why it waits, where that is due; returns what it is to be told, None to leave it at what
-        it was told."""
+        """Tell a queued job why it waits, where that is due. Returns what to tell it, None to leave it at what it was
+        told."""
         record = self._records[key]
         if job.status.phase is not None and not job.status.phase.queued:
             record.told, record.to_be_told = None, False  # what it was told is about a wait that is over

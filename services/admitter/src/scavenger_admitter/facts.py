@@ -46,20 +46,20 @@ def newer(one: ScavengerJob, other: ScavengerJob) -> bool:
 
 
 def run_of(job: ScavengerJob) -> str:
-    """The run that a start from the job's present place in line is; empty before it has one."""
+    """The run that a start from the job's present place in the queue is; empty before it has one."""
     queued = job.status.queued_timestamp
     return accounting.run_id(queued) if queued is not None else ""
 
 
 def job_key(pod: Pod) -> tuple[str, ...]:
-    """The key of the job that a pod belongs to (`scavenger_api.job_keys`); nothing for an ordinary pod."""
+    """The key of the job that a pod belongs to (`scavenger_api.job_keys`); nothing for a regular pod."""
     key = job_key_of(pod)
     return (key,) if key else ()
 
 
 def signals_pressure(pod: Pod) -> bool:
-    """Whether a pod needs the API server more than our writes do: a victim that leaves, or an ordinary pod that found
-    no room; not one that the scheduler has yet to look at."""
+    """Whether a pod needs the API server more than the admitter's writes do: a victim that leaves, or a regular pod
+    that found no capacity. A pod that the scheduler has yet to look at does not."""
     if job_key(pod):
         return pod.leaving
     if pod.spec.node_name or pod.ended or pod.metadata.deletion_timestamp:
@@ -76,7 +76,7 @@ def job_progress(job: Job) -> Hashable:
 
 
 def pod_progress(pod: Pod) -> Hashable:
-    """The same of a pod; its class, and what it has at risk, are the prioritizer's and none of it."""
+    """The same of a pod; its class and its unsaved work are the prioritizer's and none of it."""
     meta = pod.metadata
     return (
         meta.uid,
@@ -106,14 +106,14 @@ def on_its_way(pod: Pod) -> bool:
 
 
 def loses_labels(old: Pod | None, new: Pod | None) -> bool:
-    """Whether somebody has just deleted a pod of an adopted Job: clients must not see how it ends."""
+    """Whether a pod of an adopted Job has just been deleted: clients must not see how it ends."""
     if old is None or new is None or names.LABEL_KIND not in new.metadata.labels:
         return False
     return old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None
 
 
 def waited_seconds(old: Pod | None, new: Pod | None, now: datetime) -> float | None:
-    """How long an ordinary pod had been there until this change gave it a node; None for any other change. Whole
+    """How long a regular pod had been there until this change gave it a node; None for any other change. Whole
     seconds, as those of its creation are."""
     if old is None or new is None or old.metadata.uid != new.metadata.uid or job_key(new):
         return None
@@ -140,7 +140,7 @@ def candidate(
     place: int = 0,
     volumes: VolumeTopology = EVERYWHERE,
 ) -> Candidate:
-    """A job in line.
+    """A queued job.
 
     Args:
         job: what waits.

@@ -192,7 +192,7 @@ async def decide_creation(
 
 async def _overtaken(client: ApiClient, seen: Seen) -> bool:
     """Whether there is a newer version of the ScavengerJob than this, or none any more. The API server is asked where a
-    Job or a pod has a later place in line, as another process may have ended a run since. Raises ApiError."""
+    Job or a pod has a later place in the queue, as another process may have ended a run since. Raises ApiError."""
     job, known = seen.job.metadata, seen.job.status.queued_timestamp
     metas = [pod.metadata for pod in seen.pods] + ([seen.batch.metadata] if seen.batch is not None else [])
     if known is None or not any((place := moment(_place(meta))) is not None and place > known for meta in metas):

@@ -69,8 +69,8 @@ class Informers:
         self.pods.add_handler(self._on_pod)
         self.nodes.add_handler(self._on_node)
         self.waits = OrdinaryWaits()
-        # Why a start does not come off is said in Events alone: those of three reasons are followed, so that nobody has
-        # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
+        # Only Events say why a start fails: the admitter follows those of three reasons, so that it need not search all
+        # of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [
             add(
                 Informer(
@@ -117,7 +117,7 @@ class Informers:
         return any(shown.by_index("about", about) for shown in self.failures)
 
     def job(self, key: str) -> ScavengerJob | None:
-        """The newest known version of a job; a newcomer has its place in line already."""
+        """The newest known version of a job; a newcomer has its place in the queue already."""
         return self._records.newest(key, self.jobs.get(key))
 
     def batch_of(self, job: ScavengerJob) -> Job | None:
@@ -164,7 +164,7 @@ class Informers:
 
     def said(self, key: str) -> list[Pod]:
         """The pods of a ScavengerJob whose finalizer others took off, as their last words show them: they have gone, or
-        a finalizer of somebody else holds them. key: its `namespace/name`."""
+        another client's finalizer holds them. key: its `namespace/name`."""
         return [pod for pod in self.words.of(key) if not self._holds(pod)]
 
     def _holds(self, pod: Pod) -> bool:

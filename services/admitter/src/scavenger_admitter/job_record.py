@@ -1,5 +1,5 @@
 """What this process knows of a job beyond the API: one record per job. Lost with the process, and nothing depends on
-it: whoever follows finds what it needs in the API.
+it: a successor finds what it needs in the API.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SKEW: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """A job that has no status yet: its place in line, kept here until the first status says so.
+    """A job that has no status yet: its place in the queue, kept here until the first status says so.
 
     A process that dies before then has promised nothing; where it had created the Job already, that Job has the place.
     """
@@ -109,7 +109,7 @@ class JobRecord:
 
     newcomer: Newcomer | None = None
     in_line: tuple[ScavengerJob, ScavengerJob] | None = None
-    """The version of the newcomer that is shown, and the same with its place in line."""
+    """The version of the newcomer that is shown, and the same with its place in the queue."""
     written: ScavengerJob | None = None
     """The version that was written last, while the informer shows an older one."""
     written_at: datetime | None = None
@@ -188,7 +188,8 @@ class JobRecord:
     # --- versions ---
 
     def newest(self, shown: ScavengerJob | None) -> ScavengerJob | None:
-        """What the informer shows, or what we have just written; a newcomer has its place in line already."""
+        """What the informer shows, or what the admitter has just written; a newcomer has its place in the queue
+        already."""
         written = self.written
         if shown is None:
             return None
@@ -215,7 +216,7 @@ class JobRecord:
 
     def shows(self, shown: ScavengerJob | None) -> bool:
         """The informer shows this version. Whether there is something new to see: not what was written last, nor, as
-        far as anybody knows yet, what is being written."""
+        far as is known yet, what is being written."""
         news = not self.wrote_version(shown)
         if news and self.writes and shown is not None:
             self.shown_meanwhile = shown.metadata.resource_version
@@ -246,7 +247,7 @@ class JobRecord:
         self.unanswered.clear()
 
     def has_status(self) -> None:
-        """The job is no newcomer any more: its place in line stands in its status."""
+        """The job is no newcomer any more: its status has its place in the queue."""
         self.newcomer = self.in_line = None
 
     def took_effect(self, job: ScavengerJob) -> tuple[ScavengerJob, Outcome] | None:
@@ -277,7 +278,7 @@ class JobRecord:
 
 
 class JobRecords:
-    """The records of all jobs, and the places in line of newcomers."""
+    """The records of all jobs, and the places in the queue of newcomers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -300,7 +301,7 @@ class JobRecords:
         return record.written if record is not None else None
 
     def assign_queue_position(self, key: str, shown: ScavengerJob | None) -> None:
-        """Give a job without a status its place in line; places are given in the order in which jobs are seen."""
+        """Give a job without a status its place in the queue; places are given in the order in which jobs are seen."""
         job, record = self.newest(key, shown), self._records[key]
         if job is None or job.status.phase is not None or record.newcomer is not None:
             return
@@ -308,14 +309,14 @@ class JobRecords:
         record.newcomer = Newcomer(job.metadata.uid, self._last_place)
 
     def observe_queue_position(self, queued: datetime | None) -> None:
-        """A job is shown with this place in line. Places given from now on are later, unless the clock that it came
-        from is wrong by more than replicas may differ."""
+        """A job is shown with this place in the queue. Places given from now on are later, unless the clock that it
+        came from is wrong by more than replicas may differ."""
         if queued is not None and queued <= self._clock.now() + SKEW:
             self._last_place = max(self._last_place, queued)
 
     @property
     def last_queue_position(self) -> datetime:
-        """The last place in line that is known to have been given; none that is much later than the clock."""
+        """The last place in the queue that is known to have been given; none that is much later than the clock."""
         return min(self._last_place, self._clock.now() + SKEW)
 
     # --- a name ---

@@ -1,8 +1,8 @@
 """What the admitter knows of single objects that jobs refer to, and how often it may ask for them.
 
-Nothing is watched, as there may be any number of them. A job that waits is told what was found last, whoever it was
-found for. It asks at its own pace for what was found longest ago. A start asks for all of them: it would fail by what
-has gone since.
+Nothing is watched, as there may be any number of them. A job that waits is told what was found last, for whichever job
+it was found. It asks at its own pace for what was found longest ago. A start asks for all of them: it would fail by
+what has gone since.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class NamespaceTurns:
         """The next question is not before this, on the monotonic clock."""
 
     def left(self, namespace: str, what: Hashable) -> float:
-        """Seconds until it is this one's turn, as things are; zero when it is now. It waits in line from now on, and is
-        to ask again then."""
+        """Seconds until it is this one's turn, as things are; zero when it is now. It is queued from now on, and must
+        ask again then."""
         now = self._clock.monotonic()
         self._skip(now)
         line = self._lines.setdefault(namespace, {})

@@ -68,8 +68,8 @@ class NodeKeeper:
         self._boots: tuple[dict[str, str], dict[str, datetime], str] = {}, {}, ""
 
     async def restore(self) -> None:
-        """Take up what a predecessor left. Without it, refusals are learnt again, three for each node, and a boot is
-        unknown that nobody noticed while no admitter was there."""
+        """Take up what a predecessor left. Without it, refusals are learnt again, three for each node, and a boot while
+        no admitter was there stays unknown."""
         self._kept, now = await self._read(), self._clock.now()
         self._trust.load(self._kept.get(CLOSED), micros(now))
         for name, at in boots.missed(self._kept.get(BOOTS, ""), self._nodes.items(), now).items():

@@ -1,4 +1,5 @@
-"""Which namespaces have ordinary pods that wait for a node: whose scavenger pods these displace are their own doing.
+"""Which namespaces have regular pods that wait for a node. Where these displace scavenger pods of their namespace, its
+own users caused that.
 
 The scheduler's condition on a victim does not name the pod that displaced it, and Events can be written by tenants.
 """
@@ -13,11 +14,11 @@ from scavenger_kube.kinds import Pod
 from scavenger_admitter.facts import job_key
 
 REMEMBERED: Final = timedelta(minutes=1)
-"""So long after an ordinary pod got its node, or was deleted, it may still be what displaced a pod."""
+"""So long after a regular pod got its node, or was deleted, it may still be what displaced a pod."""
 
 
 class OrdinaryWaits:
-    """The ordinary pods that wait for a node, and those that waited a moment ago, by namespace and nominated node."""
+    """The regular pods that wait for a node, and those that waited a moment ago, by namespace and nominated node."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[str, str]] = {}
@@ -35,7 +36,7 @@ class OrdinaryWaits:
             self._waiting[key] = (pod.metadata.namespace, nominated)
 
     def wanted(self, namespace: str, node: str, now: datetime) -> bool:
-        """Whether an ordinary pod of the namespace may be what displaced a pod from the node."""
+        """Whether a regular pod of the namespace may be what displaced a pod from the node."""
         # what is later than that was noted before the clock was set back
         recent = (wait for wait, until in self._until.items() if now < until <= now + REMEMBERED)
         nodes = {where for who, where in (*self._waiting.values(), *recent) if who == namespace}

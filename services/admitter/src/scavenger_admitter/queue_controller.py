@@ -1,11 +1,10 @@
 """The controller of ScavengerQueues: their status, and the end of those that are deleted. Decides nothing.
 
 One round a second over all queues, so that no queue is written more often than that, and only what has changed is
-written. What a round does follows from what is there: whoever is killed in the middle is followed by somebody who goes
-on with it.
+written. What a round does follows from what is there: when an admitter is killed in the middle, its successor goes on.
 
 A queue carries a finalizer from the first round that sees it. When it is deleted, its jobs are deleted, and when the
-last one is gone, the finalizer is taken off and the queue goes. A job that only somebody else's finalizer holds, and
+last one is gone, the finalizer is taken off and the queue goes. A job that only another client's finalizer holds, and
 that has no pods any more, is not waited for.
 """
 

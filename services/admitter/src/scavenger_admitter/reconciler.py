@@ -169,7 +169,7 @@ class Reconciler:
         except Conflict:
             raise
         except ApiError:
-            # Whoever cannot have its status written, or be looked at, holds no room meanwhile.
+            # A job whose status cannot be written, or that cannot be looked at, holds no capacity meanwhile.
             self._feed.revoke(key, SLOW_SECONDS)
             raise
 
@@ -252,7 +252,8 @@ class Reconciler:
             self._writer.warn_of_snapshots(job, warnings)
 
     def _tell_unreadable_checkpoint(self, job: ScavengerJob, pods: Iterable[Pod]) -> None:
-        """A program whose times nobody can read loses all that it has computed: its user is told once a run."""
+        """A program whose checkpoint times cannot be parsed loses all that it has computed: its user is told once a
+        run."""
         record, run = self._records[job.key], run_of(job)
         if record.unreadable_of != run and (said := accounting.unreadable_checkpoint(pods)):
             record.unreadable_of = run
@@ -276,7 +277,7 @@ class Reconciler:
             await self._writer.tell_unreadable(key, unread.error)
 
     def _look_for_references(self, key: str, job: ScavengerJob) -> None:
-        """What a job in line needs and is not there is known before its turn comes. It is asked for beside the
+        """Find out what a queued job needs and is not there, before its turn comes. The API server is asked beside the
         reconciles, and the job is looked at again when that is known."""
         self._beside.result(key)  # raises what the last one has raised
         if (left := self._looks_in(key, job)) is not None and left <= 0:
@@ -319,7 +320,8 @@ class Reconciler:
             self._feed.revoke(key)
 
     def _looks_in(self, key: str, job: ScavengerJob) -> float | None:
-        """Seconds until it is looked for what a job in line needs; None where nothing is, or it is not in line."""
+        """Seconds until the admitter looks for what a queued job needs; None where nothing is needed, or it is not
+        queued."""
         status, record = job.status, self._records[key]
         if not (status.phase and status.phase.queued and status.queued_timestamp) or not refers(job.spec):
             return None
@@ -357,7 +359,7 @@ class Reconciler:
 
     def _as_named(self, outcome: Outcome, written: ScavengerJob) -> ScavengerJobStatus:
         """The status by which pods may be deleted. An older CRD drops the names of pods: they are deleted without, and
-        their ends are told as deletions of somebody else."""
+        their ends are recorded as deletions by another client."""
         if not outcome.status.removing or written.status.removing:
             return written.status
         if not self._told_of_crd:

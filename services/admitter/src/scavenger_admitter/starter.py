@@ -135,14 +135,14 @@ class Starter:
             sent.refusal = _refusal(error, of_pod=sent.made > 0 or error.reason == UNMANAGED)
             words = {"reason": error.reason, "error": str(error), "created": sent.made}
             log.warning("start refused", job=key, queue=job.spec.queue, **words)
-        except Exception as error:  # a start that nobody follows would hold its capacity for ever
+        except Exception as error:  # a start that is not followed would hold its capacity for ever
             sent.refusal = Refusal(repr(error))
             log.exception("start failed", job=key, created=sent.made)
         else:
             metrics.STARTS.labels(self._informers.queue_label(job)).inc(sent.made)
         finally:
             self._limiter.release(key)
-        # Else the job is gone, another one has its name, or its place in line has moved.
+        # Else the job is gone, another one has its name, or its place in the queue has moved.
         if self._records[key].attempt is attempt and attempt.is_of(run, grant):
             tasks = len(confirmed.value.indexes) if isinstance(confirmed.value, StartTasks) else 0
             self._feed.on_response(key, Response(sent.refusal, tasks, sent.made))
@@ -156,7 +156,7 @@ class Starter:
             case Confirmed(value=CreateJob()) as run:
                 try:
                     batch = await self._writer.create(job, run, target, again=again)
-                except AlreadyExists:  # ours from before a restart, or somebody else's: its event shows which
+                except AlreadyExists:  # the admitter's from before a restart, or another owner's: its event shows which
                     return
                 sent.made = 1
                 sent.refusal = await self._create_pods(job, run, batch)

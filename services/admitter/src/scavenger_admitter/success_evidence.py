@@ -241,7 +241,7 @@ class SuccessEvidence:
             await self._prove_by_boot(name, late)
 
     async def _prove_by_boot(self, name: str, found: list[tuple[str, Success]]) -> None:
-        """Note those of these successes since which the machine of the node has not booted, as far as anybody knows."""
+        """Note those of these successes since which the machine of the node has not booted, as far as is known."""
         shown = self._informers.nodes.get(name)
         try:
             node = await self._get(NODES, kinds.Node, None, name)

@@ -1,8 +1,8 @@
 """Leaves a cluster without anything that only the admitter could remove.
 
 The pods of scavenger jobs carry a finalizer that keeps the evidence of an interruption until it is recorded. Without an
-admitter nobody would ever take it off. So before the admitter goes for good, the Jobs of all ScavengerJobs and their
-pods are deleted, and the pods released. ScavengerQueues lose their finalizer as well. They and the ScavengerJobs
+admitter no component would ever remove it. So before the admitter goes for good, the Jobs of all ScavengerJobs and
+their pods are deleted, and the pods released. ScavengerQueues lose their finalizer as well. They and the ScavengerJobs
 themselves stay, as data, until the CRDs are deleted. Their statuses say first that nothing of them runs. That is judged
 as an admitter would judge it. So one that is installed later counts nothing twice, and books no time without it.
 """
@@ -84,7 +84,7 @@ async def clean(client: ApiClient, clock: Clock | None = None, *, after: float =
         if not held:
             return released
         for pod in held:
-            if pod.deletion_timestamp is None:  # the garbage collector leaves pods whose Job somebody holds
+            if pod.deletion_timestamp is None:  # the garbage collector leaves pods whose Job a finalizer holds
                 with contextlib.suppress(Conflict):
                     await client.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
             await release(client, pod.namespace, pod.name, pod.uid)
@@ -127,7 +127,7 @@ class _Proofs:
 
     @property
     def none(self) -> Evidence:
-        """What is known before anybody has looked."""
+        """What is known before any lookup."""
         return Evidence(required=bool(self._after))
 
     async def of(self, unproven: Sequence[Success]) -> Evidence:

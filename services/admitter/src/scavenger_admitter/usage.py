@@ -71,7 +71,7 @@ class UsagePoller:
             await self._clock.sleep(self._period)
 
     async def _round(self) -> bool:
-        """Ask once, unless there is nobody to ask about; whether there are new figures of reclaimed capacity."""
+        """Ask once, unless no pod needs it; whether there are new figures of reclaimed capacity."""
         # `record_termination_messages` needs once more what a pod of a run that is over has used.
         ending = {name: life for name, life in self._known.items() if self._informers.is_held(name, life.uid)}
         known = ending | {
@@ -79,14 +79,14 @@ class UsagePoller:
         }
         samples = await self._ask(needed=bool(known))
         self._usage.feed(known, samples or (), self._clock.now())
-        # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
+        # Also when no pod needs it any more, so that no reader goes by what was measured last.
         measured = bool((known and samples is not None) or (not known and self._known))
         self._known = known
         await self._books.take(samples or (), self._clock.now())
         return measured
 
     async def _ask(self, *, needed: bool) -> Sequence[Sample] | None:
-        """What pods use now; None where nobody answers, or nobody was asked."""
+        """What pods use now; None where the metrics API does not answer, or was not asked."""
         if not needed and (self._clock.monotonic() < self._silent_until or not self._informers.any_runs()):
             return None
         samples = await self._usage.ask(needed=needed)

@@ -1,4 +1,5 @@
-"""Who looks again. Made first: whoever learns something that others act on needs to know nothing else of them."""
+"""Wakes the reconcile loop and the admission loop. It is made first, so a part that learns something needs to know no
+other part."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ class Wakeups:
     """Has jobs reconciled, and the admission loop run a cycle.
 
     Attributes:
-        loop: reconciles jobs; None while this process does not lead, and then nobody is reconciled.
+        loop: reconciles jobs; None while this process does not lead, and then no job is reconciled.
         admission: set when something changed that may let a job start.
     """
 

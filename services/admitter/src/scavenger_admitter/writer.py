@@ -303,8 +303,8 @@ class Writer:
     async def create(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE, *, again: bool = False
     ) -> dict[str, Any]:
-        """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself sees
-        to it that nothing is started twice, whoever tries. Returns the Job, as the API server has it.
+        """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself
+        ensures that nothing is started twice, whichever process tries. Returns the Job, as the API server has it.
 
         Args:
             job: the job.
@@ -313,8 +313,8 @@ class Writer:
             again: the last start failed, after it may have stored the key of the snapshots.
 
         Raises:
-            AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
-            NameTaken: somebody else's Service has the name that the gang needs.
+            AlreadyExists: there is a Job of that name: of this run, of an earlier one, or another owner's.
+            NameTaken: another owner's Service has the name that the gang needs.
             KeyTaken: a Secret has the name that the key of the snapshots needs.
             ReferenceAbsent: there is no such claim as its pods need, or another object that is looked for.
             Unmanaged: it is the Job controller's, and is to be deleted.
@@ -358,7 +358,8 @@ class Writer:
 
     async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:
         """The first pod of a run, or of an array, as the API server would have it, by a dry run: admission changes it,
-        and nothing is stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
+        and nothing is stored. The Job that owns it does not exist yet, and the API server does not look for it. Raises
+        ApiError."""
         pods = []
         if isinstance(job, AdoptedJob):
             batch = await self._job_of_array(job, action, again=False)
@@ -525,7 +526,7 @@ class Writer:
         except NotFound:
             found = await self._create_job(job, action, ANYWHERE, again=again)
         else:
-            if again:  # somebody may have deleted it
+            if again:  # a client may have deleted it
                 await self._see_to_key(job, again=True)
         owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
         if job.metadata.uid not in owners or found["metadata"].get("deletionTimestamp"):
@@ -539,7 +540,7 @@ class Writer:
         for _ in range(TRIES):
             try:
                 size = len(await self._post_pod(meta["namespace"], pod))
-            except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
+            except AlreadyExists:  # an answer that was lost, a former leader, or another owner's
                 found = await metadata_now(self._client, PODS, meta["namespace"], name)
                 if found is None:  # it has gone meanwhile
                     continue
@@ -573,7 +574,7 @@ class Writer:
 
     async def _see_to_service(self, job: ScavengerJob, action: CreateJob) -> None:
         """The headless Service of a gang is there before its pods are. It stays as long as the ScavengerJob does,
-        unless somebody deletes it: a restart looks before it writes. That of a ScavengerJob that is gone is replaced,
+        unless a client deletes it: a restart looks before it writes. That of a ScavengerJob that is gone is replaced,
         as the garbage collector would take it from under the gang. Raises NameTaken."""
         body, namespace = service_manifest(job), job.metadata.namespace
         if body is None:

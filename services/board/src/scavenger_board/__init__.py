@@ -1,1 +1,1 @@
-"""The page for who runs the cluster: what is, what was, and why."""
+"""The page for cluster administrators: what is, what was, and why."""

@@ -239,7 +239,7 @@ def _moments(stamps: tuple[str, ...]) -> tuple[datetime, ...]:
 
 
 def pod_facts(pod: Pod, system: str) -> PodFacts:
-    """What is shown of a pod that has not ended. system: the namespace of the services; labels alone are no proof."""
+    """What is shown of a pod that has not ended. system: the namespace of the components; labels alone are no proof."""
     meta = pod.metadata
     job = meta.labels.get(names.LABEL_JOB, "")
     ready = condition(pod.status.conditions, "Ready")
@@ -258,7 +258,7 @@ def pod_facts(pod: Pod, system: str) -> PodFacts:
 
 
 def is_ours(pod: Pod, system: str) -> bool:
-    """Whether it is a pod of a service. system: the namespace of the services; labels alone are no proof."""
+    """Whether it is a pod of a component. system: the namespace of the components; labels alone are no proof."""
     return pod.metadata.namespace == system and pod.metadata.labels.get(PART_LABEL) == PART_OF_US
 
 

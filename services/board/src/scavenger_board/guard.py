@@ -60,9 +60,10 @@ WITHDRAWN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Guard:
-    """access: judges tokens; None where the address alone says who may look. Then only names of this machine are taken
-    as the Host of a request: a page of another site, whose name was made to lead here (DNS rebinding), gets
-    nothing. Such a page could not read an answer under our own name, but ask all the same: it gets none either."""
+    """access: judges tokens; None where the address alone says which clients may look. Then only names of this machine
+    are taken as the Host of a request: a page of another site, whose name was made to lead here (DNS rebinding), gets
+    nothing. Such a page could not read an answer under the board's own name, but could ask all the same: it gets none
+    either."""
 
     def __init__(self, app: ASGIApp, access: MetricsAccess | None) -> None:
         self._app = app

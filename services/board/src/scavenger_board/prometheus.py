@@ -95,7 +95,7 @@ class Prometheus:
 
     async def _ask(self, path: str, form: Mapping[str, str], read: Callable[[bytes], T]) -> T:
         headers = {}
-        if self._token_file:  # read anew each time, as it may rotate
+        if self._token_file:  # read again each time, as it may rotate
             token = await asyncio.to_thread(Path(self._token_file).read_text)
             headers["Authorization"] = f"Bearer {token.strip()}"
         if self._session is None:

@@ -66,7 +66,7 @@ class Hub:
             await self._clock.sleep(self._period)
 
     async def current(self) -> Picture:
-        """The newest picture, made anew where it is older than `period`."""
+        """The newest picture, built again where it is older than `period`."""
         await self._renew(self._period)
         assert self._newest is not None
         return self._newest

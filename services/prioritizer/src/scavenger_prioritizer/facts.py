@@ -131,7 +131,7 @@ F = TypeVar("F", JobFacts, PodFacts)
 
 
 class FactsCache(Generic[Obj, F]):
-    """Facts about objects, made anew only for objects that are not the same as the last time."""
+    """Facts about objects, built again only for objects that are not the same as the last time."""
 
     def __init__(self, describe: Callable[[Obj], F]) -> None:
         self._describe: Callable[[Obj], F] = describe
@@ -153,8 +153,8 @@ class FactsCache(Generic[Obj, F]):
         return facts
 
     def describe_with(self, describe: Callable[[Obj], F]) -> None:
-        """Make the facts anew, by another rule. What was written is seen again as the informer shows it: until then it
-        may be written twice."""
+        """Build the facts again, by another rule. What was written is seen again as the informer shows it: until then
+        it may be written twice."""
         self._describe, self._entries = describe, {}
 
     def note(self, planned: F, **written: str | int | None) -> None:
@@ -206,7 +206,7 @@ def _task(job: JobFacts, pod: PodFacts) -> JobFacts:
 
 
 def pod_signature(pod: Pod) -> Hashable:
-    """What of a pod a class depends on; our own label and figure are not part of it."""
+    """What of a pod a class depends on; the prioritizer's own label and figure are not part of it."""
     meta = pod.metadata
     checkpoint = meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)
     # Of a task nothing else says that it runs.
@@ -215,7 +215,7 @@ def pod_signature(pod: Pod) -> Hashable:
 
 
 def job_signature(job: ScavengerJob) -> Hashable:
-    """What of a job a class depends on. Not `status.preemption` and the start-overs: both are computed."""
+    """What of a job a class depends on. Not `status.preemption` and the assumed checkpoints: both are computed."""
     status, meta = job.status, job.metadata
     return (
         status.phase,

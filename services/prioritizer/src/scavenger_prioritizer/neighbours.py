@@ -1,4 +1,4 @@
-"""The ordinary pods on the nodes, followed only where Karpenter removes nodes."""
+"""The regular pods on the nodes, followed only where Karpenter removes nodes."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ PLACED_PODS: Final = Resource("", "v1", "pods", "Pod", True, PlacedPod)
 
 
 class Neighbours:
-    """Knows on which nodes there is no ordinary pod, once it has been told that this matters.
+    """Knows on which nodes there is no regular pod, once it has been told that this matters.
 
     Args:
         client: to follow pods with.
         clock: for the watch.
         wanted: whether it matters: None, from when a node of Karpenter is seen.
-        after: microseconds without an ordinary pod, until a node counts as without.
-        came: called when an ordinary pod comes to a node that counted as without.
+        after: microseconds without a regular pod, until a node counts as without.
+        came: called when a regular pod comes to a node that counted as without.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Neighbours:
             self._begin.set()
 
     async def run(self) -> None:
-        """Follow the ordinary pods until cancelled, from when they matter."""
+        """Follow the regular pods until cancelled, from when they matter."""
         await self._begin.wait()
         await self.pods.run()
 
@@ -99,7 +99,7 @@ class Neighbours:
             self._begin.set()
 
     def lone(self, nodes: Iterable[str], known: Collection[str], now: int) -> frozenset[str] | None:
-        """Nodes without an ordinary pod, as `lone_nodes`; None while that is not known."""
+        """Nodes without a regular pod, as `lone_nodes`; None while that is not known."""
         if not self._begin.is_set():
             return frozenset()
         if not self.pods.synced or not self.pods.healthy():

@@ -55,7 +55,7 @@ class ReclaimedUsage:
 
     def _rate(self, pod: PodFacts, since: int, now: int) -> int | None:
         if now <= since:
-            return None  # nothing at risk yet but the start-up cost, and nothing to take a mean of
+            return None  # no unsaved work yet but the start-up cost, and nothing to take a mean of
         used = self._usage.meter.cpu_seconds(pod.uid, since / MICROSECONDS, now / MICROSECONDS)
         return None if used is None else round(1000 * used * MICROSECONDS / (now - since))
 

@@ -30,7 +30,7 @@ BUDGET_LABELS: Final = {
 }
 
 PASS_SECONDS: Final = 5.0
-"""A pass writes for no longer, nor more than the budget has for so long: what is still to be done is decided anew."""
+"""A pass writes for no longer, nor more than the budget has for so long: what is left is decided again."""
 
 REMEMBERED: Final = 3600 * MICROSECONDS
 """For how long it is remembered when a running priority was written; more than any pace."""
@@ -42,9 +42,9 @@ Write = Callable[[], Awaitable[object]]
 class Step:
     """Writes of one kind, made before those of the next step are.
 
-    urgency: of each; None for those that make room. These wait for no turn: while victims leave there are few turns,
-    and the next ordinary pods wait for just this. Writes are made several at a time, but for those that no pod waits
-    for (`Urgency.EXPLAIN`): the busier the API server is, the fewer of these there are.
+    urgency: of each; None for those that free capacity. These wait for no turn: while victims leave there are few
+    turns, and the next regular pods wait for just this. Writes are made several at a time, but for those that no pod
+    waits for (`Urgency.EXPLAIN`): the busier the API server is, the fewer of these there are.
     """
 
     kind: str
@@ -214,7 +214,7 @@ class PlanWriter:
 async def _outcome(kind: str, write: Write) -> str:
     """Carry one write out and say what became of it.
 
-    An object that is gone or has changed is planned for anew in the next pass; so is one that is refused, in case what
+    An object that is gone or has changed is planned again in the next pass; so is one that is refused, in case what
     refuses it is gone by then. Raises Unavailable, Unauthorized and TooManyRequests: all other writes would meet the
     same.
     """

@@ -1,7 +1,7 @@
 """The regulator's loop: measures, decides, publishes, evicts; one period after the other. It decides nothing itself.
 
-The order within a period matters. The levels are published before anybody is evicted, so that the room is not given
-away while it is being made; and where publishing fails, nobody is evicted, as the API server is not there to do it.
+The order within a period matters. The levels are published before jobs are evicted, so that freed capacity is not given
+away in the meantime. Where publishing fails, no job is evicted, as the API server does not answer.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Regulator:
         """Look at the caches, decide, and say what was decided.
 
         In a thread, as that takes a second at five thousand nodes with a level each, and meanwhile the Lease is renewed
-        and probes are answered. What it changes nobody else looks at during a period.
+        and probes are answered. No other task reads what it changes during a period.
         """
         return await in_thread(self._decide, self._look(measurement))
 
@@ -210,7 +210,7 @@ class Regulator:
         )
 
     def _set_back(self, by: timedelta, now: datetime) -> None:
-        """Go on as if no time had passed since the last look: the wall clock was set back. Else nobody would be evicted
+        """Go on as if no time had passed since the last look: the wall clock was set back. Else no job would be evicted
         until it is past the moment at which this process began."""
         self._started -= by
         self._set_aside.set_back(by)

@@ -1,4 +1,4 @@
-"""The requests by which pods are made to leave: evicted, deleted where somebody's budget forbids that, or hurried."""
+"""The requests by which pods are made to leave: evicted, deleted where a disruption budget forbids that, or hurried."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EvictionOutcome(StrEnum):
 
     EVICTED = "evicted"
     DELETED = "deleted"
-    """Somebody's disruption budget refused it, and the pods, being preemptible, were deleted."""
+    """A disruption budget refused it, and the pods, being preemptible, were deleted."""
     REFUSED = "refused"
     """A disruption budget covers it, and it is not preemptible."""
     GONE = "gone"
@@ -86,9 +86,9 @@ async def _evict(client: ApiClient, pod: PodFacts, note: EvictionNote) -> Evicti
 async def _delete(client: ApiClient, pod: PodFacts) -> EvictionOutcome:
     """Delete a pod whose eviction a budget refused, if it is preemptible at this very moment.
 
-    The prioritizer's own budgets select what is not, so a preemptible pod was kept by somebody else's. The scheduler's
-    preemption asks no budget either, where nobody else is left; else whoever adds one has others go in his place. The
-    resource version makes sure that the class is still the one that was looked at.
+    The prioritizer's own budgets select what is not, so another owner's budget kept a preemptible pod. The scheduler's
+    preemption asks no budget either, where no other victim is left; otherwise a user who adds one would have others go
+    instead. The resource version makes sure that the class is still the one that was looked at.
     """
     namespace, _, name = pod.key.partition("/")
     try:
@@ -112,7 +112,7 @@ async def _delete(client: ApiClient, pod: PodFacts) -> EvictionOutcome:
 
 
 def _preemptible(pod: Pod) -> bool:
-    """By label and PriorityClass; what lacks either is nobody's to delete."""
+    """By label and PriorityClass; the regulator does not delete a pod that lacks either."""
     labels = pod.metadata.labels
     return (
         names.LABEL_JOB in labels

@@ -98,7 +98,7 @@ def _offered(resources: Mapping[str, str | int | float]) -> dict[str, int]:
 
 
 def occupies(pod: Pod) -> bool:
-    """Whether the pod takes room on a node: bound to one, and not ended."""
+    """Whether the pod takes capacity of a node: bound to one, and not ended."""
     return bool(pod.spec.node_name) and not pod.ended
 
 
@@ -165,7 +165,7 @@ def _at(micros: int | None) -> datetime | None:
 
 
 def gang_facts(job: ScavengerJob, unit: Unit, pods: tuple[PodFacts, ...], finished: tuple[PodFacts, ...] = ()) -> Gang:
-    """A unit with its pods that take room, and those of them that have succeeded."""
+    """A unit with its pods that take capacity, and those of them that have succeeded."""
     spec = job.spec
     if spec.template is not None:  # of several containers, or requests beside limits, none is resized
         pods = tuple([replace(pod, resizable={}) for pod in pods])
@@ -203,7 +203,7 @@ class SeenPods:
         self._known: dict[str, _Seen] = {}
 
     def refresh(self, pods: Iterable[Pod]) -> dict[str, _Seen]:
-        """By UID, those of these pods that are of jobs and take room, or have succeeded."""
+        """By UID, those of these pods that are of jobs and take capacity, or have succeeded."""
         before, known = self._known, dict[str, _Seen]()
         for pod in pods:
             if names.LABEL_JOB in pod.metadata.labels and (occupies(pod) or pod.succeeded):
@@ -217,8 +217,8 @@ class SeenPods:
 
 
 def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod], seen: SeenPods | None = None) -> tuple[Gang, ...]:
-    """Each unit (`scavenger_domain.unit.units`) with those of its pods that take room on a node; those without any are
-    left out.
+    """Each unit (`scavenger_domain.unit.units`) with those of its pods that take capacity of a node; those without any
+    are left out.
 
     The status does not speak of a start that takes a few seconds, nor of what is left of the last run; the Job of
     either has the ScavengerJob's own name. Pods of another run, or of a job that is deleted, are gangs of their own as
@@ -251,7 +251,7 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod], seen: SeenPods | No
 
 
 def _stopping_runs(pods: Iterable[PodReading], there: Mapping[str, _Seen]) -> Iterable[Gang]:
-    """The runs of these pods, as far as they are stopping; nobody is ever asked to go from one."""
+    """The runs of these pods, as far as they are stopping; no pod of one is ever asked to go."""
     runs: dict[tuple[str, str], list[PodReading]] = {}
     for pod in pods:
         if pod.run and pod.terminating:

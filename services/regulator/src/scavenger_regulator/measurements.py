@@ -30,7 +30,7 @@ log = get_logger(__name__)
 class Measurements:
     """Asks the source, and remembers what the next answers leave out.
 
-    history: mean and deviation of the cluster's ordinary load as the source keeps them itself, by resource; None where
+    history: mean and deviation of the cluster's regular load as the source keeps them itself, by resource; None where
     it does not.
     """
 

@@ -50,7 +50,7 @@ def _log_pool(decision: Decision, cluster: ScopeDecision, last: ScopeDecision | 
 
 
 def log_node_memory(plan: NodeMemoryPlan, *, newly_short: bool) -> None:
-    """newly_short: nobody is left who may go from the node, for the first time."""
+    """newly_short: no job is left that may go from the node, for the first time."""
     write = log.info if plan.victims or newly_short else log.debug
     write(
         "node memory",

@@ -24,9 +24,9 @@ class _Record:
 class SetAside:
     """What became of the last evictions of each job, by UID.
 
-    Each failure in a row doubles the time, so that a job that nobody can evict costs less and less. One that failed
+    Each failure in a row doubles the time, so that a job that cannot be evicted costs less and less. One that failed
     for another reason than a budget is tried once more in the next period: it may have been a bad moment of the API
-    server, and no reason to take somebody who loses more.
+    server, and no reason to take a job that loses more.
     """
 
     def __init__(self, base: float) -> None:
@@ -50,7 +50,7 @@ class SetAside:
         self._records = {uid: record for uid, record in self._records.items() if uid in uids}
 
     def set_back(self, by: timedelta) -> None:
-        """The clock was set back: nobody is set aside for longer."""
+        """The clock was set back: no job is set aside for longer."""
         self._records = {uid: replace(one, until=one.until - by) for uid, one in self._records.items()}
 
     def refused(self, now: datetime) -> frozenset[str]:

@@ -64,7 +64,7 @@ SAVE_EVERY: Final = timedelta(minutes=10)
 
 SAVE_NODES_EVERY: Final = timedelta(minutes=2)
 """So much of what goes on on nodes is lost at most. On one of thousands something changes in every period, and all of
-them are one object. A node that is forgotten to be evicting begins again from its upper level."""
+them are one object. A node whose Evicting state is lost begins again from its eviction threshold."""
 
 log = get_logger(__name__)
 
@@ -105,7 +105,7 @@ class Store:
             self.reclaimed = observe(self.reclaimed, snapshot, self._trust)
 
     def learn(self, decision: Decision, nodes: Collection[str], now: datetime) -> None:
-        """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept. What is known
+        """Take the regular load into the histories. nodes: those that exist; of others nothing is kept. What is known
         of a pool is kept as long as it is within the window: an autoscaler takes all its nodes away at night."""
         self._histories = renamed(self._histories, decision.moved)
         learn(self._histories, decision.scopes, self._settings.history_window)
@@ -123,7 +123,7 @@ class Store:
             del self._histories[scope]
 
     def history(self) -> dict[str, Mapping[str, Figures]]:
-        """Scope → resource → mean and deviation of the ordinary load."""
+        """Scope → resource → mean and deviation of the regular load."""
         return learned(self._histories)
 
     def rises(self, now: datetime) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Gives throttled jobs their CPU back before the regulator goes for good: nobody else would."""
+"""Gives throttled jobs their CPU back before the regulator goes for good: no other component would."""
 
 from __future__ import annotations
 

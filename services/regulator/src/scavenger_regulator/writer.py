@@ -45,7 +45,7 @@ ONE_BY_ONE: Final = 16
 """Up to so many victims are evicted one after the other; more of them some at a time, begun in order."""
 
 NODE_MEMORY_SHORT: Final = "NodeMemoryShort"
-"""Reason of the Event about a node where nobody is left who may go."""
+"""Reason of the Event about a node where no job is left that may go."""
 
 BUDGET_OVERRIDDEN: Final = "BudgetOverridden"
 """Reason of the Event about a job that a disruption budget did not keep."""
@@ -163,7 +163,8 @@ class Writer:
         return self._published
 
     async def publish(self, new: PublishedLevels) -> bool:
-        """Write the levels where that is due, or where somebody else changed or deleted them; False where it failed."""
+        """Write the levels where that is due, or where another client changed or deleted them; False where it
+        failed."""
         settings = self._settings
         due = worth_publishing(self._published, new, self._clock.now(), settings.period)
         if not due and await self._stands():
@@ -231,8 +232,8 @@ class Writer:
         return outcome
 
     async def shorten(self, pods: Sequence[PodFacts]) -> None:
-        """Hold deletions to the grace periods of the pods: who asks for a longer one would keep everybody waiting for
-        room that does not come."""
+        """Hold deletions to the grace periods of the pods: a client that asks for a longer one would keep pods waiting
+        for capacity that does not come."""
         if self._settings.dry_run:
             return
         outcomes = await in_order([partial(shorten, self._client, one) for one in pods])
@@ -268,7 +269,7 @@ class Writer:
     async def offer(self, offers: Sequence[Offer]) -> None:
         """Show on each node what it offers."""
         if self._settings.dry_run or not offers:
-            return  # whoever came by an offer could not be evicted before its node runs out of memory
+            return  # a job that came by an offer could not be evicted before its node runs out of memory
         outcomes = await in_order([partial(write_offer, self._client, one.node, one.amounts) for one in offers])
         written = sum(outcome is OfferOutcome.WRITTEN for outcome in outcomes)
         log.debug("offers", written=written, failed=len(offers) - written)

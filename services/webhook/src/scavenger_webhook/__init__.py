@@ -1,1 +1,1 @@
-"""Admission: every ordinary pod outranks scavenger jobs, and no bad job gets in."""
+"""Admission: every regular pod outranks scavenger jobs, and no bad job gets in."""

@@ -219,7 +219,7 @@ async def _answer(
     try:
         facts = await facts_of(request)
         response = _not_ready(request) if facts is None else await run(review, request, facts)
-    except Exception:  # a fault of ours, whatever it is
+    except Exception:  # a bug of the webhook, whatever it is
         log.exception("review failed", **_about(request))
         response = _failed(request)
     seconds = time.perf_counter() - began

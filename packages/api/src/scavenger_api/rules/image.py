@@ -1,7 +1,7 @@
 """References to container images, read as the container runtimes read them.
 
-The grammar is that of github.com/distribution/reference (regexp.go, normalize.go), which the kubelet uses: a name that
-it does not accept comes out as InvalidImageName only after the job has been given its room.
+The grammar is that of github.com/distribution/reference (regexp.go, normalize.go), which the kubelet uses. A name that
+it does not accept fails as InvalidImageName only after the job has been given its capacity.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ def job_manifest(
     Args:
         job: the job.
         restarts: how often it has been interrupted.
-        run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of the run.
+        run: the place in the queue it is started from (`accounting.run_id` of queuedTimestamp): the identity of the
+            run.
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         level: what its pods keep to; the job asks for nothing beyond (`breaches`).
         token: its pods get the token of their service account.
@@ -173,7 +174,7 @@ def target_of(job: ScavengerJob, granted: Target, failed_starts: int) -> Target:
 
     Volumes may be bound to a zone or a node, and what else keeps a pod off a node the scheduler knows, not the plan. So
     a job with claims, or with neighbours to look for or to avoid, and one whose last start failed, may go
-    wherever there is room.
+    wherever there is capacity.
     """
     return granted.unpinned() if failed_starts or job.spec.bound else granted
 
@@ -236,7 +237,7 @@ def _labels(job: ScavengerJob) -> dict[str, str]:
 
 
 def _program(spec: ScavengerJobSpec) -> dict[str, str]:
-    """Which container the program is, for `kubectl logs` and our own services, where it is not called main."""
+    """Which container runs the program, for `kubectl logs` and the components, where it is not called main."""
     return {} if spec.main_name == names.MAIN_CONTAINER else {names.ANNOTATION_DEFAULT_CONTAINER: spec.main_name}
 
 
@@ -342,8 +343,8 @@ def _container(
 
 
 def _both(wanted: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """What the user wants of nodes and neighbours and where the start has to go: both hold. One of the user's terms and
-    one of ours make a term together, as terms are alternatives."""
+    """What the user wants of nodes and neighbours, and the nodes that the start is bound to: both hold. One of the
+    user's terms and one of the admitter's make a term together, as terms are alternatives."""
     if not wanted or not ours:
         return wanted or ours
     theirs, own = wanted.get("nodeAffinity", {}), ours["nodeAffinity"]
@@ -375,8 +376,8 @@ def _security_context(given: dict[str, Any], spec: ScavengerJobSpec, level: Leve
 
 
 def _placed(spec: ScavengerJobSpec, resources: dict[str, Any]) -> dict[str, Any]:
-    """Requests and limits of a container. On reclaimed capacity cpu and memory are requested as 0, as nobody sets them
-    aside, and the two extended resources that stand for them are what the pod is placed by."""
+    """Requests and limits of a container. On reclaimed capacity cpu and memory are requested as 0, as they are not set
+    aside. The two extended resources that stand for them are what the pod is placed by."""
     if spec.capacity is Capacity.GUARANTEED:
         return resources
     asked = asked_for(resources.get("requests"), resources.get("limits"))
@@ -390,7 +391,7 @@ def of_qos_class(pod: dict[str, Any], requests: Mapping[str, int], burstable: bo
     """A pod that is Burstable for a millicore, where all its containers have their requests as limits.
 
     In a node's out-of-memory the kernel looks at oom_score_adj: -997 for Guaranteed pods, 3 to 999 for Burstable ones
-    (kubelet pkg/kubelet/qos GetContainerOOMScoreAdjust). So it would take ordinary pods before the scavengers.
+    (kubelet pkg/kubelet/qos GetContainerOOMScoreAdjust). So it would take regular pods before the scavengers.
 
     Args:
         pod: spec of the pod.

@@ -1,6 +1,6 @@
 """The pods of a Job that the admitter has itself (`spec.managedBy`): a function of the Job as the API server has it.
 
-So any process can create what another one left out, and the same pod has the same name whoever creates it
+So any process can create what another one left out, and the same pod has the same name, whichever process creates it
 (docs/designs/0020-the-admitter-makes-the-pods.md).
 """
 
@@ -41,7 +41,7 @@ def pod_of_task(
     grant: int = 0,
     number: int | None = None,
 ) -> dict[str, Any]:
-    """The pod of a task. All its lives have one name: the API server refuses a second one, whoever tries
+    """The pod of a task. All its lives have one name: the API server refuses a second one, whichever process tries
     (docs/designs/0023-arrays.md).
 
     Args:

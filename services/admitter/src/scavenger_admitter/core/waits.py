@@ -34,7 +34,7 @@ class Wait:
     def message(self) -> str:
         """A plain sentence with the figures of the cycle that made this wait; rendered when asked for."""
         if self._render is not None:
-            # Dropped after use: what renders may refer to the whole room of its cycle, and waits are kept for long.
+            # Dropped after use: what renders may refer to all capacity of its cycle, and waits are kept for long.
             self._message, self._render = self._render(), None
         assert self._message is not None
         return self._message

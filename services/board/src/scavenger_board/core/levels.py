@@ -80,7 +80,7 @@ def _unseen(view: LevelsView) -> str:
 
 
 def above_upper(resources: Mapping[str, ResourceRow]) -> list[str] | None:
-    """The resources whose load has reached the upper level; None where no load is known."""
+    """The resources whose load has reached the eviction threshold; None where no load is known."""
     known = {name: one for name, one in resources.items() if one.load is not None and one.upper is not None}
     if not known:
         return None

@@ -28,7 +28,7 @@ class ResourceRow(Row, frozen=True, gc=False, rename="camel"):
 
 class LevelsRow(Row, frozen=True, gc=False, rename="camel"):
     """The levels. visibility: as of `LevelsView`, or Past. says: what they come to, for a person. above: resources at
-    or above their upper level; None where the load is not known."""
+    or above their eviction threshold; None where the load is not known."""
 
     visibility: str
     state: str = ""
@@ -58,7 +58,7 @@ class PoolRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class ServiceRow(Row, frozen=True, gc=False, rename="camel"):
-    """A service of ours. answers: None where it is not installed. silent_since: its leader, when last heard of."""
+    """A component. answers: None where it is not installed. silent_since: its leader, when last heard of."""
 
     name: str
     answers: bool | None
@@ -95,8 +95,8 @@ class NodeRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class QueueRow(Row, frozen=True, gc=False, rename="camel"):
-    """A queue. over: resources of which it has more than its share; None where that is not known. line: the first in
-    line, by key; in_line: how many there are."""
+    """A queue. over: resources of which it has more than its share; None where that is not known. line: the first
+    queued jobs, by key; in_line: how many there are."""
 
     name: str
     state: str
@@ -124,7 +124,7 @@ class ArrayRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class JobRow(Row, frozen=True, gc=False, rename="camel"):
-    """A job. since: when it came into its phase. rank: what jobs in line in a queue are sorted by, None for others; no
+    """A job. since: when it came into its phase. rank: what queued jobs of a queue are sorted by, None for others; no
     place, as that of thousands changes with each start. why: one word, and in says a sentence. useful, lost, at_risk:
     CPU-seconds, None where not known. cpu, memory: of all its pods. runs: as of `scavenger_board.core.runs`.
     checkpointed: the last checkpoint that it reported; safe_until: since when its work counts as unsaved; both Unix
@@ -191,7 +191,7 @@ class AboutRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class Picture(Row, frozen=True, gc=False, rename="camel"):
-    """All of it. time: of which moment. past: whether that is over. waiting_pods: ordinary pods without a node, None
+    """All of it. time: of which moment. past: whether that is over. waiting_pods: regular pods without a node, None
     where not known. unknown: what of that moment is not known any more, in sentences. findings: problems of now,
     none of a moment that is over. meanings: what the words stand for that jobs wait by. pools: all of them, the default
     pool first, whose levels are `levels`; none where there is one pool."""

@@ -1,4 +1,4 @@
-"""Queues, and who is in line in each."""
+"""Queues, and the queued jobs of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN: Final = 10
 
 
 def lines(jobs: Iterable[JobFacts], queues: Iterable[QueueFacts] = ()) -> dict[str, list[str]]:
-    """The keys of the jobs in line, in order, by queue. queues: those that there are."""
+    """The keys of the queued jobs, in order, by queue. queues: those that there are."""
     turns = _turns(queues)
     found = {queue: by_priority(line, _rank) for queue, line in _sorted(jobs).items()}
     return {
@@ -34,7 +34,7 @@ def lines(jobs: Iterable[JobFacts], queues: Iterable[QueueFacts] = ()) -> dict[s
 
 
 def ranks(jobs: Iterable[JobFacts], queues: Iterable[QueueFacts] = ()) -> dict[str, Rank]:
-    """What jobs in line in a queue are sorted by, by key of the job. A job that its priority has moved has the rank of
+    """What queued jobs of a queue are sorted by, by key of the job. A job that its priority has moved has the rank of
     the job whose place it holds; the ranks of others stay."""
     turns = _turns(queues)
     found: dict[str, Rank] = {}
@@ -64,7 +64,7 @@ def _in_turns(line: Iterable[JobFacts]) -> list[tuple[int, JobFacts]]:
 
 
 def _sorted(jobs: Iterable[JobFacts]) -> dict[str, list[JobFacts]]:
-    """Jobs in line by queue, in order but for priorities."""
+    """Queued jobs by queue, in order but for priorities."""
     waiting: dict[str, list[JobFacts]] = {}
     for job in jobs:
         if job.in_line and not job.deleting:

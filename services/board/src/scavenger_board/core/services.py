@@ -1,4 +1,4 @@
-"""Which services of ours answer."""
+"""Which components answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from scavenger_board.core.snapshot import LEADERLESS, SERVICES, PodFacts
 
 
 def service_rows(now: datetime, pods: Iterable[PodFacts], leases: Mapping[str, datetime | None]) -> list[ServiceRow]:
-    """All services that there may be. leases: when each leader last renewed, None where it has given its Lease back."""
+    """All components that there may be. leases: when each leader last renewed, None where it has given its Lease
+    back."""
     replicas: dict[str, list[bool]] = {}
     for pod in pods:
         if pod.service in SERVICES:

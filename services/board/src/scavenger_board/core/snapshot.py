@@ -14,7 +14,7 @@ from scavenger_domain.nodes import UNMARKED, Marks
 Amounts = Mapping[str, int]
 
 SERVICES: Final = (names.ADMITTER, names.REGULATOR, names.PRIORITIZER, names.WEBHOOK, names.SCHEDULER)
-"""The services that may be installed, by the names of their charts."""
+"""The components that may be installed, by the names of their charts."""
 
 LEADERLESS: Final = frozenset({names.WEBHOOK})
 """Services of which every replica answers: there is no Lease to tell that one does."""
@@ -48,7 +48,7 @@ class JobFacts:
     """A ScavengerJob.
 
     cpu, memory: of one pod. pods: in the gang. queued: its place in its queue, microseconds since the epoch. since:
-    when it came to be in line.
+    when it came to be queued.
     runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
     message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
     CPU-seconds. at_risk: CPU-seconds, None where not said. ended: when the last run ended. checkpoint: the last
@@ -102,9 +102,9 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod that has not ended. job: key of its ScavengerJob, empty for ordinary ones. requests: as the scheduler
-    counts them, reclaimed capacity by its own names. service: the one of ours that it is a replica of, with its
-    image, and whether it is ready. waits: an ordinary pod without a node. task: of an array, its index; started,
+    """A pod that has not ended. job: key of its ScavengerJob, empty for regular pods. requests: as the scheduler
+    counts them, reclaimed capacity by its own names. service: the component that it is a replica of, with its image,
+    and whether it is ready. waits: a regular pod without a node. task: of an array, its index; started,
     checkpoint: of that task, in microseconds since the epoch, None before it runs or reports one."""
 
     key: str

@@ -100,7 +100,7 @@ def _entry(
 
 
 def _whom(key: str, at: datetime, told: Interruption, victims: dict[str, list[Victim]]) -> str | None:
-    """For whom a job left: only the scheduler and the admitter take room for a certain pod or job."""
+    """For whom a job left: only the scheduler and the admitter take capacity for a certain pod or job."""
     if told.cause is InterruptionReason.PREEMPTED:
         victim = f"{key.partition('/')[0]}/{told.pod}"
         return interruptions.take_preemptor(victims.get(victim, []), at)

@@ -1,4 +1,4 @@
-"""Which nodes no ordinary pod is on: an autoscaler may remove these, and the scavenger jobs on them are in its way."""
+"""Which nodes no regular pod is on: an autoscaler may remove these, and the scavenger jobs on them are in its way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 def lone_nodes(
     nodes: Iterable[str], held: Collection[str], known: Collection[str], since: Mapping[str, int], now: int, after: int
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """The nodes that no ordinary pod has been on for long enough, and since when there is none on each.
+    """The nodes that no regular pod has been on for long enough, and since when there is none on each.
 
-    An ordinary pod ends it at once, and the time is counted from its end: labels of a node's pods change twice in it at
-    most, however often ordinary pods come and go.
+    A regular pod ends it at once, and the time is counted from its end: labels of a node's pods change twice in it at
+    most, however often regular pods come and go.
 
     Args:
         nodes: names of all nodes.
-        held: those with an ordinary pod.
+        held: those with a regular pod.
         known: those that counted as lone before this process started, by the labels of their pods.
         since: what this returned the last time.
         now, after: microseconds.

@@ -1,7 +1,7 @@
-"""Which running jobs an ordinary pod may displace: a pure function of one snapshot (docs/preemption-classes.md).
+"""Which running jobs a regular pod may displace: a pure function of one snapshot (docs/preemption-classes.md).
 
 The class is a label on every pod of the gang, which is what schedulers and budgets read. A plan is computed against it,
-so a prioritizer that starts anew goes on where the last one was. What a status says of it the admitter writes.
+so a prioritizer that restarts goes on where the last one was. What a status says of it the admitter writes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Verdict(Record, frozen=True, gc=False):
 
     @property
     def priority(self) -> int:
-        """CPU time at risk, in whole CPU-seconds."""
+        """Unsaved CPU time, in whole CPU-seconds."""
         return cpu_seconds(self.risk)
 
 
@@ -73,7 +73,7 @@ class ClassPlan:
     budgets_needed: tuple[str, ...] = ()
     """Namespaces whose budget is missing or wrong."""
     cover: tuple[PodWrite, ...] = ()
-    """Non-preemptible pods that the budget leaves out, beside which an ordinary pod has come."""
+    """Non-preemptible pods that the budget leaves out, on whose nodes a regular pod has come."""
     protect: tuple[PodWrite, ...] = ()
     unprotect: tuple[PodWrite, ...] = ()
     refresh: tuple[PodWrite, ...] = ()
@@ -162,7 +162,7 @@ class Ranked(Record, frozen=True, gc=False):
 def rank(snapshot: Snapshot) -> list[Ranked]:
     """The gangs that take part, next victim first.
 
-    1. least CPU time at risk;
+    1. least unsaved CPU time;
     2. fewer interruptions so far;
     3. most recently started;
     4. UID, so that the order is total.
@@ -340,8 +340,8 @@ def current_class(gang: Gang) -> str:
 
 
 def _pod_writes(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[tuple[PodWrite, ...], ...]:
-    """Patches that cover by the budget again, that protect (most at risk first), that unprotect (least first), and the
-    others that leave a class as it is."""
+    """Patches that cover by the budget again, that protect (most unsaved work first), that unprotect (least first), and
+    the others that leave a class as it is."""
     cover: list[PodWrite] = []
     protect: list[PodWrite] = []
     unprotect: list[PodWrite] = []

@@ -1,7 +1,7 @@
 """What the prioritizer decides on: the running gangs, the nodes on their way out, the published percentage.
 
 Units throughout: times and spans in whole microseconds (times since the epoch), what a pod costs in thousandths of a
-core (without accelerators its millicores), what is at risk in those times microseconds inside a decision and in whole
+core (without accelerators its millicores), unsaved work in those times microseconds inside a decision and in whole
 CPU-seconds (core-seconds) where it is written down. Integers, so that two jobs that are equal compare equal, and an
 order computed twice is the same order.
 """
@@ -85,7 +85,7 @@ class PodFacts(Record, frozen=True, gc=False):
     told_to_go: int | None = None
     """When it was deleted, by the API server's clock."""
     preempted: bool = False
-    """A scheduler deleted it, and gave its room to another pod."""
+    """A scheduler deleted it, and gave its capacity to another pod."""
     birth: str | None = None
     """When this life of it began, as it is written."""
     started: int | None = None
@@ -141,7 +141,7 @@ class JobFacts(Record, frozen=True, gc=False):
     ended: int | None = None
     """When the last run ended; None while one runs."""
     preempted: bool = False
-    """It was interrupted by a scheduler, which gave its room to another pod, and has not started again."""
+    """It was interrupted by a scheduler, which gave its capacity to another pod, and has not started again."""
     interruptions: int = 0
     stopping: bool = False
     """Being deleted or suspended."""
@@ -179,7 +179,7 @@ class Rules:
     """What an administrator may set.
 
     startup_cost: microseconds added per core until the first checkpoint after a start. trusted: microseconds, the
-    longest interval that is taken at its word. weights: of resources, in what is at risk. step: by how
+    longest interval that is taken at its word. weights: of resources, in unsaved work. step: by how
     many CPU-seconds the running priority must have moved before it is written. ratio: and by which share of the smaller
     of the two values.
     budgets: whether non-preemptible pods have PodDisruptionBudgets.
@@ -192,8 +192,8 @@ class Rules:
     ratio: float = 1.0
     budgets: bool = True
     returning: int = 15 * MICROSECONDS
-    """A job that left its capacity to no pod counts as running for so long: it comes back, and until then whoever needs
-    that room has it for nothing."""
+    """A job that left its capacity to no pod counts as running for so long: it comes back, and until then other pods
+    may use that capacity at no cost."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
     window: int = START_OVER_WINDOW
@@ -214,8 +214,8 @@ class Snapshot:
     reclaimed capacity by UID, and the cost of what each really used on average since `gang_safe_until`; those not in it
     are not measured. written_at: jobs and tasks by unit, and when this process last wrote their running priority, as
     far as it remembers. exposed_at: the same, and when it last wrote that they are preemptible. idle_budgets:
-    namespaces in which the budget selects nothing, and since when this process has seen that. lone: nodes without an
-    ordinary pod, whose pods the budget is to leave out; None while that is not known, and pods keep what they have.
+    namespaces in which the budget selects nothing, and since when this process has seen that. lone: nodes without a
+    regular pod, whose pods the budget leaves out; None while that is not known, and pods keep what they have.
     shares: of pools with levels of their own, by name; `share` is the default pool's. pool_of: nodes of these pools.
     """
 
@@ -235,7 +235,7 @@ class Snapshot:
 
     def pool(self, gang: Gang) -> str:
         """The pool whose share a gang counts in; empty for the default pool. Of a gang over several it is the one with
-        the largest share: whoever needs room there is not to wait for the others."""
+        the largest share: a pod that needs capacity there must not wait for the others."""
         if not self.pool_of:
             return ""
         pools = sorted({self.pool_of.get(pod.node, "") for pod in gang.pods if pod.node})

@@ -20,7 +20,8 @@ _Running = tuple[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """Of one metric. room: what the nodes have. ordinary: used by others than scavenger pods; None: not known.
+    """Of one metric. `room`: the capacity of the nodes. `ordinary`: used by others than scavenger pods; None: not
+    known.
     sampled_at: the median over nodes. since: when the oldest sample's averaging began."""
 
     used: float

@@ -1,10 +1,10 @@
-"""Mean and standard deviation of the ordinary load over a window, in bounded size, kept across restarts.
+"""Mean and standard deviation of the regular load over a window, in bounded size, kept across restarts.
 
 The window is cut into buckets of equal length; each holds count, mean and M2 (the sum of squared distances
 from the mean) of its samples, updated by Welford's method and merged by Chan, Golub and LeVeque (1979),
 "Updating formulae and a pairwise algorithm for computing sample variances". Both are stable where sums of
-squares are not. The window moves by whole buckets: it is right to one bucket's length, and its size does not
-depend on how often one measures.
+squares are not. The window moves by whole buckets: it is right to one bucket's length, and its size does not depend on
+how often the regulator measures.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Figures:
 
 @dataclass(slots=True)
 class History:
-    """The ordinary load of one resource over the last `window` seconds, in about `buckets` buckets.
+    """The regular load of one resource over the last `window` seconds, in about `buckets` buckets.
 
     Attributes:
-        room: cores or bytes that 100 percent are, where the samples are of an amount; 0 where they are of a load.
+        `room`: cores or bytes that 100 percent are, where the samples are of an amount; 0 where they are of a load.
     """
 
     window: float = DEFAULT_WINDOW
@@ -171,7 +171,7 @@ class History:
     def load(cls, dumped: Any, window: float, buckets: int, now: datetime) -> History:
         """What `dump` wrote, as far as it makes sense and lies within the window; else empty. Never raises.
 
-        Where the window or the buckets were configured anew, old buckets go where their middle lies.
+        Where the window or the buckets were configured differently, old buckets go where their middle lies.
         """
         history = cls(window, buckets)
         try:

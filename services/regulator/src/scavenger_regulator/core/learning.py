@@ -1,4 +1,4 @@
-"""What periods teach about the ordinary load: a history for each scope and resource, and what it says.
+"""What periods teach about the regular load: a history for each scope and resource, and what it says.
 
 Of a pool there are two: of the load, and of what is used, in percent of the nodes that there are now. Where nodes
 come and the use stays, the load jumps; where an autoscaler answers the load, the use does. Neither is unrest, so the
@@ -19,7 +19,7 @@ USED: Final = "used-"
 
 
 def learn(histories: dict[str, dict[str, History]], scopes: Mapping[str, ScopeDecision], window: float) -> None:
-    """Take the ordinary load of a period into the histories. window: seconds. Nodes have fewer buckets than
+    """Take the regular load of a period into the histories. window: seconds. Nodes have fewer buckets than
     pools."""
     for scope, decided in scopes.items():
         reading = decided.reading
@@ -37,7 +37,7 @@ def learn(histories: dict[str, dict[str, History]], scopes: Mapping[str, ScopeDe
 
 
 def learned(histories: Histories) -> dict[str, Mapping[str, Figures]]:
-    """Scope → resource → mean and deviation of the ordinary load, where there is a sample."""
+    """Scope → resource → mean and deviation of the regular load, where there is a sample."""
     return {scope: _learned(one) for scope, one in histories.items()}
 
 

@@ -1,15 +1,15 @@
-"""Water levels and the preemptible percentage: the formulas of docs/levels.md, and nothing else.
+"""Levels and the preemptible percentage: the formulas of docs/levels.md, and nothing else.
 
 Everything is in percent of what the counted nodes can allocate. With `reserve` (a configured margin) and
-`stdev` (the standard deviation of the ordinary load over the window):
+`stdev` (the standard deviation of the regular load over the window):
 
     lower     = 100 - (reserve + stdev)
     upper     = 100 - (reserve / 3 + stdev)
     admission = min(lower + |reserve - stdev|, upper)
     eta       = exp(ln 100 / (upper - lower) * (load - lower))        for lower <= load <= upper
 
-The restless cluster keeps more room free: a burst as large as yesterday's then still fits above the load.
-Between the levels, eta climbs from 1 to 100, slowly at first.
+The restless cluster keeps more capacity free: a burst as large as yesterday's then still fits above the load.
+Between `lower` and `upper`, eta climbs from 1 to 100, slowly at first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Final
 
 FLOOR: Final = 33.0
-"""Percent of the running jobs that are preemptible when nobody is in need."""
+"""Percent of the running jobs that are preemptible when no regular pod needs capacity."""
 
 
 TREMBLE: Final = 1.0
@@ -73,9 +73,9 @@ class LevelPolicy(StrEnum):
 
 
 def water_levels(mean: float, stdev: float, reserve: float) -> WaterLevels:
-    """The levels for a window of ordinary load; `INITIAL` where a figure is not a number.
+    """The levels for a window of regular load; `INITIAL` where a figure is not a number.
 
-    mean, stdev: of the ordinary load in percent. The mean takes no part in the formulas (the levels look at
+    mean, stdev: of the regular load in percent. The mean takes no part in the formulas (the levels look at
     how far the load jumps, not where it is), but a window whose mean is nonsense has no deviation to trust
     either. reserve: percent.
     """
@@ -97,18 +97,18 @@ def ordered(lower: float, admission: float, upper: float) -> WaterLevels:
 def apart(levels: WaterLevels, margin: float) -> WaterLevels:
     """The same with `admission` at least `margin` points under `upper`, but not under `lower`.
 
-    Where the ordinary load is steady the formulas make both the same. Filled up to there, the next breath of
-    ordinary load evicts down to `lower`, and yielding never begins (docs/designs/0004-admission-stays-below-upper.md).
+    Where the regular load is steady the formulas make both the same. Filled up to there, the next breath of
+    regular load evicts down to `lower`, and yielding never begins (docs/designs/0004-admission-stays-below-upper.md).
     """
     return WaterLevels(levels.lower, max(levels.lower, min(levels.admission, levels.upper - margin)), levels.upper)
 
 
 def preemptible_percentage(load: float, levels: WaterLevels, floor: float = FLOOR) -> float:
-    """Percent of the running jobs that ordinary pods may displace.
+    """Percent of the running jobs that regular pods may displace.
 
     `floor` below `lower`, 100 from `upper` on (also where both are one), eta between, but never less than the
-    floor. A load below 0 counts as 0 and one above 100 as 100. NaN gives the floor: what is not known is no
-    reason to expose anybody.
+    floor. A load below 0 counts as 0 and one above 100 as 100. NaN gives the floor: what is not known is no reason to
+    expose a job.
     """
     if math.isnan(load):
         return floor

@@ -1,8 +1,9 @@
 """How full the cluster is: from a measurement, checked for age, coverage and plausibility, to percent.
 
 Only the nodes that count are looked at (`scavenger_domain.nodes.counts`). What cannot be believed is treated as not
-measured, never as zero: a metric that drops to nothing must not look like room, nor one that cannot be like a flood. A
-node that is known to be full counts as full: one that says more than it has, or is under pressure and says nothing.
+measured, never as zero: a metric that drops to nothing must not look like free capacity, nor one that cannot be like a
+flood. A node that is known to be full counts as full: one that says more than it has, or is under pressure and says
+nothing.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ WRONG_UNIT = 5.0
 
 
 MISSING_ONE = 0.6
-"""One node may be without figures where the others have this share of the room: on three equal nodes, a third of it is
-more than coverage allows, and on two nobody knows which half is the busy one."""
+"""One node may be without figures where the others have this share of the capacity. On three equal nodes, a third of it
+is more than coverage allows. On two it is not known which half is the busy one."""
 
 
 JOINS = timedelta(minutes=5)
-"""So long a new node may be without figures: nobody can have measured it yet."""
+"""So long a new node may be without figures: it cannot have been measured yet."""
 
 
 RAMP_UP = timedelta(seconds=RAMP_UP_SECONDS)
 """So long a scavenger pod counts with its request where it uses less: a program that reads its input first, or loads a
-model, uses its cores a minute or two later, and by then somebody else would have been let into them."""
+model, uses its cores a minute or two later, and by then another job would have started on them."""
 
 
 _MOST_SECONDS = 100 * 365 * 86_400.0
@@ -71,11 +72,11 @@ class Reading:
     """The load of one scope.
 
     load: percent, 0 to 100, per resource. firm: the same without the CPU of pods on reclaimed capacity, which the
-    kernel gives to others as soon as they want it: nobody has to go for it. beyond: the same, and not cut off at 100,
-    as nodes have more than they allocate: what somebody has to go for. saturated: the CPU is all in use, so more of it
+    kernel gives to others as soon as they want it: no job has to go for it. beyond: the same, and not cut off at 100,
+    as nodes have more than they allocate: what jobs have to go for. saturated: the CPU is all in use, so more of it
     may be wanted. ordinary: the load without scavenger pods; None where too many of those have no figure. ramping:
     points that scavenger pods in their first minutes have asked for and do not use yet, and what is left of nodes under
-    pressure; without pods that started since `since`, which whoever reads the load adds anyway. used_of_requests:
+    pressure; without pods that started since `since`, which readers of the load add anyway. used_of_requests:
     percent of what scavenger pods past their first minutes have asked for that they use; without CPU on reclaimed
     capacity, of the cluster only, and only where there are such pods. room: allocatable of the nodes, in cores and
     bytes. whole: the same with those that should have figures and have none. observed_at: the oldest sample used.
@@ -235,7 +236,8 @@ def believed(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh
 
 
 def _if_full(node: NodeFacts, fresh: Fresh) -> Figures | None:
-    """What a node uses that is not measured: all that it can allocate where it is under pressure, else nobody knows."""
+    """What a node uses that is not measured: all that it can allocate where it is under pressure, else None, as that is
+    not known."""
     return {r: Figure(node.allocatable[r], fresh.now) for r in RESOURCES} if node.pressed else None
 
 
@@ -252,7 +254,7 @@ def _total(counted: list[NodeFacts], total: Mapping[str, Figure], fresh: Fresh) 
 
 
 def _uncovered(counted: list[NodeFacts], figures: Mapping[str, Figures | None], fresh: Fresh, trust: Trust) -> str:
-    """Why too few nodes have figures; empty where enough have. Of a new node nobody expects any."""
+    """Why too few nodes have figures; empty where enough have. A new node is not expected to have any."""
     measured = [node for node in counted if figures[node.name]]
     expected = [node for node in counted if figures[node.name] or not fresh.joined(node)]
     if measured and len(measured) == len(expected):
@@ -344,8 +346,8 @@ def median_time(figures: Iterable[Figure]) -> datetime:
 
 
 def _left_of_pressed(measured: list[NodeFacts], use: Mapping[str, list[Figure]]) -> dict[str, float]:
-    """Cores and bytes that nodes under pressure do not use, and that nobody may start in. Where the load is known in
-    one piece, nobody knows them."""
+    """Cores and bytes that nodes under pressure do not use, and that no job may use. Where only the load of all nodes
+    together is known, they are not known."""
     left = dict.fromkeys(RESOURCES, 0.0)
     for number, node in [(number, node) for number, node in enumerate(measured) if node.pressed]:
         for resource in RESOURCES:
@@ -401,9 +403,9 @@ def _add(sums: dict[str, float], amounts: Mapping[str, float]) -> None:
 
 def ramping_use(running: list[_Running], since: datetime) -> dict[str, float]:
     """Cores and bytes that scavenger pods in their first minutes have asked for and do not use yet. A pod without a
-    figure uses nothing that is known. CPU on reclaimed capacity is kept for nobody."""
+    figure uses nothing that is known. CPU on reclaimed capacity is not kept for any pod."""
     sums = dict.fromkeys(RESOURCES, 0.0)
-    published = since.replace(microsecond=0)  # whoever reads it has whole seconds, and counts from there on
+    published = since.replace(microsecond=0)  # its readers have whole seconds, and count from there on
     earliest = since - RAMP_UP
     for pod, measured in [(pod, use) for pod, began, use in running if earliest < began < published]:
         use = measured or {}
@@ -415,8 +417,8 @@ def ramping_use(running: list[_Running], since: datetime) -> dict[str, float]:
 def used_of_requests(running: list[_Running], since: datetime) -> dict[str, float]:
     """Percent of what scavenger pods past their first minutes have asked for that they use, of those with figures.
 
-    By so much of its requests the load falls when such a pod goes. Without CPU on reclaimed capacity, which nobody goes
-    for. Resources for which nobody has asked are missing.
+    By so much of its requests the load falls when such a pod goes. Without CPU on reclaimed capacity, which no job goes
+    for. Resources that no pod has requested are missing.
     """
     used, asked = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)
     latest = since - RAMP_UP
@@ -432,7 +434,7 @@ def used_of_requests(running: list[_Running], since: datetime) -> dict[str, floa
 def terminated_use(terminations: Iterable[RecentTermination], measurement: Measurement) -> dict[str, float]:
     """Cores and bytes in the figures of nodes that were used by scavenger pods which have gone since.
 
-    Were they taken for ordinary, the regulator's own evictions would count as unrest of the ordinary load. Of CPU, an
+    Were they taken for regular, the regulator's own evictions would count as unrest of the regular load. Of CPU, an
     average over a window, it is the part of the window that the pod lived to see; of memory, as of one moment, all or
     nothing.
     """
@@ -457,7 +459,7 @@ def _share_lived(until: datetime, resource: str, figure: Figure) -> float:
 
 def _yielding_cores(running: _Running, observed_at: datetime) -> float:
     """CPU in the load that gives way by itself, of a pod on reclaimed capacity. Where it is not measured, all that it
-    may use: nobody is to go because a figure is missing."""
+    may use: no job may be evicted because a figure is missing."""
     pod, began, use = running
     if use is not None:
         return use["cpu"]

@@ -68,8 +68,8 @@ class Decision:
     pool_of: Mapping[str, str] = field(default_factory=dict)
     """The scope of the pool of each node, where that is not the default pool."""
     regular: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What regular pods request on the nodes of each pool, by scope and resource, in cores and bytes; empty where
-    nobody follows them."""
+    """What regular pods request on the nodes of each pool, by scope and resource, in cores and bytes; empty where the
+    regulator does not follow them."""
     moved: Mapping[str, str] = field(default_factory=dict)
     """Another pool has become the default pool: what was of the first scope is of the second from now on."""
 
@@ -311,7 +311,7 @@ def _resizes(decision: Decision, snapshot: Snapshot, rules: Rules) -> tuple[Resi
 
 
 def assert_sound(decision: Decision, snapshot: Snapshot, rules: Rules) -> None:
-    """Raise AssertionError where levels are out of order, or somebody is evicted who must not be.
+    """Raise AssertionError where levels are out of order, or a job is evicted that must not be.
 
     Args:
         decision: of one period.
@@ -338,7 +338,7 @@ def assert_sound(decision: Decision, snapshot: Snapshot, rules: Rules) -> None:
 
 
 def _assert_scope(decided: ScopeDecision) -> None:
-    """Levels and percentage in percent; nothing is decided of a load that nobody knows."""
+    """Levels and percentage in percent; nothing is decided of a load that is not known."""
     where, percentage = f"scope {decided.scope}", decided.percentage
     for resource, one in decided.levels.items():
         ordered = 0.0 <= one.lower <= one.admission <= one.upper <= 100.0

@@ -40,8 +40,8 @@ USED_MOVED: Final = 5.0
 
 HEADROOM_FELL: Final = 20
 HEADROOM_ROSE: Final = 50
-"""Thousandths by which the headroom of a node must move to be worth a write: sooner where it is less than what is
-believed, as somebody might start in what is not there."""
+"""Thousandths by which the headroom of a node must move to be worth a write: sooner where it is less than what was
+published, as a job might start in what is not there."""
 
 MAX_HEADROOM_BYTES: Final = 400_000
 """A ConfigMap holds 1 MiB, and may list the closed and the crowded nodes beside it. 5,000 nodes with names of 60
@@ -56,7 +56,7 @@ def published_levels(
     Args:
         pool: what was decided of it.
         now: of the period.
-        history: of its ordinary load, by resource.
+        history: of its regular load, by resource.
         rules: of the administrator.
         source: where the load comes from.
     """

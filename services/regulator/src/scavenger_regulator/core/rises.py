@@ -73,7 +73,8 @@ class Rises:
         return bool(self._rises)
 
     def dump(self, unit: float) -> dict[str, Any]:
-        """As JSON values: the first bucket, and the rise of each from there on, in units; None where nobody saw it."""
+        """As JSON values: the first bucket, and the rise of each from there on, in units; None where it was not
+        observed."""
         if not self._rises:
             return {}
         first, last = min(self._rises), max(self._rises)

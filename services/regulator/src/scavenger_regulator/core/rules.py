@@ -15,7 +15,7 @@ from scavenger_regulator.core.throttle import ThrottleRules
 
 @dataclass(frozen=True, slots=True)
 class NodeMemoryRules:
-    """hysteresis: points under the upper level that are freed. ahead: seconds over which growth is extrapolated.
+    """hysteresis: points under the eviction threshold that are freed. ahead: seconds over which growth is extrapolated.
     max_victims: jobs per period. risk: what a job would lose."""
 
     hysteresis: float = 2.0
@@ -29,15 +29,15 @@ class NodeMemoryRules:
 class Rules:
     """What an administrator may set; percentages in percent, times in seconds.
 
-    admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history
-    before it is used. step: points by which a level may move in a period. cpu_samples: in a row at the upper level
-    before anybody is evicted for the CPU. cooldown: how long nothing is admitted after an eviction. yield_from:
+    admission_margin: points that the admission threshold keeps below the eviction threshold. min_samples: size of a
+    history before it is used. step: points by which a level may move in a period. cpu_samples: in a row at the eviction
+    threshold before a job is evicted for the CPU. cooldown: how long nothing is admitted after an eviction. yield_from:
     where between `admission` (0) and `upper` (1) jobs begin to yield, until the load is back at `admission`.
-    yield_within: how long after its checkpoint a job may still yield. label_wait: how long after eviction began
-    plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a period
-    later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions for
-    each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
-    kept_room: whether capacity is kept for regular pods, by the hour of the day. metrics: those beside CPU and memory.
+    yield_within: how long after its checkpoint a job may still yield. label_wait: how long after eviction began plans
+    are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a period later.
+    settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions for each node,
+    too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose. kept_room:
+    whether capacity is kept for regular pods, by the hour of the day. metrics: those beside CPU and memory.
     pool_ignores: keys of taints and names of devices that tell no pools apart.
     """
 

@@ -2,16 +2,15 @@
 
 1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
 2. Draw the levels from the history, a step at a time.
-3. State with hysteresis: Evicting from `upper` until `lower`; where somebody was evicted, then closed for a cool-down
+3. State with hysteresis: Evicting from `upper` until `lower`; where jobs were evicted, then closed for a cool-down
    and until what was evicted for is under `lower`. The CPU has to be at `upper` in several samples in a row.
-   Ordinary load may stay between `lower` and `admission` for good. So both end sooner where the load is calm: under
+   Regular load may stay between `lower` and `admission` for good. So both end sooner where the load is calm: under
    `admission` for the cool-down and two periods. Evicting does so only where nothing preemptible is left.
 4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet. The first plan is
-   made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
-5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
+   made over all running jobs, as the percentage makes all of them preemptible; those that are not yet, follow.
+5. Not evicting, but at the admission threshold: let jobs that have just written a checkpoint yield.
 
-State, percentage and whether somebody has to go follow the firm load: CPU on reclaimed capacity gives way without
-anybody's help.
+State, percentage and whether a job has to go follow the firm load: CPU on reclaimed capacity gives way by itself.
 A CPU that is all in use hides how much of it is wanted: where it is so again after a plan, the next one is made for as
 much more as has shown.
 """
@@ -56,15 +55,15 @@ from scavenger_regulator.core.state import Pending, Saturation, ScopeState
 from scavenger_regulator.core.throttle import NOTHING, ThrottlePlan
 
 YIELD_BEYOND: Final = 1.0
-"""Points by which jobs that yield may free more than the gap. Nobody is in need yet: a large job goes on working until
-the gap is as large, and until then smaller ones yield."""
+"""Points by which jobs that yield may free more than the gap. No regular pod needs capacity yet: a large job goes on
+working until the gap is as large, and until then smaller ones yield."""
 
 CLOCK_ERROR: Final = timedelta(seconds=30)
 """By which the clock by which pods are seen to go may be behind those by which figures are dated."""
 
 
 class Wait(StrEnum):
-    """Why nobody is evicted though the load is too high."""
+    """Why no job is evicted though the load is too high."""
 
     STARTED = "Started"
     """The measurement began before this process did: what went on then is not known."""
@@ -122,7 +121,7 @@ class ScopeDecision:
 
     @property
     def _left(self) -> list[float]:
-        """Points up to the admission level, of CPU and memory and then of other metrics."""
+        """Points up to the admission threshold, of CPU and memory and then of other metrics."""
         assert self.reading is not None
         return [self.levels[r].admission - load - self.reading.ramping[r] for r, load in self.reading.firm.items()]
 
@@ -161,7 +160,7 @@ def decide_scope(
 
 
 def _percentage(load: float, steady: float, levels: WaterLevels, rules: Rules) -> float:
-    """From `upper` on everybody is preemptible, however sudden that is."""
+    """From `upper` on all jobs are preemptible, however sudden that is."""
     return PERCENTAGE[rules.policy](load if load >= levels.upper else steady, levels, rules.floor)
 
 
@@ -252,7 +251,7 @@ def _calm_since(
 
 def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules) -> ScopeState:
     """Count the samples in a row in which an average was at `upper`. One is over some seconds, and a burst that is over
-    when it arrives is no reason to evict anybody; memory is what it is."""
+    when it arrives is no reason to evict a job; memory is what it is."""
     sampled_at = reading.sampled_at
     new = {r for r, at in sampled_at.items() if r not in state.high_at or at > state.high_at[r]}
     high = {
@@ -264,17 +263,17 @@ def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLe
 
 
 def yields_from(levels: WaterLevels, rules: Rules) -> float:
-    """Percent of load, well above the admission level, from which jobs yield or are throttled."""
+    """Percent of load, well above the admission threshold, from which jobs yield or are throttled."""
     return levels.admission + rules.yield_from * (levels.upper - levels.admission)
 
 
 def _yielding(
     state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules
 ) -> tuple[frozenset[str], datetime | None]:
-    """Which resources jobs yield for: those well above the admission level, and those that somebody has yielded for
+    """Which resources jobs yield for: those well above the admission threshold, and those that a job has yielded for
     and that are not back at it.
 
-    Nobody is let in between the two, so a load that is held at the admission level has nobody leave and return.
+    No job is admitted between the two, so a load that is held at the admission threshold makes no job leave and return.
     """
     load = reading.firm
     yielding = frozenset(
@@ -391,8 +390,8 @@ def _follow(
 
 
 def _over_all(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
-    """Whether everybody is about to be preemptible: all are by the percentage that is published now, which is a
-    pool's, and whoever reads it has had no time to act on it yet."""
+    """Whether all jobs are about to be preemptible: they are by the percentage that is published now, which is a
+    pool's, and its readers have had no time to act on it yet."""
     since = decided.next_state.evicting_since
     if not of_pool(decided.scope) or decided.percentage != 100 or since is None or decided.wait is not None:
         return False
@@ -440,14 +439,14 @@ def _plan(
 
 
 def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> ScopeDecision:
-    """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back to `admission`, and
+    """Jobs that passed a reported or assumed checkpoint just now, as many as bring the load back to `admission`, and
     none that would bring it further down than a point below. Not those that have only just started: they have written
     nothing yet. Nor those to whom a run is promised."""
     state, reading, now = decided.next_state, decided.reading, snapshot.now
     assert reading is not None
     leaving = _leaving(reading, snapshot, rules, taken)
     gaps = {r: reading.firm[r] - decided.levels[r].admission - leaving[r] for r in state.yielding if r in reading.firm}
-    # Few of all that run: what they have at risk, and what they would free, is not asked of the others.
+    # Few of all that run: unsaved work, and what they would free, is not asked of the others.
     ready = [g for g in snapshot.gangs if g.preemptible and _just_safe(g, now, rules.yield_within)]
     known = candidates(ready, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)
     known = [candidate for candidate in known if not candidate.promised]
@@ -455,7 +454,7 @@ def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Coll
 
 
 def _just_safe(gang: Gang, now: datetime, seconds: float) -> bool:
-    """Whether a job passed a checkpoint or a start-over moment no longer ago."""
+    """Whether a job passed a reported or assumed checkpoint no longer ago."""
     started, since = safe_since(gang, now)
     return since > started and (now - since).total_seconds() <= seconds
 

@@ -1,7 +1,7 @@
 """What the regulator decides on: nodes, gangs, and one measurement. Data, no decisions.
 
-Units: CPU in cores, memory in bytes, load and levels in percent of what the counted nodes can allocate, CPU
-time at risk in core-seconds, moments as aware datetimes in UTC.
+Units: CPU in cores, memory in bytes, load and levels in percent of what the counted nodes can allocate, unsaved CPU
+time in core-seconds, moments as aware datetimes in UTC.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class NodeFacts:
 class PodFacts:
     """A scavenger pod that still occupies its node.
 
-    deletion_deadline: when it should be gone, None while nobody is deleting it: its own grace period after that was
+    deletion_deadline: when it should be gone, None while it is not being deleted: its own grace period after that was
     asked for, or sooner. running_since: from when figures show it, None until it runs. requests: by resource, in cores
     and bytes; of a pod on reclaimed capacity what it counts as. grace: seconds between SIGTERM and SIGKILL.
     """
@@ -170,9 +170,10 @@ class PodFacts:
     sizes: Sizes = ()
     """Where it was resized in place, the CPU that it has requested since when."""
     prolonged: bool = False
-    """Whoever deleted it asked for a longer grace period than its own, so that it may stay beyond the deadline."""
+    """The client that deleted it asked for a longer grace period than its own, so that it may stay beyond the
+    deadline."""
     started: datetime | None = None
-    """When its main container started: what is at risk is counted from there."""
+    """When its main container started: unsaved work counts from there."""
     birth: str | None = None
     """When this life of it began, as it is written: an earlier figure by its name is of another one."""
 
@@ -196,7 +197,7 @@ class Gang:
     checkpoint: datetime | None = None
     interruptions: int = 0
     returned: bool = False
-    """It was interrupted before, whoever caused that."""
+    """It was interrupted before, whatever caused that."""
     parallelism: int = 1
     """Members that the job asks for."""
     stopping: bool = False
@@ -213,8 +214,8 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class RecentTermination:
-    """A scavenger pod that has gone: until the measurements begin after it, its use is in the load and must
-    not be taken for load that somebody still has to make room for. use: by resource, as last measured."""
+    """A scavenger pod that has gone: until the measurements begin after it, its use is in the load and must not be
+    taken for load that a job still has to leave for. use: by resource, as last measured."""
 
     node: str
     use: Mapping[str, float]
@@ -227,7 +228,7 @@ CpuTime = Callable[[str, datetime, datetime], float | None]
 
 
 def unknown_cpu_time(uid: str, since: datetime, until: datetime) -> float | None:
-    """The CPU time of pods that nobody watches."""
+    """The CPU time of pods that are not watched."""
     return None
 
 
@@ -248,9 +249,10 @@ class Snapshot:
     refused: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
     history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
-    """Scope → resource → what is known of the ordinary load."""
+    """Scope → resource → what is known of the regular load."""
     regular: Mapping[str, Mapping[str, float]] | None = None
-    """What regular pods request, by node and resource, in cores and bytes; None where nobody follows them."""
+    """What regular pods request, by node and resource, in cores and bytes; None where the regulator does not follow
+    them."""
     rises: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Scope → resource → how much more they may request within half an hour, in cores and bytes."""
     cpu_time: CpuTime = unknown_cpu_time

@@ -84,16 +84,17 @@ class ScopeState:
 
     levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come down to
     `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
-    that were not preemptible yet. closed: somebody was evicted, and nothing is admitted until the cool-down is over
+    that were not preemptible yet. closed: a job was evicted, and nothing is admitted until the cool-down is over
     and the load of the resources in closed_for, those that were evicted for, under `lower`, or calm for long.
     cooldown_until: end of the cool-down. calm_since: since when the load of all that is evicted or closed for has been
     under `admission`. exhausted: the last plan found nothing preemptible. yielding: resources whose load is well above
     `admission`, or was and is not back at it after a job has yielded. yielded_at: when a job last yielded in this
-    episode. waiting_since: since when jobs much at risk are waited for. saturation: while victims are planned for a
-    CPU that is all in use. learned: resources whose levels follow their history. steady: the load that the percentage
-    is drawn from, by resource. restored_at: when throttled jobs were last given CPU back. read_at: when the load was
-    last known. high: samples in a row in which a metric was at `upper`, of those that are averages. high_at: when the
-    last sample of each metric was taken. pool: of the default pool, its name; a name is all that tells it from others.
+    episode. waiting_since: since when jobs with much unsaved work are waited for. saturation: while victims are planned
+    for a CPU that is all in use. learned: resources whose levels follow their history. steady: the load that the
+    percentage is drawn from, by resource. restored_at: when throttled jobs were last given CPU back. read_at: when the
+    load was last known. high: samples in a row in which a metric was at `upper`, of those that are averages. high_at:
+    when the last sample of each metric was taken. pool: of the default pool, its name; a name is all that tells it from
+    others.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -129,8 +130,8 @@ class ScopeState:
     def at(self, now: datetime, period: float) -> ScopeState:
         """The state to go on from at `now`. period: seconds between two measurements.
 
-        Where the load has not been known for a while, what went on then is over: nobody is to go for a load that nobody
-        has seen since. What was closed stays so for a cool-down.
+        Where the load has not been known for a while, what went on then is over: no job may go for a load that was not
+        measured since. What was closed stays so for a cool-down.
         """
         if self.read_at is None or now - self.read_at <= max(FORGET_AFTER, timedelta(seconds=3 * period)):
             return self
@@ -208,7 +209,7 @@ def states_from_published(published: PublishedLevels | None, now: datetime, cool
 
     Which resources were being brought down they do not say; those still above `upper` are, so rather too few
     are evicted than too many. Whatever was closed stays so until the published end of the cool-down, without one for a
-    whole cool-down, and no longer: waiting for a resource that nobody was evicted for may be for ever.
+    whole cool-down, and no longer: waiting for a resource that no job was evicted for may be for ever.
     """
     if published is None:
         return {}

@@ -1,10 +1,10 @@
-"""Throttle before evict: slow jobs down by as much as the load is too high, before anybody has to go. Pure.
+"""Throttle before evict: slow jobs down by as much as the load is too high, before a job has to go. Pure.
 
-Where the load is well above the admission level, the CPU of preemptible jobs is shrunk by in-place resize: first of
+Where the load is well above the admission threshold, the CPU of preemptible jobs is shrunk by in-place resize: first of
 those that would be evicted first, of each to a share of what it asked for at the least, and of no more of them than the
-gap needs. As room comes free under the admission level they get it back, those first that would be evicted last. The
-same room is not given back twice: what was given back last has to be in the measurements first. What a job is still
-owed counts as load to those who let jobs in.
+gap needs. As capacity comes free under the admission threshold they get it back, those first that would be evicted
+last. The same capacity is not given back twice: what was given back last has to be in the measurements first. What a
+job is still owed counts as load to the components that start jobs.
 
 The load may be of CPU, or of an added metric: a process that computes less sends and writes less. A pod's use of it is
 taken to follow its use of CPU. Each load has a `Line`, and so has each node with lines of its own; a job gets back only
@@ -77,7 +77,7 @@ class ThrottlePlan:
 
     @property
     def gives_back(self) -> bool:
-        """Whether somebody gets CPU back."""
+        """Whether a pod gets CPU back."""
         return any(not resize.throttles for resize in self.resizes)
 
 
@@ -88,8 +88,8 @@ NOTHING: Final = ThrottlePlan()
 class Line:
     """A load that CPU is taken for, and under which it is given back.
 
-    metric: its name. over: by how much the load has to come down, 0 unless it is well above the admission level. room:
-    by how much it may rise. Both are in units of the metric. use: what a pod uses of it; None: nobody knows, so both
+    metric: its name. over: by how much the load has to come down, 0 unless it is well above the admission threshold.
+    room: by how much it may rise. Both are in units of the metric. use: what a pod uses of it; None: not known, so both
     are either nothing or endless. gangs: that stay, in the order in which they would be evicted for it. node: of which
     it is the load; None: of the pool.
     """
@@ -146,7 +146,8 @@ def owed_of(line: Line, gangs: Iterable[Gang], use: Use) -> float:
 
 
 def restored(gangs: Iterable[Gang]) -> list[Resize]:
-    """All that jobs were throttled by, given back at once: where throttling is switched off, nobody else ever would."""
+    """All that jobs were throttled by, given back at once: where throttling is switched off, no other component ever
+    would."""
     pods = [(gang, pod) for gang in gangs for pod in gang.pods if pod.resizable]
     return [one for gang, pod in pods if _resizable(gang, pod) for one in _given_back(gang, [pod], 1.0)]
 
@@ -154,7 +155,7 @@ def restored(gangs: Iterable[Gang]) -> list[Resize]:
 def plan_resizes(snapshot: ThrottleSnapshot, rules: ThrottleRules) -> ThrottlePlan:
     """Whose CPU to shrink, or to give back, at most `max_resizes`.
 
-    Everybody is left alone while Evicting (victims leave anyway) or Blind. A job that has become non-preemptible gets
+    All jobs are left alone while Evicting (victims leave anyway) or Blind. A job that has become non-preemptible gets
     all of its CPU back in any of the other states.
     """
     if not rules.enabled or snapshot.state in (LevelsState.EVICTING, LevelsState.BLIND):
@@ -230,7 +231,7 @@ class _Cuts:
     def _take(self, line: Line, gang: Gang, over: float) -> float:
         """Of one gang, of each pod alike, as the slowest sets the pace; by how much the load falls."""
         pods = self._pods.get(gang.uid, [])
-        # What is used, and not what is allowed: to take what nobody uses frees nothing.
+        # What is used, and not what is allowed: to take what is not used frees nothing.
         used = {pod.key: cores for pod in pods if (cores := self._use(pod)) is not None}
         if not pods or len(used) < len(pods):
             return 0.0
@@ -269,7 +270,7 @@ def _rises(line: Line, pod: PodFacts, cores: float, use: Use) -> float:
 
 
 def _give_back(gangs: Sequence[_Resizable], rooms: Sequence[_Room], use: Use) -> list[Resize]:
-    """What all lines leave room for, to those first that would be evicted last."""
+    """What all lines leave free, given to those first that would be evicted last."""
     found: list[Resize] = []
     for gang, pods in reversed(gangs):
         missing = {pod.key: max(0.0, gang.cores - _limit(pod)) for pod in pods}
@@ -282,7 +283,7 @@ def _give_back(gangs: Sequence[_Resizable], rooms: Sequence[_Room], use: Use) ->
         part = min(1.0, part)
         if part * whole < min(whole, WORTH_A_STEP * gang.cores * len(pods)):
             if tightest is not None:
-                tightest.left = 0.0  # whoever is next would get it again and again
+                tightest.left = 0.0  # the next one would get it again and again
             continue
         found += _given_back(gang, pods, part)
         for room, need in needs:

@@ -46,7 +46,7 @@ class _Gap:
 def throttle_pool(
     decided: ScopeDecision, snapshot: Snapshot, nodes: Mapping[str, ScopeDecision], rules: Rules
 ) -> ScopeDecision:
-    """What was decided of a pool, and whose CPU is taken or given back. Where that is enough, nobody yields.
+    """What was decided of a pool, and whose CPU is taken or given back. Where that is enough, no job yields.
 
     Args:
         decided: of the pool.
@@ -88,7 +88,7 @@ def throttle_pool(
 def _gaps(decided: ScopeDecision, snapshot: Snapshot, nodes: Mapping[str, ScopeDecision], rules: Rules) -> list[_Gap]:
     """Of each metric that is measured, the most urgent first: of the pool, then of its nodes."""
     restored = decided.next_state.restored_at
-    # What was given back last has to show first, or the same room would be given away again.
+    # What was given back last has to show first, or the same capacity would be given away again.
     shown = max(snapshot.started, restored + CLOCK_ERROR if restored else snapshot.started)
     gaps = []
     for metric in that_throttle(rules.metrics):
@@ -108,7 +108,7 @@ def _gap(
     rules: Rules,
 ) -> _Gap | None:
     """How far the load of a scope is above what it is brought down to, and below what it may rise to; None where it is
-    not known. lines: without, it is brought to the admission level from where jobs yield.
+    not known. lines: without, it is brought to the admission threshold from where jobs yield.
 
     Where jobs are evicted for the scope, nothing is taken nor given back.
     """

@@ -28,7 +28,7 @@ class Source(Protocol):
         ...
 
     async def history(self) -> dict[str, Figures] | None:
-        """Mean and deviation of the ordinary load by resource, from sources that keep a history themselves; None: keep
+        """Mean and deviation of the regular load by resource, from sources that keep a history themselves; None: keep
         it yourself. Raises SourceError."""
         ...
 

@@ -1,4 +1,4 @@
-"""Prometheus: any PromQL for the use of nodes and pods, and for the history of the ordinary load.
+"""Prometheus: any PromQL for the use of nodes and pods, and for the history of the regular load.
 
 An instant query answers with the newest sample of the last five minutes and says of it only when it was asked, not when
 it was taken. So the age is a query of its own (`timestamp(...)`): without it, a target that stopped answering would
@@ -51,7 +51,7 @@ TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="
 class Queries:
     """PromQL. node: use of each node, or of the cluster where a result has no node label. pod: use of each scavenger
     pod, with its UID in the label `uid` where that is known; others are ignored. In cores and bytes. taken: Unix time
-    of the samples, per node or for all. history: the ordinary load in percent, by resource; empty: the regulator keeps
+    of the samples, per node or for all. history: the regular load in percent, by resource; empty: the regulator keeps
     its own history.
 
     window: seconds over which the CPU queries average. history_window, history_step: seconds.
@@ -152,8 +152,8 @@ def figure_of(value: float, at: float, window: float) -> Figure:
 class PrometheusSource:
     """Asks Prometheus over HTTP.
 
-    url: up to and without /api. token_file: bearer token, read anew for each request, as it may rotate. ca_file: of its
-    certificate. timeout: seconds for all queries of a measurement together.
+    url: up to and without /api. token_file: bearer token, read again for each request, as it may rotate. ca_file: of
+    its certificate. timeout: seconds for all queries of a measurement together.
     """
 
     name = "prometheus"

@@ -1,4 +1,4 @@
-"""Ordinary pods: every one outranks every scavenger job."""
+"""Regular pods: every one outranks every scavenger job."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Pod(Model):
 def review_pod(pod: Pod, facts: Facts) -> Verdict:
     """The rank of a pod that is being created.
 
-    Scavenger pods are left alone (who may create them is the guard's to say). A pod without a class gets that of
-    ordinary workloads; one whose class does not outrank scavenger jobs is raised to it, or let in with a warning. Where
-    the class of ordinary workloads does not exist, nothing is changed: naming it would have every pod refused.
+    Scavenger pods are left alone (admission policies say which users may create them). A pod without a class gets that
+    of regular workloads; one whose class does not outrank scavenger jobs is raised to it, or let in with a warning.
+    Where the class of regular workloads does not exist, nothing is changed: naming it would have every pod refused.
     """
     name = pod.spec.priority_class_name or ""
     if name in SCAVENGER_CLASSES:

@@ -1,7 +1,7 @@
 """ResourceQuotas of namespaces: kept off scavenger pods, where the administrator wants that.
 
-A namespace's quota bounds what its ordinary workloads request. Scavenger pods run on what is left over; counted as
-well, they would take quota away from the workloads they are to make room for.
+A namespace's quota bounds what its regular workloads request. Scavenger pods run on what is left over; counted as
+well, they would take quota away from the workloads that they must leave capacity for.
 """
 
 from __future__ import annotations

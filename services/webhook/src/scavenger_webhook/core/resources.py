@@ -34,7 +34,7 @@ def quota_problems(spec: ScavengerJobSpec, queue: QueueFacts) -> Iterator[Proble
 
 
 def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
-    """Why no node of the cluster, were it empty, has room for one pod. Nothing where there are no nodes yet."""
+    """Why no node of the cluster, were it empty, has capacity for one pod. Nothing where there are no nodes yet."""
     if not facts.nodes:
         return
     selected = [node for node in facts.nodes if _selects(spec.selected_nodes, node)]

@@ -44,7 +44,7 @@ M = TypeVar("M", bound=Model)
 
 
 class NotOurs(ValueError):  # noqa: N818 - what it is
-    """The request is about something that no rule of ours sends here."""
+    """The request is about something that the webhook configurations do not send here."""
 
 
 class _MalformedError(ValueError):

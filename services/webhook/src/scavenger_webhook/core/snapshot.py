@@ -19,10 +19,10 @@ LOW_PRIORITY: Final = max(names.PRIORITY_VALUES[name] for name in SCAVENGER_CLAS
 
 
 class LowPriority(StrEnum):
-    """What becomes of an ordinary pod whose own class does not outrank scavenger jobs."""
+    """What becomes of a regular pod whose own class does not outrank scavenger jobs."""
 
     RAISE = "raise"
-    """It gets the class of ordinary workloads, and its creator a warning."""
+    """It gets the class of regular workloads, and its creator a warning."""
     WARN = "warn"
     """It is let in as it is, with a warning."""
 

@@ -1,7 +1,8 @@
-"""Scavenger pods that have gone since the load was measured: the load still shows them, and nobody holds them any more.
+"""Scavenger pods that have gone since the load was measured: the load still shows them, and no job holds their capacity
+any more.
 
-It is no matter how they went: by themselves, deleted, or taken back. Without them a job that ends would take what it
-held from what all queues deserve, until the next measurement.
+It is no matter how they went: by themselves, deleted, or taken back. Without them a job that ends would reduce by what
+it held what all queues deserve, until the next measurement.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class Departures:
         self._gone: deque[tuple[int, DepartedPod]] = deque()
 
     def add(self, pod: DepartedPod) -> None:
-        """A pod has ended or is gone. Before somebody asks for the first time nothing is kept: a standby may not be
-        asked for weeks."""
+        """A pod has ended or is gone. Before the first call of `since` nothing is kept: a standby may not be asked for
+        weeks."""
         if self._asked:
             self._new.append(pod)
 
     def since(self, observed_at: int | None, now: int) -> tuple[DepartedPod, ...]:
-        """What has gone since a measurement that knew it; empty without measurements. When is known as well as somebody
-        asks: in every cycle. Both in microseconds since the epoch."""
+        """What has gone since a measurement that knew it; empty without measurements. The moments are as exact as the
+        calls are frequent: one in every cycle. Both in microseconds since the epoch."""
         self._asked = True
         if self._gone and self._gone[-1][0] > now:  # the clock was set back
             self._gone = deque((min(at, now), pod) for at, pod in self._gone)

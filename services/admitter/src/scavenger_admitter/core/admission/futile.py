@@ -1,12 +1,12 @@
-"""For whom nobody is interrupted at the moment, as starts of theirs have failed.
+"""Jobs for which no other job is interrupted at the moment, as their starts have failed.
 
 A job whose namespace has used up its ResourceQuota, or whose pods a webhook refuses, cannot use the capacity that
-others give up for it. They start again there, and without a memory they are interrupted for the same job again. So a
-start that fails bars the job, and where the namespace was refused, all jobs of the namespace. Free capacity is theirs
-as before.
+others give up for it. The others start again there, and without a memory they are interrupted for the same job again.
+So a start that fails bars the job, and where the namespace was refused, all jobs of the namespace. Free capacity is
+theirs as before.
 
-A bar ends when a start of the barred comes off. Nobody tells when a quota is raised, so after `FIRST` capacity is made
-once more, for one job of the barred; the next time after twice as long, up to `MOST`.
+A bar ends when a start of the barred comes off. No event says that a quota was raised, so after `FIRST` capacity is
+freed once more, for one of the barred jobs. The next time is after twice as long, up to `MOST`.
 """
 
 from __future__ import annotations

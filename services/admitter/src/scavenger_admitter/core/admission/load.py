@@ -1,9 +1,9 @@
 """The load rule: may the cluster take more at all?
 
 Three ways to know the load of a resource:
-  1. *requests*: nobody publishes levels, or nobody measures and the regulator's load is that of requests. Load is what
-     is requested on the nodes that count at this moment, plus starts under way: what has left since the regulator
-     looked is room at once.
+  1. *requests*: no levels are published, or there are no metrics and the regulator's load is that of requests. Load is
+     what is requested on the nodes that count at this moment, plus starts under way. What has left since the regulator
+     looked is free capacity at once.
   2. *published*: the regulator measured the load. Scavenger pods that started since the averaging of that began,
      and starts under way, come on top with their requests, because the measurement does not fully know them. So does
      what those have asked for that started minutes before, and do not use yet: the regulator says how much that is.
@@ -42,9 +42,9 @@ class Level:
     Attributes:
         load: measured use.
         admission: new jobs start only below this.
-        gives_way: part of the load that is CPU on reclaimed capacity; it keeps nobody from starting.
+        gives_way: part of the load that is CPU on reclaimed capacity; it keeps no job from starting.
         ramping: beyond the load, what pods in their first minutes have asked for and do not use yet.
-        used: of what the other scavenger pods have asked for, how much they use; None where nobody says.
+        used: of what the other scavenger pods have asked for, how much they use; None where that is not known.
         kept: what jobs leave free on the largest nodes for regular pods that may come.
     """
 
@@ -63,7 +63,7 @@ class LoadRule:
     Attributes:
         admission_ppm: level per resource below which jobs start, in millionths of allocatable.
         load_ppm: measured load per resource, in millionths, with what is ramping; None: the load is what is requested.
-        gives_way_ppm: part of it that keeps nobody from starting.
+        gives_way_ppm: part of it that keeps no job from starting.
         used_ppm: of what scavenger pods past their first minutes have asked for, what they use, where that is known.
         kept_ppm: what jobs leave free on the largest nodes for regular pods that may come, where that is anything.
         observed_at: pods started since then, microseconds since the epoch, are not fully in what is published: the time
@@ -158,7 +158,7 @@ class LoadRule:
         """The levels a regulator publishes; `blind` where they cannot be relied on.
 
         Args:
-            levels: load and admission level per resource, percent.
+            levels: load and admission threshold per resource, percent.
             observed_at: time of the oldest sample used, microseconds since the epoch.
             now: microseconds since the epoch.
             period_seconds: how often the regulator publishes.
@@ -169,7 +169,7 @@ class LoadRule:
             closed_nodes: see the class.
             crowded_nodes: see the class.
             headroom: see the class.
-            on_requests: nobody measures: its load is that of requests, as they were when it looked.
+            on_requests: there are no metrics: its load is that of requests, as they were when it looked.
             counted_with_candidate: see the class.
         """
         lasts = stale_after or STALE_AFTER_PERIODS * period_seconds
@@ -302,7 +302,7 @@ class LoadLimit:
             yet.
         load_ppm: measured load in millionths of allocatable; 0 without measurements.
         admission_ppm: level in millionths of allocatable.
-        gives_way_ppm: part of the measured load that is used but not in the way of whoever starts.
+        gives_way_ppm: part of the measured load that is used but not in the way of a job that starts.
         pool: whose nodes these are; empty for the default pool.
     """
 

@@ -24,7 +24,8 @@ _MESSAGES: Final = {
 
 
 def why_barred(candidate: Candidate, queue: QueueView | None) -> Wait | None:
-    """Why a job does not start from its queue, whatever the room; None when it may. queue: None where there is none."""
+    """Why a job does not start from its queue, whatever the free capacity; None when it may. queue: None where there is
+    none."""
     reason = why_closed(queue.state, selected=queue.selects(candidate)) if queue is not None else why_closed(None)
     if reason is None:
         return None
@@ -41,7 +42,7 @@ class QueueAccess:
         self._views: dict[str, frozenset[str]] = {}
 
     def apply_queue(self, name: str, selector: Selector | None) -> None:
-        """A queue was added or changed. selector: None where everybody may use it."""
+        """A queue was added or changed. selector: None where every namespace may use it."""
         if selector is None:
             self.delete_queue(name)
         elif self._selectors.get(name) != selector:

@@ -32,7 +32,7 @@ def queue_status(
     """What the status is to be.
 
     Args:
-        queue: with the status it has; what it deserved last stays while nobody knows the load.
+        queue: with the status it has; what it deserved last stays while the load is not known.
         phases: how many of its jobs are in each phase; None for those that the admitter has not looked at yet, which
             wait.
         share: what it has and deserves, in millicores, bytes and units.
@@ -69,7 +69,7 @@ def quantity(resource: str, value: int, *, rounded: bool = False) -> str:
     """An amount as a Kubernetes quantity, exactly: `1500m`, `2Gi`, `3`.
 
     `rounded`: memory down to whole Mi, pods to their leading bits. A share of all there is has no meaning to the byte,
-    and would be written anew whenever any pod comes or goes.
+    and would be written again whenever any pod comes or goes.
     """
     if resource == PODS and rounded:
         return str(rough(value))

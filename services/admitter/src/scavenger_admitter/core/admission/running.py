@@ -1,8 +1,9 @@
 """Jobs and tasks that run, and pods that are on their way out: what preemption takes from, and what it has taken.
 
-A gang is a possible victim only while all of its pods run that have not finished by themselves: one that is starting,
-losing members or ending is no room to count on. Pods that are terminating still fill their nodes, and their room is as
-good as free: it is promised to those who wait for it, so that nobody is interrupted twice for the same room.
+A gang is a possible victim only while all of its pods run that have not finished by themselves. The capacity of one
+that is starting, losing members or ending does not count. Pods that are terminating still fill their nodes, and their
+capacity is as good as free. It is promised to the jobs that wait for it, so that no job is interrupted twice for the
+same capacity.
 
 Units: cpu in millicores, memory in bytes, all else in whole units. Times are microseconds since the epoch.
 """
@@ -38,8 +39,8 @@ class RunningJob:
         queue: its share is used by it.
         parallelism: pods in the gang.
         preemptible: the prioritizer's class; jobs are born preemptible.
-        priority: CPU-seconds at risk as the prioritizer wrote them; None when nobody did.
-        since: up to here its work is safe, as its status says: last checkpoint, start-over or start.
+        priority: unsaved CPU-seconds as the prioritizer wrote them; None when it did not.
+        since: up to here its work is safe, as its status says: last reported or assumed checkpoint, or start.
         started: of the present run.
         interval: a checkpoint is due at least so often.
         interrupted_at: of the last interruption, whatever its cause; 0 for none.
@@ -66,12 +67,12 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A running job and the room it has.
+    """A running job and the capacity it has.
 
     Attributes:
         job: what runs.
         requests: of each pod: what it takes of its node.
-        nodes: of the pods that run, one entry each; those that have finished have no room.
+        nodes: of the pods that run, one entry each; those that have finished have no capacity.
         on: how many of its pods are on each node.
         counted: what each pod counts as in shares and load.
         takes: what they count as together.
@@ -182,10 +183,11 @@ class BoundPod(Protocol):
 
 
 class RunningJobs:
-    """Jobs that run, jobs whose room was taken back, and pods on their way out; kept up to date change by change.
+    """Jobs that run, jobs whose capacity was taken back, and pods that are terminating; kept up to date change by
+    change.
 
     Args:
-        pods: all scavenger pods by unit and key; a live view of somebody else's.
+        pods: all scavenger pods by unit and key; a live view of the owner's mapping.
     """
 
     def __init__(self, pods: Mapping[str, Mapping[str, BoundPod]]) -> None:
@@ -206,13 +208,13 @@ class RunningJobs:
             self._stale.add(job.key)
 
     def delete(self, key: str) -> None:
-        """A job does not run, and its room was not taken back either."""
+        """A job does not run, and its capacity was not taken back either."""
         self._interrupted.pop(key, None)
         self._drop(key)
 
     def interrupt(self, key: str, at: int, each: Requests, pods: int) -> None:
-        """The room of a job was taken back at `at`: whatever pods it still has are terminating. `each`: what one of its
-        pods counts as. `pods`: how many still ran; of what was said of one interruption the least counts."""
+        """The capacity of a job was taken back at `at`: whatever pods it still has are terminating. `each`: what one of
+        its pods counts as. `pods`: how many still ran; of what was said of one interruption the least counts."""
         known = self._interrupted.get(key)
         self._interrupted[key] = (at, each, pods if known is None else min(pods, known[2]))
         self._drop(key)
@@ -267,7 +269,7 @@ class RunningJobs:
     def terminating(self, now: int, counts: Mapping[str, bool], kept: Set[str]) -> tuple[TerminatingPod, ...]:
         """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
 
-        `counts`: the nodes that count for the load, by name. `kept`: jobs whose room nobody else is to have.
+        `counts`: the nodes that count for the load, by name. `kept`: jobs whose capacity no other job may have.
         """
         return tuple(
             TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False), pod.started, pod.unit)

@@ -1,6 +1,6 @@
-"""Who deserves what: the weighted shares of the queues in what scavenging may use.
+"""What each queue deserves: the weighted shares of the queues in what scavenging may use.
 
-    usable   = what scavenger jobs request now + what may still start under the admission level
+    usable   = what scavenger jobs request now + what may still start under the admission threshold
     deserved = weight / sum of the weights of the queues with demand * usable            per resource
     share    = the greatest, over the resources, of what the queue holds / usable        (the dominant share)
 
@@ -8,20 +8,20 @@ A queue is within its share while no resource of it is above what it deserves; i
 dominant resource fairness (Ghodsi et al., NSDI 2011) with weights, on requests and what stands for them: a
 reclaimed CPU is a CPU. The slots that nodes have for pods are a resource as any other: small pods use them up first.
 
-Whoever takes has to be within its share for certain, and whoever is taken from has to be over its share for certain:
-what donors deserve is reckoned from all that scavenging might use, if what may be in the load and counts beside it as
-well (`load_overlap.py`) is in it.
+A queue that takes has to be within its share for certain, and a donor has to be over its share for certain. What donors
+deserve is reckoned from all that scavenging might use, if what may be in the load and counts beside it as well
+(`load_overlap.py`) is in it.
 
 Namespaces of a queue that says so take turns in the same way: by what each holds / usable / its weight. Nothing else is
-theirs: who is under-served goes first, so nobody is kept from what no other namespace has a job for, and no running job
-is interrupted for another one of its queue.
+theirs. The under-served namespace goes first, so each may use what no other namespace has a job for. No running job is
+interrupted for another one of its queue.
 
-Demand: jobs that run or start, or jobs in line that could ever start. What a queue deserves does not depend on how much
+Demand: jobs that run or start, or queued jobs that could ever start. What a queue deserves does not depend on how much
 it asks for: what it leaves is lent to the others (backfill), in the order of their shares.
 
-Why `usable` is taken from both ends: without measurements it is the admission level of allocatable less what ordinary
-pods request, as docs/queues.md says. With measurements nobody knows which part of the load is whose, but what
-may still start is known, and what has started holds its requests.
+Why `usable` is taken from both ends: without measurements it is the admission threshold of allocatable less what
+regular pods request, as docs/queues.md says. With measurements it is not known which part of the load is whose, but
+what may still start is known. What has started holds its requests.
 
 All comparisons are of whole products, without division: equal situations are decided equally.
 """
@@ -53,7 +53,7 @@ class QueueShare:
     Attributes:
         allocated: what its pods and its starts under way request, pods that are terminating included.
         deserved: its part of what scavenging may use; of a queue without demand, what it would be if it had any. None
-            while nobody knows the load.
+            while the load is not known.
     """
 
     allocated: Mapping[str, int]

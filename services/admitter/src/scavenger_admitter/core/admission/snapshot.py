@@ -90,7 +90,8 @@ class Candidate:
         shape: of each pod of the gang.
         parallelism: pods in the gang.
         interrupted_count: how often others interrupted it; more goes first.
-        queued_at: its place in line, microseconds since the epoch; of an array, at least when its last task started.
+        queued_at: its place in the queue, microseconds since the epoch; of an array, at least when its last task
+            started.
         not_before: not looked at before, microseconds since the epoch; after a start that failed.
         kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
         priority: among jobs of its namespace; more goes first.
@@ -118,7 +119,7 @@ class Candidate:
 
     @property
     def order(self) -> Place:
-        """Place in line inside a queue before priorities count (`scavenger_domain.gang.line_order`)."""
+        """Place in the queue before priorities count (`scavenger_domain.gang.line_order`)."""
         return line_order(self.interrupted_count, self.queued_at, self.uid)
 
     @property
@@ -138,7 +139,7 @@ class Turn:
 
     Attributes:
         candidate: the job.
-        nodes: where its room is kept, one entry for each pod; empty until a cycle has chosen them.
+        nodes: where its capacity is kept, one entry for each pod; empty until a cycle has chosen them.
     """
 
     candidate: Candidate
@@ -155,7 +156,7 @@ class QueueView:
         quota: the most its jobs may count as together, per resource named.
         state: Open, Closed, Releasing.
         allocated: what its running jobs and starts under way count as; filled in by `ClusterState.snapshot`.
-        selector: of the namespaces whose jobs may use it; None for everybody.
+        selector: of the namespaces whose jobs may use it; None for all.
         namespaces: those that it selects; None for all. Filled in by `ClusterState.snapshot`.
         namespace_weights: where namespaces take turns within the queue, the weights of those that have one; else None.
         by_namespace: `allocated` by namespace, where they do. Filled in by `ClusterState.snapshot`.
@@ -177,7 +178,7 @@ class QueueView:
 
     @property
     def bars_some(self) -> bool:
-        """Whether there may be jobs that do not start from it, whatever the room."""
+        """Whether there may be jobs that do not start from it, whatever the free capacity."""
         return self.state is not QueueState.OPEN or self.namespaces is not None
 
     def selects(self, candidate: Candidate) -> bool:
@@ -198,9 +199,9 @@ class Snapshot:
     Attributes:
         now: time of the snapshot, microseconds since the epoch.
         nodes: all nodes by name.
-        pending: ordinary pods about to take room, in the order they do.
+        pending: regular pods about to take capacity, in the order they do.
         reservations: starts under way, by job.
-        candidates: waiting jobs per queue, in line; also of queues that do not exist.
+        candidates: waiting jobs per queue, in order; also of queues that do not exist.
         queues: the queues by name; `default` is always there.
         capacity: allocatable, summed over the nodes that count; without reclaimed capacity, which is part of it.
         requested: what all pods bound to the nodes that count, and starts under way, count as.
@@ -220,13 +221,13 @@ class Snapshot:
         tested: nodes that take one start, which shows whether they start pods again.
         headroom: of nodes with a level of their own.
         expected: what jobs leave free for regular pods that may come, by node (`scavenger_domain.expected_pods`).
-        packs: whether jobs start where ordinary pods request most, for an autoscaler removes the other nodes.
+        packs: whether jobs start where regular pods request most, for an autoscaler removes the other nodes.
         shut: why nothing may start, if so.
-        blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
+        blocked: waiting jobs that must not start, whatever the capacity: pods of theirs are alive, or their start
             is under way.
         index: of exactly these nodes, where it is known already; it says nothing that they do not.
-        futile: jobs and namespaces whose last starts failed, and whether nobody is interrupted for them now.
-        returning: waiting jobs whose room was kept for them until now, in the order of `Candidate.order`.
+        futile: jobs and namespaces whose last starts failed, and whether no job is interrupted for them now.
+        returning: waiting jobs whose capacity was kept for them until now, in the order of `Candidate.order`.
         turns: whose turns are kept, one at most in each pool.
     """
 

@@ -49,7 +49,7 @@ class PodCounts:
     """The pods of a Job, counted as the Job controller counts them.
 
     Attributes:
-        active: have not ended, and nobody has deleted them.
+        active: have not ended, and are not deleted.
         ready: of these, the ones that are.
         terminating: deleted, and not over yet.
         uncounted: have ended, and the status does not say how.

@@ -1,8 +1,8 @@
-"""Which tasks of a Job count as done whose clients see no indexes.
+"""Which tasks of a Job count as done, where clients see no indexes.
 
 Its status says how many completed, and not which: one pod is as good as another. So the tasks are named after the pods
-that there are. Those whose pods are kept have completed, and of the tasks without a pod as many as are missing. Nobody
-writes that down, as it follows again at every look.
+that there are. Those whose pods are kept have completed, and of the tasks without a pod as many as are missing. No
+status records that, as it follows again at every look.
 """
 
 from __future__ import annotations

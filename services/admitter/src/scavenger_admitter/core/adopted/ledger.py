@@ -1,8 +1,8 @@
 """The ledger of an adopted Job: what its status has of a `ScavengerJobStatus` beyond what clients of Jobs read.
 
-It is one condition, `scavenger.dev/Ledger`, always False, so that nobody takes it for an end. Its reason is the phase,
-its message this record as JSON of at most `MAX_BYTES`. What else the status has, such as the counts, is written once
-and read from there (`book.py`).
+It is one condition, `scavenger.dev/Ledger`, always False, so that no client takes it for an end. Its reason is the
+phase, its message this record as JSON of at most `MAX_BYTES`. What else the status has, such as the counts, is written
+once and read from there (`book.py`).
 
 Texts, sets of indexes and figures of devices that would make it too long are cut. Nothing follows from what is cut: an
 interrupted index that is not named loses its turn, and a pod is deleted once its entry in `removing` is written. Counts
@@ -58,7 +58,7 @@ def write_ledger(
         width: its workers when one had succeeded first; 0 before that.
         failed_told: clients see which indexes failed, so the status has them elsewhere.
         asked: when its release was seen first.
-        late: seconds in which nobody looked at the Job.
+        late: seconds in which no admitter looked at the Job.
     """
     array = status.array or ArrayStatus()
     ledger = Ledger(

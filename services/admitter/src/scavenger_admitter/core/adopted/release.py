@@ -22,7 +22,7 @@ LOOK_SECONDS: Final = 5.0
 
 
 def wound_down(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
-    """The Job with as much parallelism as it may have now. One that nobody wants released is as it is.
+    """The Job with as much parallelism as it may have now. One whose release was not requested is unchanged.
 
     Args:
         job: as it was read.

@@ -1,4 +1,4 @@
-"""Jobs that nobody adopted in a namespace that is served as a whole.
+"""Jobs that no webhook adopted in a namespace that is served as a whole.
 
 Where a webhook adopts Jobs and does not answer, those that name no queue run as regular Jobs. What the API server's
 conditions leave out runs as a regular Job as well (charts/scavenger-library/templates/_adopt.tpl), and nothing on a Job
@@ -16,7 +16,7 @@ from scavenger_domain.pod_ends import moment
 from scavenger_kube import kinds
 
 NEW: Final = timedelta(minutes=1)
-"""An older Job was created before somebody looked, perhaps before its namespace was served."""
+"""An older Job was created before the admitter looked, perhaps before its namespace was served."""
 
 SAID: Final = (
     "runs as a regular Job: either the webhook did not answer when it was created, or it is of a kind, or has a field, "

@@ -1,4 +1,4 @@
-"""The labels by which clients find the pods of a Job come off a pod as soon as somebody deletes it.
+"""The labels by which clients find the pods of a Job come off a pod as soon as it is deleted.
 
 Snakemake and Nextflow judge a Job by the container of its labelled pod, and do so once a second. An interrupted program
 may end with 0, so half a second with the labels on would end its work.

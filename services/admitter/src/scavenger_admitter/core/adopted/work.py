@@ -56,7 +56,7 @@ class JobTasks(ArraySpec):
 
     Attributes:
         indexed: users know the indexes of its tasks.
-        work_queue: nobody says how many completions there are: its pods know when all work is done.
+        work_queue: the number of completions is not given: its pods know when all work is done.
         in_place: after so many starts of programs in the same pods the Job has failed; None where failed pods count.
         most_failures: with more failed pods the Job has failed, where each index has retries of its own; else None.
         most_failed: with more failed indexes the Job has failed; None where any number may.
@@ -159,8 +159,8 @@ class AdoptedJob(ScavengerJob):
     Attributes:
         batch: the Job, as other parts of the lifecycle read one.
         written: its status, as the API server has it.
-        asked: when an admitter first saw that it is to be released; None where it is not, or nobody has seen it.
-        late: seconds after its creation in which nobody looked at it, as its ledger has them.
+        asked: when an admitter first saw that it is to be released; None where it is not, or no admitter has seen it.
+        late: seconds after its creation in which no admitter looked at it, as its ledger has them.
     """
 
     api_version: str = "batch/v1"

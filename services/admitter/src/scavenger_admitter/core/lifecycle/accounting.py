@@ -1,9 +1,9 @@
 """What was computed, kept and thrown away, in core-seconds: CPU request times time, which is what a job kept others
-from using; on reclaimed capacity, which keeps nobody from anything, the CPU time really used. Of a pod that was resized
+from using. On reclaimed capacity, which others may use, the CPU time really used. Of a pod that was resized
 in place, each request counts for its time, as the pod says (`scavenger_domain.sizes`).
 
 `usefulCPUSeconds` of the status always includes the current run up to its *reference*: the latest of its
-start, its last start-over and its last checkpoint. So whatever happens next, only the time since the
+start, its last assumed checkpoint and its last checkpoint. So whatever happens next, only the time since the
 reference is left to be judged: kept when the job completes, lost when it ends in any other way. What its pods say as
 they end may show that more was saved, and moves it from lost to useful. So at any moment the two together are what the
 job was given: CPU times the time from `runningTimestamps` to `endedTimestamp` of every run, and of the run in progress
@@ -28,8 +28,8 @@ from scavenger_domain.sizes import Sizes, area, parse_sizes
 from scavenger_kube import kinds
 
 LEAST_CYCLE: Final = timedelta(minutes=1)
-"""A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
-and every start costs everybody writes. A run that is shorter counts as one without progress."""
+"""A job that ends with its checkpointExitCode starts no more often than this. It has its old place in the queue at
+once, and every start costs writes that all jobs share. A run that is shorter counts as one without progress."""
 RETRY_AFTER: Final = timedelta(seconds=10)
 """The pause of the Job controller after a first failure (DefaultJobPodFailureBackOff in job_controller.go)."""
 MOST_PAUSE: Final = timedelta(minutes=10)
@@ -42,7 +42,8 @@ _DOUBLINGS = 20
 """More than any pause needs to be as long as it gets."""
 
 Usage: TypeAlias = Callable[[str, datetime, datetime], float | None]
-"""CPU time that a pod (`namespace/name`) really used between two moments, in core-seconds; None where nobody knows."""
+"""CPU time that a pod (`namespace/name`) really used between two moments, in core-seconds; None where it is not
+known."""
 
 CpuTime: TypeAlias = Callable[[datetime, datetime], float]
 """CPU time of a whole run between two moments, in core-seconds; 0 when the second is the earlier one."""
@@ -98,20 +99,20 @@ def cores(spec: ScavengerJobSpec) -> float:
 
 @lru_cache(maxsize=1024)  # asked for half a dozen times in a reconcile
 def run_id(queued: datetime) -> str:
-    """The identity of the run that is started from a place in line, as its Job and pods carry it."""
+    """The identity of the run that is started from a place in the queue, as its Job and pods carry it."""
     return format_micro_time(queued)
 
 
 def run_of(status: ScavengerJobStatus) -> str:
-    """The identity of the run that the status is about; empty where the job has no place in line."""
+    """The identity of the run that the status is about; empty where the job has no place in the queue."""
     return run_id(status.queued_timestamp) if status.queued_timestamp is not None else ""
 
 
 def run_start(status: ScavengerJobStatus) -> datetime | None:
     """When the current run started; None when it has not, or not yet been recorded, or is over.
 
-    A run that is recorded is no older than its place in line. Both are compared in whole seconds; `requeued`
-    keeps the place in line of the next run clear of the second in which this one started.
+    A run that is recorded is no older than its place in the queue. Both are compared in whole seconds; `requeued`
+    keeps the place in the queue of the next run clear of the second in which this one started.
     """
     if not status.running_timestamps or status.queued_timestamp is None or status.ended_timestamp is not None:
         return None
@@ -137,7 +138,8 @@ def short_run(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime,
 
 
 def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
-    """The place in line from now on, in microseconds: never one it had before, and later than the start of any run."""
+    """The place in the queue from now on, in microseconds: never one it had before, and later than the start of any
+    run."""
     places = [now]
     if status.queued_timestamp is not None:
         places.append(status.queued_timestamp + timedelta(microseconds=1))
@@ -147,8 +149,8 @@ def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
 
 
 def kept_place(status: ScavengerJobStatus) -> datetime | None:
-    """The place in line of a job whose run has saved its state and ended: the old one, but for a microsecond, as no two
-    runs have the same."""
+    """The place in the queue of a job whose run has saved its state and ended. It is the old one, but for a
+    microsecond, as no two runs have the same."""
     return status.queued_timestamp + timedelta(microseconds=1) if status.queued_timestamp is not None else None
 
 
@@ -238,7 +240,7 @@ def _beyond(sizes: Sizes) -> Sizes:
 
 
 def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: datetime, used: CpuTime) -> Spent:
-    """What became useful because start-over or checkpoint moved from `before` to `after`."""
+    """What became useful because the assumed or reported checkpoint moved from `before` to `after`."""
     reference = recorded_reference(after, start)
     return Spent.between(recorded_reference(before, start), reference, reference, used)
 
@@ -254,9 +256,9 @@ def settle(
 ) -> Spent:
     """What is left to be judged of the current run when it ends at `end`.
 
-    Kept: all of it is useful. Otherwise useful up to the last start-over before the end or to a `checkpoint` that the
-    status does not know yet, whichever is later, and lost from there. Clocks of nodes, API server and admitter differ:
-    an end before the start, or before what was already counted, is worth zero.
+    Kept: all of it is useful. Otherwise useful up to the last assumed checkpoint before the end or to a `checkpoint`
+    that the status does not know yet, whichever is later, and lost from there. Clocks of nodes, API server and admitter
+    differ: an end before the start, or before what was already counted, is worth zero.
     """
     start = run_start(status)
     if start is None:
@@ -314,7 +316,7 @@ def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool
     said = last_words(pod, spec.saved_exit_code)
     if said is None and _done(pod, spec):
         said = now
-    # The clock of its node may be ahead of ours: a pod that has ended said nothing of the future.
+    # The clock of its node may be ahead of the admitter's: a pod that has ended said nothing of the future.
     stamps = (annotated, min(said, now) if said is not None else None)
     return max((at for at in stamps if at is not None and at <= now), default=None)
 
@@ -336,7 +338,7 @@ def unreadable_checkpoint(pods: Iterable[kinds.Pod]) -> str:
 
 def _done(pod: kinds.Pod, spec: ScavengerJobSpec) -> bool:
     """Whether a member is through with its work and cannot lose any more. Where exit codes have a meaning, 0 has one,
-    too; but whoever was told to stop may end with 0 as well."""
+    too; but a program that was told to stop may end with 0 as well."""
     convention = spec.saved_exit_code is not None
     return convention and succeeded(pod) and removal(pod) is None
 

@@ -14,7 +14,7 @@ class CreateJob:
     """Create the batch/v1 Job of a run that admission has granted, and before it the headless Service of a gang."""
 
     run: str
-    """The place in line it is started from."""
+    """The place in the queue it is started from."""
     restarts: int
     """How often the job has been interrupted."""
     level: Level = Level.RESTRICTED
@@ -33,7 +33,7 @@ class CreatePods:
 
     uid: str
     run: str
-    """The place in line it was started from."""
+    """The place in the queue it was started from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ class UnlabelPod:
 
 @dataclass(frozen=True, slots=True)
 class DisownPod:
-    """Take all our marks off a pod whose Job was deleted without it: it runs on, and is nobody's business.
+    """Take the components' labels and finalizers off a pod whose Job was deleted without it. It runs on, and no
+    component handles it.
 
     Attributes:
         name: of the pod.

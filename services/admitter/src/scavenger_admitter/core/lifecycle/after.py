@@ -1,7 +1,7 @@
 """Jobs that start after others: what has become of the jobs of spec.after, and what is still to come.
 
-The first job of a name that is seen is the one that counts, and its UID is in the status. So a job that is deleted
-and created again under its name lets nobody start. Once it has ended as it had to, that stays in the status.
+The first job of a name that is seen is the one that counts, and its UID is in the status. So a job that is deleted and
+created again under its name lets no job start. Once it has ended as it had to, that stays in the status.
 """
 
 from __future__ import annotations

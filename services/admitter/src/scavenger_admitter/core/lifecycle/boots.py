@@ -1,6 +1,6 @@
 """Which boot of its machine each node shows, in a form that outlives a process.
 
-A node may boot again while no admitter is there, before Kubernetes calls it not ready. Nobody writes that down: its
+A node may boot again while no admitter is there, before Kubernetes calls it not ready. No object records that: its
 kubelet reports another bootID, and the one before is gone. An admitter that comes later knows of such a boot only by
 what its predecessor kept.
 """

@@ -24,14 +24,14 @@ from scavenger_admitter.core.lifecycle.verdict import Checkpointed
 
 
 def go_back(draft: Draft, found: Checkpointed) -> None:
-    """The run has saved its state and is not done: the job goes back in line, at its old place."""
+    """The run has saved its state and is not done: the job is queued again, at its old place."""
     message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; queued to continue"
     keep_place(draft, min(found.at, draft.seen.now), WaitReason.CHECKPOINTED, message)
 
 
 def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> None:
-    """The run ended by itself, at `at`, and another one is to go on from its last checkpoint: the job is in line at its
-    old place."""
+    """The run ended by itself, at `at`, and another one goes on from its last checkpoint: the job is queued at its old
+    place."""
     ran = accounting.run_start(draft.status) is not None
     draft.settle(at, kept=False)
     short = draft.count_short(reason) if ran else ""
@@ -66,8 +66,8 @@ def record_termination_messages(draft: Draft) -> None:
 
 
 def _last_run(draft: Draft) -> Sequence[kinds.Pod]:
-    """The pods of the last run on record, as far as they are still there. Starts since then that failed have
-    later places in line, and their containers began later, if at all."""
+    """The pods of the last run on record, as far as they are still there. Starts since then that failed have later
+    places in the queue, and their containers began later, if at all."""
     ended = draft.status.ended_timestamp
     if ended is None:
         return ()

@@ -26,7 +26,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Proof:
-    """Nobody outside of this module has one."""
+    """Only this module has one."""
 
 
 _PROOF: Final = _Proof()

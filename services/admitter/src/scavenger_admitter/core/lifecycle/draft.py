@@ -74,7 +74,7 @@ class Draft:
     """Pods of the last run may still say that something was saved which counts as lost."""
     _changes: dict[str, Any] = field(default_factory=dict)
     """Fields of the status that have changed since. To copy a status takes as long as much of a plan, so they are put
-    into one when somebody reads it."""
+    into one when it is read."""
 
     @property
     def status(self) -> ScavengerJobStatus:
@@ -111,7 +111,7 @@ class Draft:
 
     @property
     def place(self) -> str:
-        """Its place in line, as the identity of a run; empty before it has one."""
+        """Its place in the queue, as the identity of a run; empty before it has one."""
         return accounting.run_of(self.status)
 
     @property
@@ -240,7 +240,7 @@ class Draft:
 
     def leave_run(self, reason: str, *, keep_place: bool = False) -> None:
         """The run is over: its Job goes, its pods are pods of an earlier run from here on, their class says nothing any
-        more, and the line starts anew, unless the job keeps its place."""
+        more. The job gets a new place in the queue, unless it keeps its place."""
         place = (
             accounting.kept_place(self.status)
             if keep_place
@@ -249,5 +249,5 @@ class Draft:
         self.set(queued_timestamp=place, preemption=None)
         self.run = None
         self.reason = reason
-        self.actions.clear()  # nobody needs a diagnosis of it any more
+        self.actions.clear()  # no diagnosis of it is needed any more
         self.wakeups.clear()

@@ -32,7 +32,7 @@ class SeenExit(NamedTuple):
 
     @classmethod
     def of(cls, pod: kinds.Pod) -> Self | None:
-        """That of a pod; None where its program runs, never ran, or nobody saw its end."""
+        """That of a pod; None where its program runs, never ran, or its end was not seen."""
         main = _main(pod)
         ended = main.state.terminated if main is not None else None
         if ended is None or ended.reason in LOST_CONTAINER or ended.reason in START_ERRORS:

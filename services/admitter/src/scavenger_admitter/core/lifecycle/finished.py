@@ -123,7 +123,7 @@ def declare_failed(draft: Draft, at: datetime, reason: str, message: str) -> Non
 
 
 def reopen(draft: Draft) -> None:
-    """A finished job whose pods run after all runs: somebody edited the status."""
+    """A finished job whose pods run after all runs: a user edited the status."""
     run = draft.run
     if run is None or not draft.phase.finished or not _all_running(run):
         return
@@ -152,7 +152,7 @@ def finish(draft: Draft) -> None:
     draft.actions += leftover_pods.release(seen.pods)
     batch = draft.own_job
     if batch is not None and batch.metadata.deletion_timestamp is not None:
-        draft.actions += leftover_pods.stop(seen.pods)  # somebody's finalizer holds the Job
+        draft.actions += leftover_pods.stop(seen.pods)  # another client's finalizer holds the Job
     elif batch is not None and any(over(pod) and not pod.ended and not deleting(pod) for pod in seen.pods):
         draft.actions.append(DeleteJob(batch.metadata.uid, "the job is over and other containers of its pods run on"))
     elif batch is not None and draft.phase is Phase.FAILED and _never_ends(batch, seen.pods):

@@ -1,8 +1,8 @@
 """Why the admitter deletes pods of tasks: what the status says of it, and what of it stands in which write.
 
 An entry of `status.removing` stands from the write before the DELETE to the one that counts the pod. While an array is
-suspended or over, its phase says why all its pods are deleted, so entries name only the exceptions: pods that somebody
-else had deleted before, and, when the array goes on, those that still stop.
+suspended or over, its phase says why all its pods are deleted, so entries name only the exceptions. These are pods that
+another client had deleted before, and, when the array goes on, those that still stop.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Intents:
         return self._reasons.get(pod, self._by_phase)
 
     def of_task(self, index: int) -> RemovalReason | None:
-        """The same of a task whose pod nobody knows any more."""
+        """The same of a task whose pod is not known any more."""
         mine = (reason for pod, reason in self._reasons.items() if pod.partition("-")[0] == str(index))
         return next(mine, self._by_phase)
 

@@ -1,4 +1,4 @@
-"""Runs that were ended from outside: the interruption is counted, and the job is in line again."""
+"""Runs that were ended from outside: the interruption is counted, and the job is queued again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OVER_ITS_REQUEST: Final = "has larger consumption of ephemeral-storage"
 
 
 def interrupt(draft: Draft, found: Removed) -> None:
-    """The run was ended from outside: count it, and put the job in line again."""
+    """The run was ended from outside: count it, and queue the job again."""
     at = min(found.at, draft.seen.now)
     before, last = draft.status, draft.run is None or all(pod.ended for pod in draft.run.pods)
     rules = draft.rules
@@ -44,10 +44,10 @@ def interrupt(draft: Draft, found: Removed) -> None:
 
 
 def _place(draft: Draft, removal: Removal, *, had_turn: bool) -> dict[str, Any]:
-    """Whether the interruption gives a place in line, as the status says it.
+    """Whether the interruption gives a place in the queue, as the status says it.
 
-    At most one for each reclaim period that the job has computed, and only in the queue in which it was earned: nobody
-    is to come to the head of a line by interruptions that cost nothing (docs/designs/0011-tenancy.md). A job that has
+    At most one for each reclaim period that the job has computed, and only in the queue in which it was earned: no job
+    may reach the head of a queue by interruptions that cost nothing (docs/designs/0011-tenancy.md). A job that has
     had its turn gives up all places (docs/designs/0025-who-passes-whom.md).
     """
     status, queue = draft.status, draft.seen.job.spec.queue
@@ -63,11 +63,11 @@ def _place(draft: Draft, removal: Removal, *, had_turn: bool) -> dict[str, Any]:
 
 
 def by_others(draft: Draft, removal: Removal) -> bool:
-    """Whether it is certain that not the job's own user did it: such interruptions give a place in line.
+    """Whether it is certain that not the job's own user did it: such interruptions give a place in the queue.
 
-    Whoever may edit jobs may delete and evict their pods as well. What others do leaves a trace that users cannot make:
-    the reason of a condition, the regulator's note, or, where a drain deletes and evicts, a node that takes no new pods
-    (docs/designs/0011-tenancy.md).
+    Users who may edit jobs may delete and evict their pods as well. What others do leaves a trace that users cannot
+    make: the reason of a condition, the regulator's note, or, where a drain deletes and evicts, a node that takes no
+    new pods (docs/designs/0011-tenancy.md).
     """
     if removal.cause in (InterruptionReason.JOB_DELETED, InterruptionReason.MAX_RUNNING):
         return False

@@ -96,7 +96,7 @@ def _taken(decided: InterruptDecision, at: datetime) -> Removed:
 def _suspended_by_another(run: Run) -> InterruptDecision | None:
     """What follows for a run whose Job another controller has suspended, such as Kueue that evicts it. The Job
     controller deletes the pods of Jobs that it has itself. The job is queued again, as after a pod was deleted. An
-    array goes on: it would wait for ever where nobody resumes its Job."""
+    array goes on: it would wait for ever if no controller resumes its Job."""
     batch = run.batch
     if batch is None or not run.has_job or not is_managed(batch) or not batch.spec.suspend:
         return None

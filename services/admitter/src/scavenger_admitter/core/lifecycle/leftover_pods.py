@@ -124,10 +124,10 @@ def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, *, harmles
 def clear(
     pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None
 ) -> tuple[OfPod, ...]:
-    """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else will.
+    """What happens to pods of earlier runs: released when they have ended, deleted when no other controller will.
 
-    `job_uid`: the Job that takes its pods with it when it is deleted. None where it is being deleted already: a
-    finalizer of somebody else's may hold it, and the garbage collector leaves the pods of an owner that exists.
+    `job_uid`: the Job that takes its pods with it when it is deleted. None where it is being deleted already: another
+    client's finalizer may hold it, and the garbage collector leaves the pods of an owner that exists.
     """
     return tuple(action for pod in pods if (action := _clear(pod, nodes, job_uid)) is not None)
 
@@ -145,7 +145,7 @@ def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str 
 
 
 def stop(pods: Iterable[kinds.Pod], intent: str = "") -> tuple[OfPod, ...]:
-    """Delete every pod that has not ended and that nobody has deleted yet. intent: as of `DeletePod`."""
+    """Delete every pod that has not ended and is not deleted yet. intent: as of `DeletePod`."""
     return tuple(
         DeletePod(pod.metadata.name, pod.metadata.uid, intent) for pod in pods if not pod.ended and not deleting(pod)
     )
@@ -166,8 +166,8 @@ def _disown(pod: kinds.Pod) -> DisownPod:
 def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[OfPod, ...]:
     """What is to be done with pods whose ScavengerJob does not exist any more.
 
-    Deleted when nobody has asked for it yet; released as soon as they are being deleted or have ended: nobody
-    is left to read the record. Pods of a Job that its user deleted without them are the user's.
+    Deleted when they are not deleted yet; released as soon as they are being deleted or have ended: no component reads
+    the record any more. Pods of a Job that its user deleted without them are the user's.
     """
     actions: list[OfPod] = []
     for pod in pods:

@@ -35,13 +35,13 @@ class LifecycleSettings(StartLimits):
     quiet_for: timedelta = timedelta(seconds=5)
     """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
     reclaim_period: timedelta = timedelta(minutes=10)
-    """An interruption gives a place in line when the job has computed for so long since the last one that did."""
+    """An interruption gives a place in the queue when the job has computed for so long since the last one that did."""
     trusted_interval: timedelta = timedelta(seconds=DEFAULT_TRUSTED_INTERVAL_SECONDS)
     """No longer interval between checkpoints is believed."""
     startup_cost: timedelta = timedelta(seconds=DEFAULT_STARTUP_COST_SECONDS)
-    """What a restart costs each core, when it comes to who stops first."""
+    """What a restart costs each core, when it decides which tasks stop first."""
     weights: Weights = DEFAULT_WEIGHTS
-    """Of resources, in what a run has at risk."""
+    """Weights of resources in the unsaved work of a run."""
     snapshots: bool = False
     """Whether there is an image for snapshots."""
     certain_hints: frozenset[str] = frozenset()
@@ -109,7 +109,7 @@ class Seen:
 
     job: ScavengerJob
     batch: kinds.Job | None
-    """The batch/v1 Job of the same name, whoever owns it."""
+    """The batch/v1 Job of the same name, whichever owner it has."""
     pods: Sequence[kinds.Pod]
     """All pods of the namespace with our label for this name, those of earlier runs included, but for `untouched`."""
     nodes: Mapping[str, kinds.Node | None]
@@ -155,13 +155,14 @@ class StartKnown:
     name_taken: Mapping[int, str] = field(default_factory=dict)
     """Those that cannot start, each with the pod of others that has the name of its pod."""
     shown: bool = False
-    """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
+    """The Job of this place in the queue has been seen, and no status says so: if it is gone now, a client deleted
+    it."""
     all_created: bool = False
     """This process has created all pods of this very run; what is missing has been removed."""
     pods_wait: float = 0.0
     """Seconds until the pods of this run that could not be created are to be sent again."""
     refused: Refusal | None = None
-    """What the API server said when the Job of this place in line, or the pods of tasks, were to be created."""
+    """What the API server said when the Job of this place in the queue, or the pods of tasks, were to be created."""
     failures: int = 0
     """Starts in a row that failed."""
     lack: Lack | None = None
@@ -183,18 +184,18 @@ class Known:
     last_write: datetime | None = None
     """When this process wrote the status last; None when it has not."""
     last_queue_position: datetime | None = None
-    """The last place in line that is known to have been given."""
+    """The last place in the queue that is known to have been given."""
     architectures: Callable[[], frozenset[str]] = frozenset
     """Those of the nodes that the job may run on."""
     wanted_by_own: Callable[[str], bool] = _by_nobody
-    """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
+    """Whether a regular pod of the job's namespace may be what displaced a pod from this node."""
     next_requests: Callable[[], RecommendedRequests | None] = _as_asked
     """What its pods request from the next start on, where that is not what it asks for."""
     pod_bytes: int = 0
     """How large a pod of a task is as JSON; 0 where that is not known."""
     last_seen: datetime | None = None
     """Until when pods of it that are gone were there at the latest: this process saw one go, or an admitter before it
-    was at work last. None where nobody knows."""
+    was at work last. None where that is not known."""
     start: StartKnown = StartKnown()
     evidence: Evidence = BELIEVED
     exits: Mapping[str, SeenExit] = field(default_factory=dict)
@@ -206,13 +207,13 @@ class Granted:
     """What admission has decided of one job."""
 
     units: int = 0
-    """So many tasks may start, or pods of a job, from this very place in line; 0 where nothing was granted."""
+    """So many tasks may start, or pods of a job, from this very place in the queue; 0 where nothing was granted."""
     number: int = 0
     """Of the grant."""
     wait: Wait | None = None
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
     take: Mapping[str, InterruptDecision] = field(default_factory=dict)
-    """Lives whose capacity is taken, and why: a run by its place in line, a task by the UID of its pod."""
+    """Lives whose capacity is taken, and why: a run by its place in the queue, a task by the UID of its pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class Figures:
     """The run reports checkpoints no longer."""
     finished: Phase | None = None
     waited_seconds: float | None = None
-    """From the place in line to running, for the run that just began."""
+    """From the place in the queue to running, for the run that just began."""
     useful: float = 0.0
     """Core-seconds that became useful in this step."""
     lost: float = 0.0
@@ -258,12 +259,12 @@ class Outcome:
     """Equal to the observed one when there is nothing to write."""
     changed: bool
     quiet_until: datetime | None = None
-    """All that is new is that the job waits its turn, or is starting. Nobody misses that write if it is over by then:
-    the next one says it all. None where the status is to be written at once."""
+    """All that is new is that the job waits its turn, or is starting. That write can be left out if the wait is over by
+    then: the next one says it all. None where the status must be written at once."""
     actions: tuple[Action, ...] = ()
     events: tuple[EventNote, ...] = ()
     candidate: bool = False
-    """In line for admission, and nothing of an earlier run stands in the way."""
+    """Queued for admission, and nothing of an earlier run stands in the way."""
     start_failed: bool = False
     """A start failed: the reconciler lets the delay before the next one grow."""
     retry_late: bool = False

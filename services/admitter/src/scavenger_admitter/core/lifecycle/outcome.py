@@ -39,10 +39,10 @@ NEWS: Final = ("removing", "after", "recommended")
 
 
 def _quiet_until(draft: Draft) -> datetime | None:
-    """Until when nobody misses this status.
+    """Until when the write of this status can wait.
 
-    A job that starts at once goes from no status, or from its place in line, to Running in one write. What a status
-    left out would say follows from the Job again at every look, in this process or in the next.
+    A job that starts at once goes from no status, or from its place in the queue, to Running in one write. What a
+    status left out would say follows from the Job again at every look, in this process or in the next.
     """
     known, phase, batch = draft.seen.job.status, draft.phase, draft.own_job
     before = known.phase

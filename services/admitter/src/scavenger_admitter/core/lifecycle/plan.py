@@ -32,7 +32,7 @@ def plan_job(observed: Observation) -> Outcome:
 
     The steps, in this order:
     1. a ScavengerJob that is being deleted takes its Job along, and nothing else;
-    2. one without a status, or without its place in line, gets one (from its live Job, if there is one), and what
+    2. one without a status, or without its place in the queue, gets one (from its live Job, if there is one), and what
        became of the jobs that it follows is written down;
     3. its book is opened: of one run, or of many tasks;
     4. each run that something may have happened to is judged, and its verdict recorded;
@@ -73,7 +73,7 @@ def delete(draft: Draft) -> None:
     if batch is not None and batch.metadata.deletion_timestamp is None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the ScavengerJob is being deleted"))
     elif batch is not None and ORPHANS not in batch.metadata.finalizers:
-        draft.actions += leftover_pods.stop(draft.seen.every_pod)  # somebody's finalizer holds the Job
+        draft.actions += leftover_pods.stop(draft.seen.every_pod)  # another client's finalizer holds the Job
     draft.actions += leftover_pods.release(pod for pod in draft.seen.every_pod if pod.ended or deleting(pod))
 
 

@@ -44,7 +44,8 @@ class Untouched:
     """Pods of one run of an array of which a plan asks nothing one by one. Sets are as in `scavenger_api.indexes`.
 
     Attributes:
-        running: pods by task whose container runs, which nobody told to stop, and which carry our finalizer.
+        running: pods by task whose container runs, which were not told to stop, and which carry the project's
+            finalizer.
         runs: their tasks.
         kept: pods by task that have ended and do not carry our finalizer.
         ended: their tasks.
@@ -56,7 +57,8 @@ class Untouched:
         last_run: the same of all of them.
         last_created: when the last of them was created, as its timestamp says it.
         first_created: the same of the first of `starting`; empty where there is none.
-        first_progress: the oldest last checkpoint, or start, of `running`; None where nobody asked, or there is none.
+        first_progress: the oldest last checkpoint, or start, of `running`; None where it was not asked for, or there is
+            none.
     """
 
     running: Mapping[int, Pod]

@@ -29,7 +29,7 @@ class Run:
     began: bool
     """All pods have run, and so been there: one that is missing now has been removed."""
     life: str
-    """By which admission knows it: its place in line, or of a task the UID of its pod."""
+    """How admission identifies it: by its place in the queue, or a task by the UID of its pod."""
     checkpoint_exit_code: int | None = None
     """`spec.checkpointExitCode` of the job."""
     created: datetime | None = None
@@ -43,7 +43,7 @@ class Run:
     task: int | None = None
     """Its index; None for a run of a job."""
     last_seen: datetime | None = None
-    """Until when pods that are gone were there, as far as anybody knows."""
+    """Until when pods that are gone were there, as far as the admitter knows."""
 
     @property
     def has_job(self) -> bool:
@@ -51,7 +51,7 @@ class Run:
         return self.created is None
 
     def gone_since(self, now: datetime) -> datetime:
-        """When pods went that are missing now. Where nobody knows, when the Job or the first pod was created."""
+        """When pods went that are missing now. Where that is not known, when the Job or the first pod was created."""
         if self.last_seen is not None:
             return min(self.last_seen, now)
         objects = [pod.metadata for pod in self.pods] + ([self.batch.metadata] if self.batch is not None else [])

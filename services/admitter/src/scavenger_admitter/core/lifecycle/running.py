@@ -22,7 +22,7 @@ from scavenger_admitter.core.lifecycle.verdict import Hangs, Runs
 from scavenger_admitter.core.units import run_at_risk
 
 PROGRESS_EVERY: Final = timedelta(minutes=1)
-"""Checkpoints and start-overs of a run in progress go into the status no more often than this."""
+"""Assumed and reported checkpoints of a run in progress go into the status no more often than this."""
 
 SHOWN_EVERY: Final = timedelta(minutes=2)
 """A class that has changed is worth a status of its own when the last one is so old."""
@@ -51,9 +51,9 @@ def record_start(draft: Draft, run: Run) -> None:
 
 
 def go_on(draft: Draft, run: Run, verdict: Runs) -> None:
-    """What the run has computed up to its last checkpoint, or start-over, becomes useful.
+    """What the run has computed up to its last reported or assumed checkpoint becomes useful.
 
-    Both are written once in a while only: what is at risk follows from the start and the pods at any moment, and an
+    Both are written once in a while only: unsaved work follows from the start and the pods at any moment, and an
     end is judged by what the pods report then (`Draft.settle`). What is written for another reason takes them along.
     """
     seen = draft.seen
@@ -116,8 +116,8 @@ def _figure(draft: Draft, members: Sequence[PodReading]) -> float | None:
 
 
 def _misleads(known: Preemption, shown: Preemption, job: ScavengerJob) -> bool:
-    """Whether what is shown is worth a status of its own. Without a class, a job is preemptible. What a figure has
-    become since is computed by whoever shows it, but for the use of reclaimed capacity."""
+    """Whether what is shown is worth a status of its own. Without a class, a job is preemptible. The program that shows
+    a figure computes what it has become since, but for the use of reclaimed capacity."""
     if (known.class_ or names.PREEMPTIBLE) != shown.class_:
         return True
     if job.spec.capacity is not Capacity.RECLAIMED or shown.running_priority is None:
@@ -158,7 +158,7 @@ def _rest(draft: Draft, every: timedelta = PROGRESS_EVERY) -> float:
 
 
 def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:
-    """The status with the last start-over and the last checkpoint."""
+    """The status with the last assumed checkpoint and the last checkpoint."""
     status, now, spec = draft.status, draft.seen.now, draft.seen.job.spec
     due = _start_over(status, start, spec.checkpoint_interval, now)
     status = status.model_copy(update={"priority_start_over_timestamp": due})

@@ -64,7 +64,7 @@ def _assert_phase(after: ScavengerJobStatus, seen: Seen) -> None:
     """A phase, and what has to stand beside it."""
     kinds_of = [one.type for one in after.conditions]
     assert len(kinds_of) == len(set(kinds_of)), f"conditions: one type twice: {kinds_of}"
-    if after == seen.job.status:  # whoever edited it may have left out what he liked
+    if after == seen.job.status:  # a user who edited it may have left out any part
         return
     if after.phase is Phase.COMPLETED or after.phase is Phase.FAILED:
         assert after.finished_timestamp is not None, f"finishedTimestamp: none of a job that is {after.phase}"

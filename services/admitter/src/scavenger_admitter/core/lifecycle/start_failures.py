@@ -1,4 +1,4 @@
-"""Starts that do not come off: what is wrong with a run that has not begun, in the words of whoever refused it."""
+"""Starts that fail: what is wrong with a run that has not begun, in the words of the component that refused it."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ NAME_TAKEN: Final = "NameTaken"
 UNMANAGED: Final = "Unmanaged"
 """The API server has left the Job to the Job controller."""
 ABSENT: Final = "ReferenceAbsent"
-"""The reason of a refusal of our own: there is no object of a name that the job refers to."""
+"""The reason of a refusal by the admitter itself: there is no object of a name that the job refers to."""
 ABSENT_FOR: Final = timedelta(seconds=30)
-"""What starts have not found for so long is missing for good: an object may be created right after its job, and whoever
-writes one again may delete it for a moment."""
+"""What starts have not found for so long is missing for good. An object may be created right after its job, and a
+client that replaces one may delete it for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Problem:
     reason: Reason
     """One word, for conditions: why the job waits now, or will never start."""
     blameless: bool = False
-    """It says nothing about the job: the first time, that keeps its place in line."""
+    """It says nothing about the job, which keeps its place in the queue the first time."""
     lasting: bool = False
     """It will not pass soon, if at all: the next try waits the longest delay."""
     pulls_on: str = ""
@@ -188,7 +188,7 @@ class StartLimits:
     start_timeout: timedelta = timedelta(minutes=10)
     """Created to running; image pulls included."""
     unschedulable_after: timedelta = timedelta(seconds=10)
-    """The room a job was admitted for is gone when its pods are not placed within this."""
+    """The capacity that a job was admitted for is gone when its pods are not placed within this."""
 
 
 _NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
@@ -272,7 +272,7 @@ def problem(
     Args:
         run: that has not begun.
         spec: of its job.
-        diagnosis: what Events say; None where nobody has looked.
+        diagnosis: what Events say; None where they were not read.
         now: the time.
         limits: of starts.
         lack: what the start before this one has shown to be missing.
@@ -440,8 +440,8 @@ _NOT_CONFIGURED: Final = "CreateContainerConfigError"
 
 
 def waits_only(pod: kinds.Pod) -> bool:
-    """Whether `problem` finds nothing in a pod that has not started and of which nobody has written Events, before it
-    has taken too long. Of one whose init containers have begun that is not said."""
+    """Whether `problem` finds nothing in a pod that has not started and has no Events, before it has taken too long.
+    Of one whose init containers have begun that is not said."""
     scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
     placed = scheduled is None or scheduled.status != "False"
     begun = any(one.state.waiting is None for one in pod.status.init_container_statuses)
@@ -612,7 +612,7 @@ def _in_use(run: Run, diagnosis: Diagnosis | None) -> Iterator[tuple[kinds.Pod, 
 
 def _volumes_in_use(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
     """A volume that one node at a time can use, and pods on another one do. That is no fault of either node, and lasts
-    as long as those pods: the start gives its capacity back, and the next one prefers other nodes. A volume that nobody
+    as long as those pods: the start gives its capacity back, and the next one prefers other nodes. A volume that no pod
     uses any more is detached before long, so a start waits for that like for an image."""
     for pod, message in _in_use(run, diagnosis):
         since = _taken(pod)
@@ -723,9 +723,9 @@ def recalled(status: ScavengerJobStatus, first: float, most: float) -> tuple[int
     """What the status tells a new process of starts that failed before: how many in a row there may have been, and
     when the next is due; None when the last did not fail. `first`, `most`: delays in seconds.
 
-    Nothing counts them in the API. But a failed start gives the job a new place in line, so that is when it was, and
-    Admitted is False since the last start that came as far as a Job, or since the job came. As delays double, all
-    before together are as long as the next one less `first`; time spent in line makes it longer, up to `most`.
+    Nothing counts them in the API. But a failed start gives the job a new place in the queue, so that is when it was,
+    and Admitted is False since the last start that came as far as a Job, or since the job came. As delays double, all
+    before together are as long as the next one less `first`; time spent queued makes it longer, up to `most`.
     """
     admitted, queued = status.condition(ConditionType.ADMITTED), status.queued_timestamp
     if admitted is None or admitted.status != "False" or queued is None or not (status.phase and status.phase.queued):
@@ -751,7 +751,7 @@ FAILED_BY_ITSELF: Final = frozenset(
         WaitReason.INSTALLATION_INCOMPLETE,
     }
 )
-"""Why a start failed, where nobody took it back."""
+"""Why a start failed, where it was not taken back."""
 
 _FAILED_STARTS: Final = FAILED_BY_ITSELF | frozenset(InterruptionReason)  # taken back before the job ran
 

@@ -79,7 +79,7 @@ def _pulls(run: Run, job: ScavengerJob) -> str:
 
 
 def fail_start(draft: Draft, problem: Problem) -> None:
-    """The start failed: the job is in line again, or has failed where no later try would help."""
+    """The start failed: the job is queued again, or has failed where no later try would help."""
     if problem.final:
         finished.fail(draft, draft.seen.now, problem.reason, problem.message)
         return

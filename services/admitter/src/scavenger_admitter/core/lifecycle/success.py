@@ -1,8 +1,9 @@
 """Whether an exit with 0 is final.
 
-Most programs end with 0 when they are told to stop, and a machine that goes down tells all of them before anybody marks
-its node. So a success is final when its node shows life some seconds after it, or when the program says that it is done
-(docs/designs/0002-what-is-an-interruption.md). Only the verdict waits: the pod has ended, and its capacity is free.
+Most programs end with 0 when they are told to stop, and a machine that goes down tells all of them before a controller
+marks its node. So a success is final when its node shows life some seconds after it, or when the program says that it
+is done (docs/designs/0002-what-is-an-interruption.md). Only the verdict waits: the pod has ended, and its capacity is
+free.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Evidence:
         proven: uids of pods whose nodes have shown life since.
         asked: since when this process looks for it, by uid, by its own clock.
         open: those that the last look has found open, by uid.
-        given_up: nobody will look for it any more.
+        given_up: no admitter will look for it any more.
     """
 
     required: bool = False
@@ -56,7 +57,7 @@ class Evidence:
     given_up: bool = False
 
     def unproven(self, done: Iterable[kinds.Pod]) -> list[Success]:
-        """Those of pods that succeeded which may have been told to stop. One whose end nobody saw is believed: its
+        """Those of pods that succeeded which may have been told to stop. One whose end was not seen is believed: its
         kubelet has reported it later."""
         if not self.required:
             return []

@@ -165,7 +165,7 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
 
 
 def _vanished(run: Run, now: datetime) -> list[Removal]:
-    """A member that had been there is not any more: somebody took the finalizer off. When it went, its Job failed."""
+    """A member that had been there is not any more: a client removed its finalizer. When it went, its Job failed."""
     if run.batch is None or not run.began or len(run.pods) >= run.parallelism:
         return []
     if _job_condition(run.batch, "Complete"):

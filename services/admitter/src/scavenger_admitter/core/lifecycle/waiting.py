@@ -1,4 +1,4 @@
-"""Jobs in line, and jobs that are suspended: a place in line, what holds a job back, whether it may be started."""
+"""Queued jobs, and jobs that are suspended: a place in the queue, what holds a job back, whether it may be started."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from scavenger_admitter.core.lifecycle.observation import Seen
 from scavenger_admitter.core.waits import Wait
 
 _SKEW: Final = timedelta(minutes=1)
-"""By so much the clock that gave a place in line may be behind the API server's."""
+"""By so much the clock that gave a place in the queue may be behind the API server's."""
 
 _MANY_DIGITS: Final = 20
 """A count of so many is none, and of thousands `int` raises an error."""
 
 
 def enter_line(draft: Draft) -> None:
-    """A job without a status, or without its place in line, gets one."""
+    """A job without a status, or without its place in the queue, gets one."""
     status, batch = draft.status, draft.own_job
     _restore(draft, batch)
     if status.served_level is not None and not draft.rules.least_served and not draft.phase.finished:
@@ -49,13 +49,13 @@ def enter_line(draft: Draft) -> None:
 
 
 def _restore(draft: Draft, batch: kinds.Job | None) -> None:
-    """The place in line from a live Job, where the status was wiped or edited by hand.
+    """The place in the queue from a live Job, where the status was wiped or edited by hand.
 
-    A Job of another run is only ever left over while the job is in line (or suspended, or finished): every
-    commit that leaves Starting or Running behind also moves the place in line.
+    A Job of another run is only ever left over while the job is queued (or suspended, or finished): every
+    commit that leaves Starting or Running behind also moves the place in the queue.
 
-    Whoever may create Jobs could have made this one, so what it says is taken as far as it is possible: no place in
-    line from before the ScavengerJob was there, and no more interruptions than seconds since.
+    Any user who may create Jobs could have made this one, so what it says is taken as far as it is possible: no place
+    in the queue from before the ScavengerJob was there, and no more interruptions than seconds since.
     """
     if batch is None or batch.metadata.deletion_timestamp is not None:
         return
@@ -140,7 +140,7 @@ class Stand(NamedTuple):
 
 
 def line_up(draft: Draft, stand: Stand | None, start: Callable[[CreateJob, int], Action]) -> None:
-    """A job in line is started where that was granted, may stand for admission, or says what holds it back.
+    """A queued job is started where that was granted, may stand for admission, or says what holds it back.
 
     Args:
         draft: its next status.
@@ -164,7 +164,7 @@ def line_up(draft: Draft, stand: Stand | None, start: Callable[[CreateJob, int],
         hold(draft, stand.held_by)
         return
     release(draft, stand.says)
-    fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
+    fresh = draft.start_failed or draft.cause is not None  # why it is queued again is worth reading first
     if draft.granted.wait is not None and not fresh:
         draft.explained = True
         hold(draft, draft.granted.wait)
@@ -225,7 +225,7 @@ _STUCK: Final = (
 
 
 def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
-    """What keeps a job from starting until somebody does something about it, or another job has ended."""
+    """What keeps a job from starting until a user or an administrator acts, or another job has ended."""
     batch = draft.seen.batch
     if batch is not None and draft.own_job is None:
         return Wait(WaitReason.HELD_BACK, _foreign(batch))

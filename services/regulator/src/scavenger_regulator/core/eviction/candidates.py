@@ -139,7 +139,7 @@ def pending_release(
     *,
     taken: Collection[str],
 ) -> dict[str, float]:
-    """Points of firm load, by resource, that go away without anybody being asked.
+    """Points of firm load, by resource, that go away without an eviction.
 
     Gangs with a pod on its way out, those whose UIDs are in `taken`, and pods that went after the oldest sample began,
     so that their use is still in the load. A pod without a figure counts with nothing. gangs, recent_terminations: of

@@ -29,7 +29,7 @@ def within(
     candidates: Iterable[Candidate], gaps: Mapping[str, float], limit: int, beyond: float
 ) -> tuple[Candidate, ...]:
     """Those of these candidates that free no more than the gaps and `beyond` points together, the cheapest first, until
-    the gaps are closed or nobody fits; at most `limit`."""
+    the gaps are closed or no candidate fits; at most `limit`."""
     names = [name for name, gap in gaps.items() if gap > CLOSED]
     left = {name: gaps[name] for name in names}
     chosen: list[Candidate] = []

@@ -23,7 +23,7 @@ BISECTIONS: Final = 6
 """Weightings of two resources that are tried."""
 
 CORE_TAKEN: Final = 12
-"""Items of the greedy answer that branch and bound solves anew, those worst in cost for what they give."""
+"""Items of the greedy answer that branch and bound solves again, those worst in cost for what they give."""
 
 CORE_LEFT: Final = 14
 """Items outside the greedy answer that it considers instead, the best ones."""
@@ -174,7 +174,7 @@ class _Problem:
         return kept
 
     def improve(self, one: _GreedySolution) -> list[int]:
-        """The answer with its margin solved anew: the worst items taken against the best ones left."""
+        """The answer with its margin solved again: the worst items taken against the best ones left."""
         taken, order = set(one.chosen), one.order
         inside = [i for i in order if i in taken]
         outside: list[int] = []

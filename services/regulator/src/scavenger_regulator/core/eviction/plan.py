@@ -1,15 +1,15 @@
-"""Precise eviction: who has to go so that the load comes down to where it should be, and not one more.
+"""Precise eviction: which jobs have to go so that the load comes down to where it should be, and not one more.
 
     gap per resource -> victims that close all gaps at the least CPU time lost -> prune -> cap
 
 Each victim is a whole gang and counts with its measured use of *all* resources. Beside what it loses it costs a
 restart: what is freed beyond the gap has to be filled again, so of two plans that lose about the same the tighter one
-wins. What is leaving already is subtracted before anybody is chosen. A gang without a figure is never a victim:
+wins. What is leaving already is subtracted before victims are chosen. A gang without a figure is never a victim:
 evicting it might free nothing, and the next one would follow. A `Sorter` orders candidates; sorters compose, the first
 that tells two candidates apart decides.
 
-Only preemptible jobs go. But when the load jumps, the percentage that is published rises in the same period, and those
-who are not preemptible yet will be in the next. So the first plan may be made over all running jobs: those of its
+Only preemptible jobs go. But when the load jumps, the percentage that is published rises in the same period, and jobs
+that are not preemptible yet will be in the next. So the first plan may be made over all running jobs: those of its
 victims that are preemptible go, the others are awaited (docs/designs/0008-the-loop.md).
 """
 
@@ -58,7 +58,7 @@ class Candidate:
         return self.risk.cpu_seconds
 
     def restart(self, overshoot_cost: float) -> float:
-        """What filling its room again costs, in core-seconds: `overshoot_cost` for each point that it frees, of the
+        """What filling its capacity again costs, in core-seconds: `overshoot_cost` for each point that it frees, of the
         resource it frees most of. For all of them, as the part that the gap needs is the same in every plan."""
         return overshoot_cost * max(self.frees.values(), default=0.0)
 
@@ -125,7 +125,7 @@ def by_class(candidate: Candidate) -> Key:
 
 
 def by_at_risk(candidate: Candidate) -> Key:
-    """Least CPU time at risk first."""
+    """Least unsaved CPU time first."""
     return candidate.loss
 
 
@@ -200,9 +200,9 @@ def sorter_for(order: Iterable[str], resource: str) -> Sorter:
 class EvictionRules:
     """What an administrator may set.
 
-    max_victims: gangs per period. hard_ceiling: percent of load from which nobody is waited for.
-    checkpoint_wait: seconds for which jobs much at risk are waited for, in one episode. much_at_risk: seconds
-    since the last checkpoint from which a job has much at risk. order: names of sorters.
+    max_victims: gangs per period. hard_ceiling: percent of load from which no job is waited for.
+    checkpoint_wait: seconds for which jobs with much unsaved work are waited for, in one episode. much_at_risk: seconds
+    since the last checkpoint from which a job has much unsaved work. order: names of sorters.
     """
 
     max_victims: int = 100
@@ -224,7 +224,7 @@ class Outcome(StrEnum):
     UNLABELLED = "WaitingForClasses"
     """The victims that lose the least are not preemptible yet; they are about to be."""
     WAITING = "WaitingForCheckpoint"
-    """Only jobs with much at risk are left, and enough of them are about to write a checkpoint."""
+    """Only jobs with much unsaved work are left, and enough of them are about to write a checkpoint."""
     NOBODY_LEFT = "NobodyLeft"
     """Nothing preemptible is left."""
     NO_FIGURES = "NoFigures"
@@ -237,8 +237,8 @@ class EvictionSnapshot:
 
     load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of any class;
     only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
-    much at risk have been waited for. overshoot_cost: core-seconds that a point of load freed is worth, beside what is
-    lost. over_all: whether those who are not preemptible are about to be, and the plan is
+    with much unsaved work have been waited for. overshoot_cost: core-seconds that a point of load freed is worth,
+    beside what is lost. over_all: whether those who are not preemptible are about to be, and the plan is
     made over all of them. metrics: all that `load` may be of.
     """
 
@@ -283,7 +283,7 @@ class EvictionPlan:
 def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
     """The victims that bring every resource down to its target, losing as little CPU time as can be found.
 
-    From the hard ceiling on nobody is awaited where those who are preemptible are enough.
+    From the hard ceiling on no job is awaited where the preemptible ones are enough.
     """
     gaps = _gaps(snapshot)
     if not gaps:
@@ -304,7 +304,7 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
 def _plan_all(
     candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float], metric: Metric
 ) -> EvictionPlan:
-    """All that may go, for a metric of which nobody knows what they use."""
+    """All that may go, for a metric whose use by jobs is not known."""
     order = sorter_for(order_of(metric, snapshot.rules.order), metric.name)
     most = snapshot.rules.max_victims
     return EvictionPlan(
@@ -371,7 +371,7 @@ def _with_waiting(
     gaps: Mapping[str, float],
     candidates: list[Candidate],
 ) -> _Choice:
-    """The cheapest choice; where it takes jobs with much at risk, and waiting for checkpoints that are due
+    """The cheapest choice; where it takes jobs with much unsaved work, and waiting for checkpoints that are due
     would do as well, only the part of it that loses little."""
     choice = _solve(snapshot, resources, gaps, candidates, lambda c: c.loss)
     deadline = _deadline(snapshot)
@@ -433,7 +433,7 @@ def _solve(
 
 
 def _by_loss(order: Sequence[str]) -> bool:
-    """Whether CPU time at risk is what tells candidates apart first (all are of one class)."""
+    """Whether unsaved CPU time is what tells candidates apart first (all are of one class)."""
     return next((name for name in order if name != "class"), "at-risk") == "at-risk"
 
 

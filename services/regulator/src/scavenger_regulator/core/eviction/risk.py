@@ -1,4 +1,4 @@
-"""What a gang has at risk, by the rule that all parts share (`scavenger_domain.gang`).
+"""The unsaved work of a gang, by the rule that all parts share (`scavenger_domain.gang`).
 
 The prioritizer writes the same figure on the pods, but only when it has moved enough to matter, and it can be down
 while the regulator evicts. So it is computed here from the same facts.
@@ -35,7 +35,7 @@ class RiskRules:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """cpu_seconds: core-seconds at risk; an accelerator counts as so many cores. since: the moment up to which work is
+    """cpu_seconds: unsaved core-seconds; an accelerator counts as so many cores. since: the moment up to which work is
     safe. started: of this run. next_checkpoint: when the next one is due at the latest."""
 
     cpu_seconds: float
@@ -79,7 +79,7 @@ def at_risk(
     rules: RiskRules,
     cpu_time: CpuTime = unknown_cpu_time,
 ) -> Risk:
-    """What the gang has at risk at `now`. cpu_time: really used, asked for pods on reclaimed capacity only."""
+    """The unsaved work of the gang at `now`. cpu_time: really used, asked for pods on reclaimed capacity only."""
     job, members, present = _job(gang, now), _members(gang, rules.weights), micros(now)
     used = _used(gang, safe_since(gang, now)[1], now, cpu_time, rules.weights) if job.reclaimed else {}
     cost, trusted = round(rules.startup_cost * MICROSECONDS), round(rules.trusted_interval * MICROSECONDS)
@@ -145,7 +145,7 @@ def _micros(at: datetime | None) -> int | None:
 
 
 def _used(gang: Gang, since: datetime, now: datetime, cpu_time: CpuTime, weights: Weights) -> Mapping[str, int]:
-    """The cost of what the pods used on average since their work was safe, by UID, where somebody watched them."""
+    """The cost of what the pods used on average since their work was safe, by UID, where that was measured."""
     if now <= since:
         return {}
     found = {}

@@ -35,7 +35,7 @@ class AddedMetric:
         metric: what the decisions ask about it.
         node: PromQL, what each node uses of it.
         capacity: PromQL, how much each node has of it.
-        pod: PromQL, what each scavenger pod uses of it; empty where nobody knows.
+        pod: PromQL, what each scavenger pod uses of it; empty where that is not known.
         sort: PromQL, by what victims are ordered for it; empty: by what they would lose.
     """
 

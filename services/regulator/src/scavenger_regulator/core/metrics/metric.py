@@ -34,7 +34,7 @@ class Metric:
         throttle: whether the CPU of jobs is shrunk for it while it is too high, and given back while it is low.
         evict: whether jobs are evicted for it, or yield.
         averaged: figures are averages over some seconds, so one of them may be of a burst that is over.
-        gives_way: the kernel takes it from pods on reclaimed capacity as soon as others want it, so that nobody has to
+        gives_way: the kernel takes it from pods on reclaimed capacity as soon as others want it, so that no job has to
             leave for it.
         levels: of its own, percent; None: they follow the history, as those of CPU and memory do.
         lines: from where to where jobs are throttled for it; None: between its admission and eviction thresholds.
@@ -64,10 +64,10 @@ CPU: Final = Metric(
     averaged=True,
     gives_way=True,
 )
-"""In cores. Short of it everybody is slow."""
+"""In cores. Where they run short, all pods are slow."""
 
 MEMORY: Final = Metric(name="memory", priority=10)
-"""In bytes. Short of it somebody is killed, so it is more urgent than CPU."""
+"""In bytes. Where they run short, pods are killed, so it is more urgent than CPU."""
 
 BUILT_IN: Final = (CPU, MEMORY)
 """They are measured everywhere: nodes and pods that lack a figure of one of them are not measured."""

@@ -1,1 +1,1 @@
-"""Reclaimed capacity: what nodes offer of their reserved but idle room, and how their memory is kept safe."""
+"""Reclaimed capacity: what nodes offer of their reserved but idle capacity, and how their memory is kept safe."""

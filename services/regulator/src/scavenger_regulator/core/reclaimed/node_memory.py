@@ -1,10 +1,10 @@
-"""Memory cannot give way: who has to go before a node runs out of it. Pure.
+"""Memory cannot give way: which jobs have to go before a node runs out of it. Pure.
 
 A pod on reclaimed capacity uses memory that others have requested. When they come to use it, the kubelet would evict,
-or the kernel kill, in their own order and without regard to what is lost. So room is made earlier, node by node: when
-the memory in use, or what it will be in two periods if it goes on growing, reaches the node's upper level, jobs on
-reclaimed capacity go until it is under it by the hysteresis, those that lose the least CPU time first, each counting
-with the memory it was measured to use there, and nobody who turns out not to be needed.
+or the kernel kill, in their own order and without regard to what is lost. So memory is freed earlier, node by node:
+when the memory in use, or what it will be in two periods if it goes on growing, reaches the node's eviction threshold.
+Then jobs on reclaimed capacity go until it is under the threshold by the hysteresis, those that lose the least CPU time
+first. Each counts with the memory that it was measured to use there. A job that turns out not to be needed is spared.
 
 Jobs with a guarantee are not victims here: what they use was set aside for them. Units: points of the node's
 allocatable memory unless said otherwise.
@@ -37,7 +37,7 @@ class Trend:
 
     def add(self, at: datetime, used: float) -> Trend:
         """With one more sample; one that is no newer than the last changes nothing, but after a clock was set back it
-        begins anew."""
+        begins again."""
         if self.samples and at == self.samples[-1][0]:
             return self
         kept = self.samples if self.samples and at > self.samples[-1][0] else ()
@@ -55,8 +55,8 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class NodeMemoryPlan:
-    """Who goes from one node. load: percent now; projected: with the growth that is going on, without what is leaving.
-    short: points that stay too many, as nobody is left who may go. protected: jobs there that a disruption budget
+    """The victims on one node. load: percent now; projected: with the growth that is going on, without what is leaving.
+    short: points that stay too many, as no job is left that may go. protected: jobs there that a disruption budget
     covers. postponed: the limit on victims leaves some for the next period."""
 
     node: str
@@ -90,9 +90,10 @@ def plan_node_memory(
     rules: NodeMemoryRules,
     taken: Collection[str] = (),
 ) -> tuple[NodeMemoryPlan, ...]:
-    """The nodes that are, or are about to be, above their upper level of memory, and who goes there.
+    """The nodes that are, or are about to be, above their eviction threshold of memory, and the victims there.
 
-    uppers: node → percent; nodes without one are left alone. taken: UIDs of gangs that somebody else is evicting now.
+    uppers: node → percent; nodes without one are left alone. taken: UIDs of gangs that are evicted now for other
+        reasons.
     """
     gone, plans, left = set(taken), [], rules.max_victims
     recent_terminations = snapshot.recent_terminations_by_node
@@ -121,7 +122,7 @@ def plan_node_memory(
 
 
 def _with_reclaimed(snapshot: Snapshot) -> dict[str, list[Gang]]:
-    """The gangs with a pod there, by node, of the nodes where somebody is on reclaimed capacity."""
+    """The gangs with a pod there, by node, of the nodes that have a pod on reclaimed capacity."""
     found: dict[str, list[Gang]] = {}
     there: set[str] = set()
     for gang in snapshot.gangs:

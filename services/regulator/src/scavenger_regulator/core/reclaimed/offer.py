@@ -1,13 +1,13 @@
-"""What a node offers of its reserved but idle room, as two extended resources in its status. Pure.
+"""What a node offers of its reserved but idle capacity, as two extended resources in its status. Pure.
 
-    offered = level x allocatable - ordinary use - requests of Guaranteed scavenger pods
-    ordinary use = max(percentile of the recent past + deviation, use now), scavenger pods excluded
+    offered = level x allocatable - regular use - requests of Guaranteed scavenger pods
+    regular use = max(percentile of the recent past + deviation, use now), scavenger pods excluded
 
 (docs/designs/0005). The figure grows by a bounded step for each new sample and only by more than the hysteresis, and
 falls at once, though what a node shows never falls below what is placed there. It never changes because something was
 not measured: a node without a figure keeps what it offers and, when it has been silent for too long, offers what is
-placed there already: nothing new comes and nobody has to go. While the whole cluster is Blind not even that is written:
-then nobody is admitted anywhere.
+placed there already: nothing new comes and no job has to go. While the whole cluster is Blind not even that is written:
+then no job is admitted anywhere.
 
 Units: cores and bytes in what is measured, whole millicores and MiB in what is offered.
 """
@@ -63,7 +63,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the ordinary pods of a node use now. at: when the sample was taken. exact: the bounds are the same, for
+    """What the regular pods of a node use now. at: when the sample was taken. exact: the bounds are the same, for
     every resource."""
 
     at: datetime
@@ -82,9 +82,9 @@ class Offer:
     """What a node should offer.
 
     amounts: by resource, in millicores and MiB, as its status is to show them: never less than what is placed there,
-    because a kubelet that restarts asks of every pod anew whether it fits, and ends those that do not. crowded: the
+    because a kubelet that restarts checks again for every pod whether it fits, and ends those that do not. crowded: the
     millicores it really has to offer, where that is less than what is placed. idle: what is under the level and not
-    used by anybody's ordinary pods nor set aside for Guaranteed jobs, in cores and bytes; None where it is not known.
+    used by regular pods nor set aside for Guaranteed jobs, in cores and bytes; None where it is not known.
     """
 
     node: str
@@ -190,8 +190,8 @@ def plan_offer(
     grows: bool,
     silent: bool,
 ) -> Offer:
-    """What a node offers next. levels: admission level by resource, in percent. grows: whether it may. silent: it has
-    had no figure for too long."""
+    """What a node offers next. levels: admission threshold by resource, in percent. grows: whether it may. silent: it
+    has had no figure for too long."""
     pods = list(pods)
     amounts: dict[str, int] = {}
     actual: dict[str, int] = {}
@@ -237,7 +237,7 @@ class LastSample:
 
 
 def ordinary_uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
-    """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
+    """Node → what its regular pods use, of the nodes that have a figure that can be believed."""
     pods, recent_terminations = snapshot.pods_by_node, snapshot.recent_terminations_by_node
     found = {}
     for name, node in snapshot.nodes.items():
@@ -264,7 +264,7 @@ def latest_samples(
 
 
 def learn_profiles(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
-    """Take what the ordinary pods used into the profiles, where it is exactly known; forget nodes that are gone."""
+    """Take what the regular pods used into the profiles, where it is exactly known; forget nodes that are gone."""
     profiles.keep(snapshot.nodes)
     for name, use in found.items():
         if use.exact:
@@ -281,8 +281,8 @@ def plan_offers(
     profiles: Profiles,
     rules: OfferRules,
 ) -> dict[str, Offer]:
-    """What every node offers next, by its name. levels: admission levels in force, by node and resource, in percent;
-    empty while the cluster is Blind."""
+    """What every node offers next, by its name. levels: admission thresholds in force, by node and resource, in
+    percent; empty while the cluster is Blind."""
     pods = snapshot.pods_by_node
     planned = {}
     for name, node in snapshot.nodes.items():

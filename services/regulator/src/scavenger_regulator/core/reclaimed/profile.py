@@ -1,9 +1,9 @@
-"""What the ordinary pods of a node have used lately: a histogram that forgets, small enough for thousands of nodes.
+"""What the regular pods of a node have used lately: a histogram that forgets, small enough for thousands of nodes.
 
 Per node and resource, the use as a share of what the node can allocate is counted in equal buckets whose weights halve
 every `half_life`, as the Vertical Pod Autoscaler's recommender does it (autoscaler/vertical-pod-autoscaler/pkg/
 recommender/util/decaying_histogram.go). One sample weighs 1 when it is taken, so the sum of the weights is the number
-of samples that still count: a node that was not watched for long has to be learned anew.
+of samples that still count: a node that was not watched for long has to be learned again.
 
 All nodes together are one compressed text: a byte per bucket, relative to the fullest one.
 """
@@ -36,7 +36,8 @@ MAX_PACKED: Final = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class Profile:
-    """The use of one resource on one node. half_life: seconds. room: what the node can allocate, in cores or bytes."""
+    """The use of one resource on one node. half_life: seconds. `room`: what the node can allocate, in cores or
+    bytes."""
 
     half_life: float
     room: float = 0.0
@@ -103,13 +104,13 @@ class Profile:
         return self.room * math.sqrt(square) / BUCKETS
 
     def usual(self, percent: float) -> float:
-        """What has to be expected of the ordinary pods, in cores or bytes: the percentile plus one deviation."""
+        """What has to be expected of the regular pods, in cores or bytes: the percentile plus one deviation."""
         return min(self.room, self.percentile(percent) + self.stdev)
 
     # --- kept across restarts ------------------------------------------------------------------------------
 
     def dump(self) -> list[Any]:
-        """As JSON values: time, room, samples, and the buckets as bytes."""
+        """As JSON values: time, capacity, samples, and the buckets as bytes."""
         fullest = max(self._weights) or 1.0
         packed = bytes(round(FULL * weight / fullest) for weight in self._weights)
         return [round(self._last), self.room, round(self.samples, 2), base64.b64encode(packed).decode()]
@@ -157,7 +158,7 @@ class Profiles:
             del self.nodes[gone]
 
     def dump(self, limit: int) -> str:
-        """All of them as one text of at most `limit` bytes; nodes that do not fit are learned anew after a restart."""
+        """All of them as one text of at most `limit` bytes; nodes that do not fit are learned again after a restart."""
         names = sorted(self.nodes)
         while True:
             dumped = {name: {r: p.dump() for r, p in self.nodes[name].items() if p.samples > 0} for name in names}

@@ -16,7 +16,7 @@ from scavenger_regulator.core.snapshot import Snapshot
 class ReclaimedState:
     """What is known of the nodes, by their names.
 
-    profiles: the ordinary use of the recent past. uses: the ordinary use now, of the nodes that have a figure that can
+    profiles: the regular use of the recent past. uses: the regular use now, of the nodes that have a figure that can
     be believed. last_samples: when each node was measured last. trends: how its memory grows.
     """
 

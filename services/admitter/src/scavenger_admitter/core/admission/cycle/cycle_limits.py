@@ -1,7 +1,7 @@
-"""The load of every limited resource of every pool during one cycle, and the level that it stays under.
+"""The load of every limited resource of every pool during one cycle, and the threshold that it stays under.
 
-Two views are kept, as of room (`cycle_usage.py`): *now*, and *soon*, once the pods that were told to go have left. Both
-only rise within a cycle, but for what victims give back.
+Two views are kept, as of capacity (`cycle_usage.py`): *now*, and *soon*, once the pods that were told to go have left.
+Both only rise within a cycle, but for what victims give back.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CycleLimits:
         return found
 
     def most(self, candidate: Candidate, pool: str, limits: Iterable[LoadLimit] | None = None) -> int:
-        """How many pods of a job the load of a pool leaves room for: now and soon, or under the limits given."""
+        """How many pods of a job still fit under the load limits of a pool: now and soon, or under the limits given."""
         count, given = candidate.parallelism, self._by_pool.get(pool, ()) if limits is None else limits
         for limit in given:
             if limit.pool == pool:
@@ -99,7 +99,7 @@ class CycleLimits:
 
     def _look(self) -> None:
         """Sort both views by pool, so that a job looks at the limits of the pools that it may run in and at no others.
-        Note why nobody can start in a pool any more, however small: the load is at its level without anybody new."""
+        Note why no job can start in a pool any more, however small: the load is at its threshold without a new job."""
         self._by_pool, self._full = {}, {}
         for limit in (*self._now, *self.soon):
             self._by_pool.setdefault(limit.pool, []).append(limit)

@@ -36,7 +36,7 @@ class CycleQuotas:
         return wait
 
     def take(self, candidate: Candidate) -> None:
-        """Count a job that starts, or is promised room."""
+        """Count a job that starts, or is promised capacity."""
         if candidate.queue in self._used:
             add(self._used[candidate.queue], candidate.shape.counted, candidate.parallelism)
 

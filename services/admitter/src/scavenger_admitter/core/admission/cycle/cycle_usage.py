@@ -1,11 +1,11 @@
-"""What is left to give during one admission cycle: room, load, quotas and shares, and what of it is promised.
+"""What is left to give during one admission cycle: capacity, load, quotas and shares, and what of it is promised.
 
 Two views are kept. *Now*: what is free at this moment. *Soon*: what is free once the pods that were told to go have
-left. A job starts on what is free now. A job within its queue's share that fits only soon gets a promise: its room is
-taken in both views, so that nobody else moves in while its victims are terminating, and no further victim is looked
+left. A job starts on what is free now. A job within its queue's share that fits only soon gets a promise. Its capacity
+is taken in both views, so that no other job takes it while the victims are terminating. No further victim is looked
 for. A promise is kept nowhere: the next cycle makes it again from what it sees, after a restart as before.
 
-Room and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
+Capacity and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class CycleUsage:
         self.shares = Shares(snapshot, [name for name in snapshot.queues if self._demands(name)])
 
     def reserve_pending_pods(self) -> None:
-        """Ordinary pods that wait take their room first."""
+        """Regular pods that wait take their capacity first."""
         for room in self._rooms:
             for pod in self._snapshot.pending:
                 room.keep(pod)
 
     def reserve_starts_under_way(self) -> None:
-        """Pods of ours that are not bound yet take theirs."""
+        """Scavenger pods that are not bound yet take theirs."""
         for room in self._rooms:
             for start in self._snapshot.reservations:
                 room.reserve(start.shape, start.count, start.nodes)
@@ -82,7 +82,7 @@ class CycleUsage:
                 room.expect(node, amounts)
 
     def _demands(self, name: str) -> bool:
-        """Whether a queue has demand: jobs that run or start, or one in line that could ever start."""
+        """Whether a queue has demand: jobs that run or start, or a queued one that could ever start."""
         queue = self._snapshot.queues[name]
         if queue.state is QueueState.RELEASING:
             return False
@@ -101,7 +101,7 @@ class CycleUsage:
     # --- starts and promises ---
 
     def start(self, candidate: Candidate) -> tuple[str, ...] | Wait:
-        """Take room and load for a job that starts now: its nodes; or why it cannot, and nothing is taken."""
+        """Take capacity and load for a job that starts now: its nodes; or why it cannot, and nothing is taken."""
         key = (candidate.shape, candidate.parallelism)
         wait = self._refused.get(key)
         if wait is None:
@@ -114,7 +114,7 @@ class CycleUsage:
         return wait
 
     def _find(self, candidate: Candidate, count: int) -> tuple[str, ...] | Wait:
-        """Take room that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
+        """Take capacity that is free now for `count` pods of a job; or why that cannot be, and nothing is taken."""
         pools = self.room.pools(candidate.shape)
         refused = self.limits.refusals(candidate, pools)
         barred = refused[pools[0]] if pools and len(refused) == len(pools) else None
@@ -153,7 +153,7 @@ class CycleUsage:
         return shut[0] if shut and None not in shut else None
 
     def _place(self, room: Room, candidate: Candidate, count: int, pools: Sequence[str]) -> tuple[str, ...] | None:
-        """Take room in the first of these pools that has room for all of the pods."""
+        """Take capacity in the first of these pools that has enough for all of the pods."""
         for pool in pools:
             nodes = room.place(candidate.shape, count, pool)
             if nodes is not None:
@@ -161,7 +161,7 @@ class CycleUsage:
         return None
 
     def _place_over(self, room: Room, candidate: Candidate, count: int, most: ByPool) -> tuple[str, ...] | None:
-        """Take room for a gang in several pools: as much in each as fits there, and no more than `most`.
+        """Take capacity for a gang in several pools: as much in each as fits there, and no more than `most`.
 
         A gang whose pods have to keep apart starts within one pool. How many fit is known before the first is taken.
         """
@@ -186,15 +186,15 @@ class CycleUsage:
         return Counter(self._snapshot.pool(node) for node in nodes)
 
     def pinned(self, candidate: Candidate) -> bool:
-        """Whether a job has to stay on the nodes that it was granted: it may run in a pool that has no room for more of
-        it, and the scheduler knows no levels."""
+        """Whether a job has to stay on the nodes that it was granted. It has to when it may run in a pool that has no
+        capacity for more of it, as the scheduler knows no thresholds."""
         pools = self.room.pools(candidate.shape) if self._snapshot.pools else ()
         return len(pools) > 1 and any(self.limits.refusal(candidate, pool) is not None for pool in pools)
 
     def move(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
-        """Take room for `count` pods of a job that runs, and the load of all of it: what it would need to start again
-        with these pods elsewhere and the others where they are. None, and nothing taken, when it could not. Its queue
-        holds it already."""
+        """Take capacity for `count` pods of a job that runs, and the load of all of it. That is what it would need to
+        start again with these pods elsewhere and the others where they are. None, and nothing taken, when it could not.
+        Its queue holds it already."""
         pools = self.room.pools(candidate.shape) or ("",)
         open_pools = [pool for pool in pools if self.limits.refusal(candidate, pool) is None]
         nodes = self._place(self.room, candidate, count, open_pools) if open_pools else None
@@ -205,7 +205,7 @@ class CycleUsage:
         return nodes
 
     def promise(self, candidate: Candidate) -> bool:
-        """Keep room and load for a job that starts when the terminating pods have left; False when that does not
+        """Keep capacity and load for a job that starts when the terminating pods have left; False when that does not
         suffice."""
         key = (candidate.shape, candidate.parallelism)
         changes = self.limits.falls or len(self._rooms) > 1
@@ -231,8 +231,8 @@ class CycleUsage:
         return frozenset(self.room.pools(candidate.shape, closed=True))
 
     def keep_turn(self, candidate: Candidate, before: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Keep room and load for a job until enough scavenger pods have left (`turns.py`): the nodes; or None, and
-        nothing is taken, where it would not fit without them either. before: where its room was kept until now."""
+        """Keep capacity and load for a job until enough scavenger pods have left (`turns.py`): the nodes. None, and
+        nothing is taken, where it would not fit without them either. before: where its capacity was kept until now."""
         nodes = self.places_in_time(candidate, before)
         if nodes is not None:
             for room in self._rooms:
@@ -253,7 +253,7 @@ class CycleUsage:
         return nodes
 
     def take_promised(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        """The room that victims make is nobody else's any more, whether it is free yet or not."""
+        """The capacity that victims free is not for other jobs any more, whether it is free yet or not."""
         self.room.take(candidate.shape, nodes)
         self._count(candidate, nodes, starts=False)
 
@@ -302,7 +302,7 @@ def _scavenged(snapshot: Snapshot) -> dict[tuple[str, str], int]:
 
 def _pending_release(snapshot: Snapshot) -> dict[tuple[str, str], int]:
     """What the load still shows of pods that are terminating, or have left since it was measured, by pool and resource.
-    Of pods of which only the status of their job tells nobody knows the pool: the default pool's, as a rule."""
+    The pool of pods that only the status of their job mentions is not known: they count in the default pool."""
     shown, seen = snapshot.shown, sums_of(pod.counted for pod in snapshot.departed)
     said = {name: amount - seen.get(name, 0) for name, amount in snapshot.recently_terminated.items()}
     total = {("", name): shown.part(name, amount) for name, amount in said.items()}

@@ -1,24 +1,24 @@
 """Fair-share preemption: which running jobs give a queue its share back. A pure step of the admission cycle.
 
-A queue within its share has a job waiting that does not fit. Jobs of queues over their share go for it, under these
-rules:
+A queue within its share has a job waiting that does not fit. Jobs of queues over their share are interrupted for it,
+under these rules:
 
   1. Jobs of one pod, and with `gangs` whole gangs that run with all their pods, but for those that have finished.
   2. Never below the donor's own share: its dominant share stays at what it deserves, or above.
-  3. A job at most once per `period`, counted from its last interruption, whatever that was: the status tells it after
-     any restart, and who has just been interrupted for another reason is left in peace as well. With `minimum_run` for
-     a checkpoint interval after it came back, too.
-  4. Only if the waiting job then really fits: every pod has a place on a node, ordinary pods that wait served first,
-     and the load stays under its level.
-  5. For nobody whose start has failed since others were interrupted for it (`futile.py`).
-  6. Preemptible ones first, then least CPU time at risk, then the most recently started, then by uid.
+  3. A job at most once per `period`, counted from its last interruption, whatever that was. The status tells it after
+     any restart. A job that has just been interrupted for another reason is spared as well. With `minimum_run` it is
+     spared for a checkpoint interval after it came back, too.
+  4. Only if the waiting job then really fits: every pod has a place on a node, after the regular pods that wait. The
+     load stays under its threshold.
+  5. For no job whose start has failed since others were interrupted for it (`futile.py`).
+  6. Preemptible ones first, then least unsaved CPU time, then the most recently started, then by uid.
 
-No ping-pong: who gets room by preemption stays within its share (or it would not have been its turn), and nobody can
-take from a queue that is not over its share, so what was given back is not taken back while weights and demand are the
-same.
+No ping-pong: a queue that gets capacity by preemption stays within its share (or it would not have been its turn). No
+queue can take from one that is not over its share. So what was given back is not taken back while weights and demand
+are the same.
 
-Preemption exchanges jobs. It does not bring the load down: where load above the level, more than the waiting job itself
-asks for, would have to go first, that is the regulator's to judge, and nobody is interrupted here.
+Preemption exchanges jobs. It does not bring the load down. Load above the threshold, beyond what the waiting job
+requests, is for the regulator to judge. Where that would have to go first, no job is interrupted here.
 
 How victims are found is in `victim_search.py`.
 """
@@ -47,7 +47,7 @@ MAX_KINDS: Final = 16
 """Different waiting gangs (shape and size) for which victims are sought in one cycle; the others have their turn in
 later ones."""
 MAX_GANGS: Final = 200
-"""Waiting jobs for which room is made in one cycle."""
+"""Waiting jobs for which capacity is freed in one cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PreemptionRules:
         period: a job is not preempted within this many microseconds of its last interruption.
         startup_cost: microseconds that a restart costs each of its cores.
         trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.gang`).
-        weights: of resources, in what is at risk.
+        weights: of resources, in unsaved work.
         minimum_run: whether a job that came back is left in peace for a checkpoint interval.
         gangs: whether jobs of several pods are interrupted as well.
     """
@@ -71,7 +71,8 @@ class PreemptionRules:
     gangs: bool = False
 
     def spare(self, job: RunningJob, now: int) -> bool:
-        """Whether a running job is not interrupted at `now`, microseconds since the epoch, whatever it has at risk."""
+        """Whether a running job is not interrupted at `now`, microseconds since the epoch, whatever its unsaved
+        work."""
         if job.parallelism > 1 and not self.gangs:
             return True
         interrupted = job.interrupted_at
@@ -85,10 +86,10 @@ class FairSharePreemption:
     """A running job to interrupt.
 
     Attributes:
-        gang: the job, and the room it has.
+        gang: the job, and the capacity it has.
         queue: whose share is given back.
-        waiting: namespace/name of the job that the room is for.
-        risk: what it has at risk (`scavenger_domain.gang.AtRisk.cost`).
+        waiting: namespace/name of the job that the capacity is for.
+        risk: its unsaved work (`scavenger_domain.gang.AtRisk.cost`).
     """
 
     gang: Gang
@@ -105,12 +106,13 @@ class FairSharePreemption:
 def plan_preemptions(
     snapshot: Snapshot, usage: CycleUsage, short: Sequence[Candidate], rules: PreemptionRules
 ) -> tuple[tuple[FairSharePreemption, ...], tuple[Candidate, ...]]:
-    """Who goes, and for which waiting jobs; their room is promised in the usage.
+    """The victims, and for which waiting jobs; their capacity is promised in the usage.
 
     Args:
         snapshot: of the cycle.
         usage: what the cycle has left to give.
-        short: jobs within their queue's share that lack room or load and nothing else, in the order of their lines.
+        short: jobs within their queue's share that lack capacity or load and nothing else, in the order of their
+            queues.
         rules: see there.
     """
     tries = Tries(snapshot.futile)

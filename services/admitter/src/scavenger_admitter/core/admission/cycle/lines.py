@@ -18,7 +18,7 @@ class _Line(Protocol):
     """Jobs in an order.
 
     Attributes:
-        rest: those that are left. Whoever is taken from it is not seen again, unless it is put back.
+        rest: those that are left. A job that is taken from it is not seen again, unless it is put back.
     """
 
     @property
@@ -163,7 +163,7 @@ class OneLine:
                 yield self._take(heappop(behind)[-1], group)
 
     def _take(self, candidate: Candidate, group: _Group) -> Candidate:
-        """An array that is taken holds nobody back any more, unless it is put back once more."""
+        """An array that is taken holds no job back any more, unless it is put back once more."""
         if candidate.key in self._put_back:
             self._put_back.remove(candidate.key)
             above = self._above[group]

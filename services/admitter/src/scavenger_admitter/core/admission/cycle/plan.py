@@ -2,35 +2,37 @@
 
 A pure function of one snapshot. The recipe:
 
-  1. Take the free room of every node: allocatable less what the pods bound to it request.
-  2. Give room to ordinary pods that wait for a node, in the order the scheduler takes them: those with a nominated
+  1. Take the free capacity of every node: allocatable less what the pods bound to it request.
+  2. Give capacity to regular pods that wait for a node, in the order the scheduler takes them: those with a nominated
      node there, the others on the best place they fit, as far as nodes are not barred to them (`pending.py`) and for
      no longer than `held_capacity.py` says. Starting a job only to have it preempted a second later is pure loss.
-  3. Give room to starts under way, whose pods are not bound yet.
-  4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
-     since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5. What is kept
-     for regular pods that may come (`scavenger_domain.expected_pods`) is not there for all the others.
-     Then the job whose turn is kept in a pool (`turns.py`) starts, or the room and load that it needs are kept for it.
+  3. Give capacity to starts under way, whose pods are not bound yet.
+  4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose capacity was kept for
+     them since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5. What is
+     kept for regular pods that may come (`scavenger_domain.expected_pods`) is not there for all the others.
+     Then the job whose turn is kept in a pool (`turns.py`) starts, or the capacity and load that it needs are kept
+     for it.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
-     the greater weight, then the name) and go down its line (most interrupted first, then first in, first out; in
-     queues with turns between namespaces, the line of the namespace that is most under-served first) to the first job
+     the greater weight, then the name) and go down the queue (most interrupted first, then first in, first out; in
+     queues with turns between namespaces, the jobs of the namespace that is most under-served first) to the first job
      that fits. Each start of a task of an array uses up a place (`lines.py`):
        a. it is not held back: no pod of its last run alive, its delay over;
        b. it would fit the cluster if that were empty;
        c. its queue's quota allows it;
        d. its queue stays within its share with it (`shares.py`); otherwise it is left to step 7;
-       e. the load of the pool of nodes that it starts in stays under the admission level, strictly, for every resource;
+       e. the load of the pool of nodes that it starts in stays under the admission threshold, strictly, for every
+          resource;
        f. every pod of the gang has a place: in one pool, else over as many as it takes.
      One that does not fit does not block those behind it. Where only (e) or (f) fails, and pods that are terminating
-     free enough, their room is promised to it (`cycle_usage.py`). Take the room of what was chosen, count it in load
-     and queue, and go on until every line has been gone through, or the limit of starts per cycle is reached.
-  6. *Fair-share preemption* (`fair_share_preemption.py`). For jobs that step 5 left without room: which running jobs of
-     queues over their share have to go. What is free and what they free is promised to those jobs.
+     free enough, their capacity is promised to it (`cycle_usage.py`). Take the capacity of what was chosen, count it in
+     load and queue. Go on until every queue has been gone through, or the limit of starts per cycle is reached.
+  6. *Fair-share preemption* (`fair_share_preemption.py`). For jobs that step 5 left without capacity: which running
+     jobs of queues over their share have to go. What is free and what they free is promised to those jobs.
   7. *Backfill.* What then is left goes to jobs beyond their queue's share, in the order of step 5.
   8. *Starvation* (`starvation.py`). Where the CPU use of jobs on reclaimed capacity was just measured: which of them
-     get too little and go, as what nobody else wants would serve them better.
+     get too little and go. Capacity that no other job wants would serve them better.
 
-Room and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
+Capacity and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
 """
 
 from __future__ import annotations
@@ -78,9 +80,9 @@ class Start:
 
     Attributes:
         candidate: the job.
-        nodes: the planned node of each pod; the scheduler decides within `target`, but this room is taken.
+        nodes: the planned node of each pod; the scheduler decides within `target`, but this capacity is taken.
         load_ppm: load per limited resource with this job, in millionths of allocatable; for the log.
-        target: where its pods may go, as the scheduler does not know which nodes have no room.
+        target: where its pods may go, as the scheduler does not know which nodes have no capacity.
     """
 
     candidate: Candidate
@@ -104,10 +106,10 @@ class AdmissionPlan:
         preemptions: running jobs to interrupt, as their queues have more than they deserve and others wait.
         shares: what each queue has and deserves.
         truncated: the limit of starts, or of their pods, was reached; another cycle right away may start more.
-        unserved: jobs within their queue's share wait for room, promised or not, or gangs for their turn to be looked
-            at, or jobs while capacity is held for ordinary pods; time alone may change who is asked.
+        unserved: jobs within their queue's share wait for capacity, promised or not, or gangs for their turn to be
+            looked at, or jobs while capacity is held for regular pods; time alone may change which jobs are asked.
         starvation: who gets too little CPU and goes; None when that was not looked at.
-        promised: ordinary pods that free capacity is held for until they take it.
+        promised: regular pods that free capacity is held for until they take it.
         turns: whose turns are kept from now on (`turns.py`), one at most in each pool.
     """
 
@@ -156,7 +158,8 @@ def plan_admissions(
         rules: of fair-share preemption; None for the defaults.
         measurement: what was measured since the last cycle; None when nothing was.
         patience: microseconds that a job waits before its turn may be kept; None: no turn is.
-        arrays_keep_place: whether an array keeps its place in line while its tasks start; else each start uses up one.
+        arrays_keep_place: whether an array keeps its place in the queue while its tasks start; else each start uses up
+            one.
     """
     cycle = _Cycle(snapshot, max_starts_per_cycle, patience, arrays_keep_place=arrays_keep_place)
     cycle.hold_jobs_of_queues_not_open()
@@ -196,7 +199,7 @@ class _Cycle:
         self._usage.reserve_pending_pods()
         self._usage.reserve_starts_under_way()
         self._starts: dict[str, _Start] = {}
-        self._served: Counter[str] = Counter()  # tasks of arrays, by job: started, or promised room
+        self._served: Counter[str] = Counter()  # tasks of arrays, by job: started, or promised capacity
         self._held: dict[str, Wait] = {}
         self._preemptions: tuple[FairSharePreemption, ...] = ()
         self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
@@ -230,7 +233,7 @@ class _Cycle:
         )
 
     def _will_fit(self, late: Candidate) -> bool:
-        """Whether a job that was refused room has not been served since, and will fit when scavenger pods leave."""
+        """Whether a job that was refused capacity has not been served since, and will fit when scavenger pods leave."""
         return self._held[late.key].reason in _LACKS_ROOM and self._usage.places_in_time(late) is not None
 
     # --- step 4 ---
@@ -282,8 +285,8 @@ class _Cycle:
                 self._unserved = True
 
     def _keep(self, turn: Turn, lack: Wait, rules: PreemptionRules) -> Turn | None:
-        """Promise the job the room of those that leave or give its queue its share back; else keep its turn. Where
-        nothing may start for now, the turn stays as it is."""
+        """Promise the job the capacity of pods that leave or that give its queue its share back; else keep its turn.
+        Where nothing may start for now, the turn stays as it is."""
         candidate = turn.candidate
         if lack.reason in _SHUT:
             self._held[candidate.key] = lack
@@ -324,8 +327,8 @@ class _Cycle:
                 turns.put_back(served_one)
 
     def _admit_first(self, line: Iterator[Candidate]) -> Candidate | None:
-        """Go down a line to the first job that starts within its queue's share, or is promised room; those on the way
-        there are left waiting, or to step 7."""
+        """Go down a queue to the first job that starts within its queue's share, or is promised capacity. Those on the
+        way there are left waiting, or to step 7."""
         now, blocked, refused, held = self._snapshot.now, self._snapshot.blocked, self._refused, self._held
         overdue_before = self._overdue.before
         for candidate in line:
@@ -352,13 +355,13 @@ class _Cycle:
         return None
 
     def _note_overdue(self, candidate: Candidate, wait: Wait) -> int:
-        """A job that has waited for long is refused; before when the next one of interest must have been in line."""
+        """A job that has waited for long is refused; before when the next one of interest must have been queued."""
         if wait.reason in _LACKS_ROOM:
             self._overdue.note(candidate)
         return self._overdue.before
 
     def _refuse(self, candidate: Candidate) -> _Refusal | None:
-        """Why nobody of a job's kind starts in this step any more; None when it starts, or is promised room."""
+        """Why no job of a job's kind starts in this step any more; None when it starts, or is promised capacity."""
         kind = (candidate.queue, candidate.shape, candidate.parallelism)
         wait = self._outcomes.get(kind) or self._judge(candidate) or self._give(candidate)
         if wait is None:
@@ -369,7 +372,7 @@ class _Cycle:
         return wait, self._short if self._usage.shares.contested and wait.reason in _LACKS_ROOM else None
 
     def _judge(self, candidate: Candidate) -> Wait | None:
-        """Why a job of an open queue cannot start, as far as that does not depend on room."""
+        """Why a job of an open queue cannot start, as far as that does not depend on free capacity."""
         hold = self._usage.never(candidate) or self._snapshot.shut or self._usage.quotas.refusal(candidate)
         if hold is None and not self._usage.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
             hold = _BEYOND
@@ -383,7 +386,7 @@ class _Cycle:
         return hold
 
     def _give(self, candidate: Candidate) -> Wait | None:
-        """Start a job, or promise it the room of those that leave; or why neither can be."""
+        """Start a job, or promise it the capacity of pods that leave; or why neither can be."""
         found = self._usage.start(candidate)
         if not isinstance(found, Wait):
             self._start(candidate, found)
@@ -494,8 +497,8 @@ class _Cycle:
         return self._pods >= MOST_PODS_PER_CYCLE or (self._left is not None and self._granted >= self._left)
 
     def _turns(self, turns: Lines) -> Iterator[Iterator[Candidate]]:
-        """The line of the most under-served queue that still has jobs to look at, again and again; whoever is left when
-        the limit of starts is reached waits for the next cycle."""
+        """The jobs of the most under-served queue that still has jobs to look at, again and again. A job that is left
+        when the limit of starts is reached waits for the next cycle."""
         while (line := turns.next()) is not None:
             if self._full():
                 self._truncated = True

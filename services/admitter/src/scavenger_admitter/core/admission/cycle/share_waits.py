@@ -24,7 +24,7 @@ def promised_room(shares: Shares, candidate: Candidate) -> Wait:
 
 
 def beyond_share(shares: Shares, candidate: Candidate, lack: Wait) -> Wait:
-    """A job beyond its queue's share starts on what nobody else wants, and there is none."""
+    """A job beyond its queue's share starts on capacity that no other job wants, and there is none."""
     has_and_deserves = _standing(shares, candidate)
     return Wait(
         WaitReason.QUEUE_SHARE,
@@ -49,7 +49,7 @@ def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) ->
         deserved = {name: n for name, n in shares.deserved(queue).items() if name in asked}
         has, deserves = spell((name, held.get(name, 0)) for name in deserved), spell(deserved.items())
         slots = held.get(PODS, 0)
-        if slots + asked[PODS] > deserved.get(PODS, slots + asked[PODS]):  # else nobody need think of them
+        if slots + asked[PODS] > deserved.get(PODS, slots + asked[PODS]):  # else they do not matter
             has, deserves = f"{has}, {slots} pods", f"{deserves}, {deserved[PODS]} pods"
         return f"queue {queue} has {has} and deserves {deserves}"
 

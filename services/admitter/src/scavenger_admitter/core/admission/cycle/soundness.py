@@ -125,7 +125,7 @@ def _assert_quotas(starts: Iterable[Start], snapshot: Snapshot) -> None:
 
 
 def _assert_load(starts: Iterable[Start], snapshot: Snapshot) -> None:
-    """The load stays under the admission level: with all that start, or with all but the last one."""
+    """The load stays under the admission threshold: with all that start, or with all but the last one."""
     given: dict[tuple[str, str], int] = {}
     largest: dict[tuple[str, str], int] = {}
     for start in starts:

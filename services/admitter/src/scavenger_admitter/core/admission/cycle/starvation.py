@@ -1,9 +1,10 @@
-"""Starvation: which jobs on reclaimed capacity get too little CPU where they are, and go. A pure step of a cycle.
+"""Starvation: which jobs on reclaimed capacity get too little CPU where they are, and are interrupted. A pure step of a
+cycle.
 
-The kernel gives way to ordinary pods without being asked, so a burst interrupts nobody. A job is *starved* when one of
+The kernel gives CPU to regular pods by itself, so a burst interrupts no job. A job is *starved* when one of
 its pods used less than a share of its limit over the last while, and its node offered less reclaimed CPU all that time
 than was placed there. Both are needed: a job that waits for its own input uses little as well, and moving it would help
-nobody; so what it used before its node was crowded says nothing.
+no job. So what it used before its node was crowded says nothing.
 
 A starved job is interrupted when
 
@@ -11,11 +12,12 @@ A starved job is interrupted when
      again. A place that is counted on for one job is not there for the next.
   2. Or when it has been starved for so long that a later time can only be better.
 
-Who went and has not started again yet has the first claim to the place it went for.
+A job that was interrupted and has not started again yet has the first claim to the place it was interrupted for.
 
-Who has been starved longest goes first, then who got the smallest share of its limit, then by uid. With everybody who
-goes, less is placed on the nodes: who is left there may not be starved any more. While nothing may start, nobody goes.
-It is not started again where it would be starved at once, since jobs are placed by what nodes offer.
+The job that has been starved longest goes first, then the one that got the smallest share of its limit, then by uid.
+With each victim, less is placed on the nodes: the jobs left there may not be starved any more. While nothing may start,
+no job is interrupted. It is not started again where it would be starved at once, since jobs are placed by what nodes
+offer.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class Starved:
     """A starved job to interrupt.
 
     Attributes:
-        gang: the job, and the room it has.
+        gang: the job, and the capacity it has.
         candidate: as what it will wait.
         detail: the figures, in words.
     """
@@ -199,7 +201,7 @@ class _Nodes:
         return self._placed.get(name, 0)
 
     def excess(self, name: str) -> int:
-        """What is placed on a node beyond what it offers; negative where there is room. A node that is gone is not
+        """What is placed on a node beyond what it offers; negative where it offers more. A node that is gone is not
         judged: its pods are lost in another way."""
         return self.placed(name) - self.offered(name)
 

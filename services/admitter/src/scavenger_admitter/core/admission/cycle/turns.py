@@ -1,19 +1,19 @@
-"""The kept turn: room for a job that has waited long while others started where it does not fit. A pure step.
+"""The kept turn: capacity for a job that has waited long while others started where it does not fit. A pure step.
 
 A job that does not fit does not block those behind it, so one that is larger than its neighbours would wait for as long
-as these come: what one of them leaves the next one takes. So once a job has waited for `patience`, and another one has
-started in a cycle in which it was refused room or load, its turn is kept: from the next cycle on nobody else starts on
-the nodes where it will fit first, nor under the level that it needs. This is the one reservation of EASY backfilling
-(Lifka, JSSPP 1995). When a program ends nobody knows, so others start beside the reservation and never within it.
+as these come: what one of them leaves the next one takes. So a job's turn is kept once it has waited for `patience` and
+another one has started in a cycle that refused it capacity or load. From the next cycle on no other job starts on the
+nodes where it will fit first, nor under the threshold that it needs. This is the one reservation of EASY backfilling
+(Lifka, JSSPP 1995). When a program ends is not known, so others start beside the reservation and never within it.
 
   1. One turn at a time in each pool of nodes: more would leave nodes empty for jobs that wait for each other. A job has
-     its turn in all pools where it may run. While others have theirs in some of these, nobody behind it gets one in the
-     rest, so that a job for several pools waits no longer than its turn in the line (`Overdue.next_turns`).
+     its turn in all pools where it may run. While others have theirs in some of these, no job behind it gets one in the
+     rest. So a job for several pools waits no longer than its turn in the queue (`Overdue.next_turns`).
   2. It is kept for a job that its queue admits, within its share and quota, and that would fit if no scavenger pod were
-     there. While what ordinary workloads take is too much for that, nothing is kept and the others pass.
+     there. While what regular workloads take is too much for that, nothing is kept and the others pass.
   3. Where it will fit first: on the nodes that lack the smallest part of what it asks for. It stays with these as long
      as it can fit there, so that all it waits for is the end of what ran there when its turn began.
-  4. Nobody is interrupted for it, but by the rules of fair-share preemption, which it is the first to be asked for.
+  4. No job is interrupted for it, but by the rules of fair-share preemption, which it is the first to be asked for.
 
 Which jobs these are is remembered from cycle to cycle (`ClusterState.turns`). A successor finds them again with the
 next starts that pass them.
@@ -49,10 +49,10 @@ NEVER: Final = -(1 << 62)
 
 
 class Overdue:
-    """Jobs that have waited for long and were refused room: the first of each kind, in the order of the cycle.
+    """Jobs that have waited for long and were refused capacity: the first of each kind, in the order of the cycle.
 
     Args:
-        before: a job of interest has been in line since before this, microseconds since the epoch; NEVER: none is.
+        before: a job of interest has been queued since before this, microseconds since the epoch; NEVER: none is.
         pools: of the cluster.
         pools_of: those where a job may run.
 
@@ -70,7 +70,7 @@ class Overdue:
         self._passed: dict[str, int] = {}  # by pool, how many there were when the last job started there
 
     def note(self, candidate: Candidate) -> None:
-        """A job that was in line before `before` is refused room."""
+        """A job that was queued before `before` is refused capacity."""
         kind = (id(candidate.shape), candidate.parallelism)
         if kind in self._kinds:
             return
@@ -104,7 +104,7 @@ class Overdue:
         """The turns to keep from the next cycle on, beside those that are kept.
 
         Args:
-            will_fit: whether a job still lacks room, and would have it if no scavenger pod were there.
+            will_fit: whether a job still lacks capacity, and would have it if no scavenger pod were there.
         """
         taken = set(self._kept)
         for i, (candidate, pools) in enumerate(self._jobs):
@@ -130,7 +130,7 @@ def places_in_time(
         room: what is free; nothing is taken.
         nodes: the same nodes, with what scavenger pods request there.
         shown: what the headroom of nodes has of these pods.
-        before: where its room was kept until now: it stays there as long as it can.
+        before: where its capacity was kept until now: it stays there as long as it can.
     """
     positions = room.places(candidate.shape, closed=True)
     names = room.names
@@ -193,7 +193,7 @@ class _Leaving:
 
 
 def turn_kept(candidate: Candidate, nodes: tuple[str, ...], lack: Wait) -> Wait:
-    """Why a job waits whose turn is kept: for what, and since when it is in line."""
+    """Why a job waits whose turn is kept: for what, and since when it is queued."""
     since = format_time(EPOCH + timedelta(microseconds=candidate.queued_at))
     return Wait(
         WaitReason.TURN_KEPT,

@@ -1,10 +1,10 @@
 """How the victims of fair-share preemption are found. The rules are in `fair_share_preemption.py`.
 
-For each pod of the waiting gang, the node on which the cheapest victims make a place is looked for: what is free there
-or will soon be, plus room of victims in the order of rule 6. Cheap is no non-preemptible job, then least CPU time at
-risk, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that goes makes room
-on all of its nodes. Where the load, not the room, is in the way, further victims follow in the order of rule 6 wherever
-they are. Whoever then turns out not to be needed is spared, the most expensive first.
+For each pod of the waiting gang, the node on which the cheapest victims make a place is looked for. A place is what is
+free there or will soon be, plus capacity of victims in the order of rule 6. Cheap is no non-preemptible job, then least
+unsaved CPU time, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that goes
+frees capacity on all of its nodes. Where the load, not the capacity, is in the way, further victims follow in the order
+of rule 6 wherever they are. A victim that then turns out not to be needed is spared, the most expensive first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_TRIES: Final = 16
 """Jobs that are tried as the first to go, where the cheapest ones do not come to anything."""
 
 _Cost = tuple[bool, int, int]
-"""Whether a non-preemptible job goes, CPU time at risk, jobs."""
+"""Whether a non-preemptible job goes, unsaved CPU time, jobs."""
 _CostAt = tuple[_Cost, int]
 _FREE: Final = (False, 0, 0)
 _NEVER: Final = 1 << 62
@@ -76,7 +76,7 @@ class VictimSearch:
         self._failed: set[tuple[Shape, int]] = set()
 
     def serve(self, candidate: Candidate) -> list[Victim] | None:
-        """Make room for a waiting job: who has to go for it. None, and nothing is changed, when that cannot be done."""
+        """Free capacity for a waiting job: its victims. None, and nothing is changed, when that cannot be done."""
         kind = (candidate.shape, candidate.parallelism)
         if kind in self._failed or self._looks <= 0 or not self._may_have(candidate):
             return None
@@ -117,7 +117,7 @@ class VictimSearch:
         limits = [limit for limit in self.usage.limits.soon if limit.pool == pool]
         return all(limit.under(-shape.counts(limit.resource) * count) for limit in limits)
 
-    # --- room ---
+    # --- capacity ---
 
     def asks(self, shape: Shape) -> Requests:
         """What a pod has to find on a node."""
@@ -143,7 +143,7 @@ class VictimSearch:
         (self._gone.add if times > 0 else self._gone.discard)(victim.gang.job.key)
 
     def take(self, shape: Shape, i: int, times: int = 1) -> None:
-        """Give the room of a pod on a node away (+1), or back (-1)."""
+        """Take the capacity of a pod on a node (+1), or give it back (-1)."""
         for resource, amount in self.asks(shape):
             self.column(resource)[i] -= amount * times
         if times < 0:
@@ -220,8 +220,8 @@ class VictimSearch:
         self._heaps.pop(shape, None)
 
     def _by_lower_bound(self, shape: Shape) -> list[_CostAt]:
-        """The places of a shape by what one pod costs there at least: the first victims, as many as it takes if each
-        gave as much room as the one that gives most."""
+        """The places of a shape by what one pod costs there at least. That is the first victims, as many as it takes if
+        each gave as much capacity as the one that gives most."""
         places = self.usage.after_termination.places(shape)
         needed = [0] * len(places)
         for resource, amount in self.asks(shape):
@@ -251,7 +251,7 @@ class VictimSearch:
             heapq.heappush(heap, (_FREE, i))
 
     def _victims_at(self, i: int, shape: Shape) -> list[Victim] | None:
-        """Who has to go for one pod more on a node; None when nobody can make that room."""
+        """The victims for one pod more on a node; None when no victims can free that capacity."""
         short = {}
         for resource, amount in self.asks(shape):
             missing = amount - self.column(resource)[i]
@@ -282,8 +282,8 @@ def _frees(victim: Victim, short: Mapping[str, int]) -> bool:
 
 
 def _needed(picked: list[Victim], node: str, excess: dict[str, int]) -> list[Victim]:
-    """The victims of a node without those whose room is not needed, the most expensive spared first. `excess`: what is
-    missing per resource, zero or less."""
+    """The victims of a node without those whose capacity is not needed, the most expensive spared first. `excess`: what
+    is missing per resource, zero or less."""
     needed = list(picked)
     for victim in reversed(picked):
         gives = {r: amount * victim.gang.on[node] for r, amount in victim.frees if r in excess}
@@ -308,7 +308,8 @@ def _cost(victims: list[Victim]) -> _Cost:
 
 
 class _Attempt:
-    """The search for one waiting job. It changes the room of the whole search as it goes, or leaves it as it was."""
+    """The search for one waiting job. It changes the free capacity of the whole search as it goes, or leaves it as it
+    was."""
 
     def __init__(self, search: VictimSearch, candidate: Candidate, first: Victim | None = None) -> None:
         self.chosen: dict[str, Victim] = {}
@@ -384,7 +385,7 @@ class _Attempt:
         return usage.limits.fits(self._candidate, limits, usage.by_pool(self._search.names[i] for i in self.places))
 
     def _uses(self, victim: Victim) -> bool:
-        """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""
+        """Whether a pod of the waiting gang would run where the victim ran, and the node has no capacity for both."""
         gives = dict(victim.frees)
         for i in set(self.places):
             count = victim.gang.on.get(self._search.names[i], 0)

@@ -4,8 +4,8 @@ Nodes that are not ready or cordoned count here: they may be back any time. What
 changes by the minute, the node's own size does not: it is the size that counts.
 
 Nodes are judged in groups of nearly equal size, by the smallest and by the largest of the group. Only where the two do
-not agree are nodes looked at one by one, and no more than `MOST_LOOKS` of them in a cycle; a job for which that does
-not suffice waits for room instead, and is judged another time.
+not agree are nodes looked at one by one, and no more than `MOST_LOOKS` of them in a cycle. A job for which that does
+not suffice waits for capacity instead, and is judged another time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the regulator says of single nodes: how far they are from a level of their own, and where a start has to go.
+"""What the regulator says of single nodes: how far they are from their own admission threshold, and which nodes a start
+is bound to.
 
-Requests say what is promised on a node, its headroom how much of it may still be used: where ordinary pods use more
-than they asked for, it is less. A job gets the least of both. The regulator's figures are about the past: scavenger
-pods that started since, or have not started yet, come off with what they ask for, as in the load of the cluster.
+Requests say what is promised on a node, its headroom how much of it may still be used. Where regular pods use more than
+they requested, it is less. A job gets the least of both. The regulator's figures are about the past: scavenger pods
+that started since, or have not started yet, come off with what they ask for, as in the load of the cluster.
 
 CPU on reclaimed capacity gives way and takes nothing of the headroom; a job on it is bounded by what nodes offer.
 """
@@ -91,8 +92,8 @@ class Headroom:
             nodes: that were granted.
             closed: nodes at or above their level.
             pinned: whether other nodes were left empty on purpose.
-            shunned: nodes that start no pods for now. The scheduler sees room there, and knows no other reason than
-                room: the other nodes are as good as ever, so they are not narrowed down unless there are too many.
+            shunned: nodes that start no pods for now. The scheduler sees capacity there, and knows no other reason than
+                capacity: the other nodes are as good as ever, so they are not narrowed down unless there are too many.
         """
         full = closed | self.crowded if shape.reclaimed else closed
         if not full and not self.left and not pinned and not shunned:
@@ -111,7 +112,7 @@ class Target:
 
     Attributes:
         only: the nodes that were granted; empty where any will do, or they are too many to name.
-        never: nodes that have no room, whatever they show; empty where they are too many to name.
+        never: nodes that have no capacity, whatever they show; empty where they are too many to name.
         rather: a node to be taken before others; empty where none is.
         rather_not: nodes to be taken after all others.
         rather_not_on: architectures whose nodes are taken after all others.

@@ -1,4 +1,4 @@
-"""What placing sees of nodes, and of ordinary pods that come first.
+"""What placing sees of nodes, and of regular pods that come first.
 
 Units: cpu in millicores, memory in bytes, all else in whole units, `pods` is a resource. Times are microseconds since
 the epoch.
@@ -50,7 +50,7 @@ class NodeView:
 
     @property
     def ordinary_share(self) -> int:
-        """How much of it ordinary pods request, in thousandths: of CPU and memory the larger share, and on a node with
+        """How much of it regular pods request, in thousandths: of CPU and memory the larger share, and on a node with
         GPUs that of these alone. By that Cluster Autoscaler decides which nodes it removes
         (cluster-autoscaler/simulator/utilization/info.go, Calculate)."""
         judged = [name for name in _GPUS if self.allocatable.get(name)] or ("cpu", "memory")
@@ -64,16 +64,17 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """An ordinary pod that may take free capacity (`pending.py`), and outranks every scavenger job.
+    """A regular pod that may take free capacity (`pending.py`), and outranks every scavenger job.
 
     Attributes:
         key: namespace/name.
         shape: what it asks of a node.
-        nominated: the node preemption made room on, or empty.
+        nominated: the node on which preemption freed capacity, or empty.
         priority: of the pod.
         created: creationTimestamp as written.
         barred: how many nodes would not take it, whatever runs there.
-        untried_until: when nobody's scheduler has looked at it, microseconds since the epoch; 0 for one that was tried.
+        untried_until: until then a scheduler may still try it for the first time, microseconds since the epoch; 0 for
+            one that was tried.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """The nodes of one cycle by what placing sees of them: labels, taints, what they offer, and what of it is free before
 the cycle gives any of it away. Nothing of it changes while it does.
 
-Every look at all nodes is paid once for a question, never once for a shape: anybody may submit ten thousand jobs of as
+Every look at all nodes is paid once for a question, never once for a shape. Any user may submit ten thousand jobs of as
 many shapes, and thousands of nodes carry few different sets of taints and labels.
 """
 

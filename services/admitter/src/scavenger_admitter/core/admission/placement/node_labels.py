@@ -1,6 +1,6 @@
 """Which nodes carry which labels: sets of nodes by selector.
 
-Anybody may submit ten thousand jobs with as many selectors, and most of them say the same of all nodes: large sets are
+Any user may submit ten thousand jobs with as many selectors, and most of them say the same of all nodes. Large sets are
 met as bits of one integer, and equal ones are one object.
 """
 

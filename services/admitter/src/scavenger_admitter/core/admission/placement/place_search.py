@@ -1,14 +1,14 @@
 """The best place for a pod, without looking at every node for every shape.
 
-Within a cycle room only shrinks, which is what makes all of this quick: a node that does not fit a shape never will
-again, and its score for a shape only falls; its rank stays. There are three ways to the same answer:
+Within a cycle free capacity only shrinks, which is what makes all of this quick. A node that does not fit a shape never
+will again, and its score for a shape only falls; its rank stays. There are three ways to the same answer:
 
   * `Ranking`: all nodes of one shape in a heap, of which only the top is brought up to date. Ranking five thousand
     nodes takes milliseconds, so it pays where there are few nodes, or many pods of one shape.
   * `PlaceSearch`: nodes in blocks of neighbours, by what is free of cpu and memory. Of each block the most that any of
     its nodes has free of a resource is known, and so is a bound of the score. A shape looks at a few dozen bounds and
     then at the nodes of one or two blocks; one that fits nowhere looks at no node. So ten thousand different shapes,
-    which anybody may submit, cost not much more than one.
+    which any user may submit, cost not much more than one.
   * `Places` chooses between them.
 """
 
@@ -33,7 +33,7 @@ MANY: Final = 24
 
 @dataclass(slots=True)
 class Ask:
-    """What one pod asks for. Holds the columns of the room, not copies: what others take is seen here.
+    """What one pod asks for. Holds the columns of free capacity, not copies: what others take is seen here.
 
     Attributes:
         needs: per resource what is free on every node, and what the pod requests.
@@ -60,11 +60,11 @@ class Ask:
         return (-(score // 2), self.size[i], i)
 
     def holds(self, i: int) -> int:
-        """How many pods a node has room for."""
+        """How many pods a node has capacity for."""
         return max(0, min(free[i] // amount for free, amount in self.needs))
 
     def fitting(self, nodes: Sequence[int]) -> Sequence[int]:
-        """Those of some nodes that have room for one pod."""
+        """Those of some nodes that have capacity for one pod."""
         for free, amount in self.needs:
             nodes = [i for i in nodes if free[i] >= amount]
         return nodes
@@ -94,7 +94,7 @@ class Ranking:
         return None
 
     def candidates(self) -> Iterator[int]:
-        """The nodes that may have room, each once."""
+        """The nodes that may have capacity, each once."""
         return (i for _, _, i in self._heap)
 
 
@@ -219,7 +219,7 @@ class PlaceSearch:
         return None if found is None else found[2]
 
     def candidates(self, ask: Ask, kinds: frozenset[int], among: Collection[int] | None) -> Iterator[int]:
-        """The nodes that may have room for a pod, each once."""
+        """The nodes that may have capacity for a pod, each once."""
         for number in self._open(ask, kinds):
             for i in self._nodes[number]:
                 if among is None or i in among:

@@ -1,26 +1,26 @@
-"""Room on the nodes during one cycle: who fits where, and what is taken.
+"""Capacity of the nodes during one cycle: which pods fit where, and what is taken.
 
-Which node is chosen. kube-scheduler, not this plan, binds the pods in the end, and out of the box it spreads: the node
-with the most room left wins (LeastAllocated: the mean of free cpu and memory after placement, in whole percent of
-allocatable). The plan follows the same score, so that the room it takes from a node is the room that is really taken,
-and two jobs of one cycle do not both count on the place the scheduler gives to the first. A pod that requests no cpu
-and no memory (reclaimed capacity) is scored by what is free, without the 100m and 200Mi that the scheduler puts in
-place of a request that is *missing*: ours say 0 (component-helpers resource/helpers.go applyNonMissing). Packing
-tightly instead would leave larger holes on paper only. Where the score is equal the scheduler picks at random; the plan
-then picks the smaller node, so that the larger ones stay whole for large jobs, and then by name.
+Which node is chosen. kube-scheduler, not this plan, binds the pods in the end, and by default it spreads. The node with
+the most capacity left wins (LeastAllocated: the mean of free cpu and memory after placement, in whole percent of
+allocatable). The plan follows the same score, so that the capacity it takes from a node is the capacity that is really
+taken. Two jobs of one cycle do not both count on the place that the scheduler gives to the first. A pod that requests
+no cpu and no memory (reclaimed capacity) is scored by what is free. The 100m and 200Mi that the scheduler puts in place
+of a *missing* request do not count: scavenger pods say 0 (component-helpers resource/helpers.go applyNonMissing).
+Packing tightly instead would leave larger holes on paper only. Where the score is equal the scheduler picks at random;
+the plan then picks the smaller node, so that the larger ones stay whole for large jobs, and then by name.
 
 Why it is quick: what of the nodes does not change is looked up in a `NodeIndex`, and the best place is found without
 looking at every node (`place_search.py`). All pods of a gang are equal, so how many fit is a sum over nodes, known
 before the first is taken: nothing is ever rolled back. What no waiting will change is told apart in `empty_cluster.py`.
 
-Where an autoscaler removes nodes, jobs leave it those that ordinary pods hardly use: they fill one node after the
-other, from that of which ordinary pods request the largest share, and a start is bound to the nodes that it was
-granted, as the scheduler would take the emptiest.
+Where an autoscaler removes nodes, jobs leave it those that regular pods hardly use. They fill one node after the other,
+from that of which regular pods request the largest share. A start is bound to the nodes that it was granted, as the
+scheduler would take the emptiest.
 
-Closed nodes (at or above a level of their own, says the regulator, or they have refused pods) take no new scavenger
-job, and the others no more than their headroom (`headroom.py`). A shape may avoid further nodes (`Shape.avoids`).
-Ordinary pods and starts under way may still land there, so they reserve room there as well, and what they reserve comes
-off the headroom. The score stays that of the scheduler.
+Closed nodes (at or above their own admission threshold, or nodes that have refused pods) take no new scavenger job. The
+others take no more than their headroom (`headroom.py`). A shape may avoid further nodes (`Shape.avoids`). Regular pods
+and starts under way may still land there, so they reserve capacity there as well, and what they reserve comes off the
+headroom. The score stays that of the scheduler.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_LOOKS: Final = 200_000
 """Nodes looked at in a cycle to see whether whole gangs fit: about a tenth of a second."""
 
 MOST_KEPT_LOOKS: Final = 50_000
-"""Nodes looked at in a cycle to see whether ordinary pods to which some nodes are barred fit anywhere else. Pods that
+"""Nodes looked at in a cycle to see whether regular pods to which some nodes are barred fit anywhere else. Pods that
 are not judged any more hold nothing."""
 
 MOST_HOLDERS: Final = 3
@@ -126,11 +126,11 @@ class Room:
         # No more than this many pods of a shape fit; learnt when a gang did not.
         self._at_most: dict[tuple[Shape, str | None], int] = {}
 
-    # --- taking room ---
+    # --- taking capacity ---
 
     def place(self, shape: Shape, count: int = 1, pool: str | None = None) -> tuple[str, ...] | None:
-        """Take room for `count` pods of a shape, in one pool where that is given: their nodes, or None and nothing is
-        taken when not all fit."""
+        """Take capacity for `count` pods of a shape, in one pool where that is given: their nodes. None, and nothing is
+        taken, when not all fit."""
         if shape.apart and count > 1:
             return self._place_apart(shape, count, pool)
         places = self._places_of(shape) if pool is None or not self._pools else self._places_in(shape, pool)
@@ -187,7 +187,7 @@ class Room:
         return min(room, count)
 
     def holding(self, shape: Shape, count: int, pool: str) -> int:
-        """How many of so many pods of a shape a pool has room for now."""
+        """How many of so many pods of a shape a pool has capacity for now."""
         return self._holding(shape, count, self._places_in(shape, pool), pool)
 
     def pools(self, shape: Shape, *, closed: bool = False) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ class Room:
         return found
 
     def reserve(self, shape: Shape, count: int, planned: Iterable[str] = ()) -> None:
-        """Take room for pods that will come anyway: on the planned nodes where they fit, else on the best.
+        """Take capacity for pods that will come anyway: on the planned nodes where they fit, else on the best.
 
         Each pod on its own; one that fits nowhere takes nothing.
         """
@@ -222,8 +222,8 @@ class Room:
             self._take(i, shape)
 
     def keep(self, pod: PendingPod) -> None:
-        """Take room for an ordinary pod that waits: on its nominated node, fit or not, as its victims are still
-        terminating; else on the best where it fits. Nothing is taken where only nodes fit that may be barred to it."""
+        """Take capacity for a regular pod that waits: on its nominated node, fit or not, as its victims are still
+        terminating. Else on the best where it fits. Nothing is taken where only nodes fit that may be barred to it."""
         i = self._index.position.get(pod.nominated)
         if i is None or not self._schedulable[i]:
             if pod.barred and not self._fits_unbarred(pod):
@@ -236,8 +236,8 @@ class Room:
         self._kept.append((i, pod))
 
     def _fits_unbarred(self, pod: PendingPod) -> bool:
-        """Whether more nodes have room for a pod than would not take it; counted down for equal pods. Which ones are
-        barred is not known, so a node that has room counts as barred as long as it may be."""
+        """Whether more nodes have capacity for a pod than would not take it; counted down for equal pods. Which ones
+        are barred is not known, so a node that has capacity counts as barred as long as it may be."""
         kind = (pod.shape, pod.barred)
         left = self._unbarred.get(kind)
         if left is None:
@@ -254,7 +254,7 @@ class Room:
         return left > 0
 
     def take(self, shape: Shape, nodes: Iterable[str]) -> None:
-        """Take room on these nodes, one pod for each mention, fit or not: it is given to somebody already."""
+        """Take capacity on these nodes, one pod for each mention, fit or not: other pods have it already."""
         for name in nodes:
             i = self._index.position.get(name)
             if i is not None:
@@ -281,7 +281,7 @@ class Room:
 
     @property
     def promised(self) -> tuple[str, ...]:
-        """The ordinary pods that room was found for which they may take now."""
+        """The regular pods that capacity was found for, and that may take it now."""
         return tuple(self._promised)
 
     @property
@@ -312,8 +312,8 @@ class Room:
         return beside(shape.requests, takes(shape.requests))
 
     def places(self, shape: Shape, *, closed: bool = False) -> NodeSet:
-        """Positions of the nodes that would let a new job of this shape in, if they had the room. closed: with those
-        at or above a level of their own."""
+        """Positions of the nodes that would let a new job of this shape in, if they had the capacity. closed: with
+        those at or above their own admission threshold."""
         if closed:
             return self._usable_nodes(self._index.matching(shape), Among.ALL)
         usable = self._usable_nodes(self._index.matching(shape), Among.OPEN)
@@ -440,11 +440,11 @@ class Room:
             )
         return search
 
-    # --- the sentence for those that wait for room ---
+    # --- the sentence for those that wait for capacity ---
 
     @cached_property
     def _publishes(self) -> bool:
-        """Whether anybody publishes reclaimed capacity, be it none at the moment."""
+        """Whether a node publishes reclaimed capacity, be it none at the moment."""
         return any(not RECLAIMED_RESOURCES.isdisjoint(node.allocatable) for node in self._nodes)
 
     def no_place(self, shape: Shape, count: int) -> Wait:
@@ -456,7 +456,7 @@ class Room:
         return Wait(WaitReason.NO_PLACE, lambda: self._no_place(shape, count), count)
 
     def _lacks_headroom(self, shape: Shape) -> bool:
-        """Whether no node takes even one pod, though by requests one has room for it."""
+        """Whether no node takes even one pod, though by requests one has capacity for it."""
         if not self._left or shape.reclaimed or self._places_of(shape).best() is not None:
             return False
         return self._places_of(shape, Among.ALL).best() is not None
@@ -484,7 +484,7 @@ class Room:
         return f"{needs}; the largest free place is {largest}{self._holders(shape)}"
 
     def _holders(self, shape: Shape) -> str:
-        """The ordinary pods without which a pod of this shape would fit where it does not."""
+        """The regular pods without which a pod of this shape would fit where it does not."""
         held: dict[int, list[PendingPod]] = {}
         for i, pod in self._kept:
             held.setdefault(i, []).append(pod)

@@ -19,7 +19,7 @@ class _AssumedStart:
     queue: str
     nodes: list[str]
     # Pods of this grant that need no reservation any more: bound, ended or deleted. By uid, and never taken back: a pod
-    # that was bound and then deleted has given its room back, it does not get a second reservation. With the grant that
+    # that was bound and then deleted has left its node, it does not get a second reservation. With the grant that
     # each is of, for `assert_sound`.
     released: dict[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -41,7 +41,7 @@ class AssumedStarts:
     """The grants whose pods are not all bound yet, by job and number.
 
     Args:
-        pods: all scavenger pods by job and key; a live view of somebody else's.
+        pods: all scavenger pods by job and key; a live view of the owner's mapping.
         unbound: those of them that have no node yet and are to get one, in the same way.
     """
 

@@ -1,13 +1,13 @@
-"""Capacity that nodes show as free and that is held for somebody: the one table of what holds it, and until when.
+"""Capacity that nodes show as free and that is held for a pod or a job: the one table of what holds it, and until when.
 
 | holder | for whom | until |
 |---|---|---|
-| `pods`, not tried | an ordinary pod that no scheduler has looked at | it is bound, or a minute old |
-| `pods`, tried | an ordinary pod that a node with free capacity may take | it is bound, or `PROMISE` has passed |
-| `pods`, nominated | an ordinary pod, on its nominated node | the scheduler takes the nomination back |
+| `pods`, not tried | a regular pod that no scheduler has looked at | it is bound, or a minute old |
+| `pods`, tried | a regular pod that a node with free capacity may take | it is bound, or `PROMISE` has passed |
+| `pods`, nominated | a regular pod, on its nominated node | the scheduler takes the nomination back |
 | `starts` | pods of a start under way | they are bound, or the start has failed |
-| `kept` | a job interrupted for nobody's sake | its next start, or a minute after its grace period |
-| the node (`domain/expected_pods.py`) | regular pods that may come in half an hour | the levels say something else |
+| `kept` | a job interrupted in favor of no other pod | its next start, or a minute after its grace period |
+| the node (`domain/expected_pods.py`) | regular pods that may come within half an hour | the levels say something else |
 
 What a cycle promises to a job within its share is stored nowhere (`cycle_usage.py`). docs/queues.md has the table too.
 """
@@ -33,7 +33,7 @@ class HeldCapacity:
     """Everything that holds capacity.
 
     Args:
-        pods: all scavenger pods by job and key; a live view of somebody else's.
+        pods: all scavenger pods by job and key; a live view of the owner's mapping.
         unbound: those of them that have no node yet and are to get one, in the same way.
 
     Attributes:
@@ -50,7 +50,7 @@ class HeldCapacity:
         self._since: dict[str, tuple[str, int]] = {}
 
     def add(self, pod: PendingPod) -> None:
-        """An ordinary pod waits for a node."""
+        """A regular pod waits for a node."""
         self._pods[pod.key] = pod
         self._sorted = None
 
@@ -60,7 +60,7 @@ class HeldCapacity:
         self._sorted = None
 
     def pods(self, now: int) -> tuple[PendingPod, ...]:
-        """The ordinary pods that capacity is held for at `now` (microseconds), in the order they take it."""
+        """The regular pods that capacity is held for at `now` (microseconds), in the order they take it."""
         if self._sorted is None:
             self._sorted = tuple(sorted(self._pods.values(), key=_order))
         return tuple(pod for pod in self._sorted if self._holds(pod, now))
@@ -73,7 +73,7 @@ class HeldCapacity:
         return not over and not (pod.untried_until and now >= pod.untried_until)
 
     def promised(self, keys: Collection[str], now: int) -> None:
-        """A cycle found free capacity for these ordinary pods, and for no others. A promise that has ended is not made
+        """A cycle found free capacity for these regular pods, and for no others. A promise that has ended is not made
         again, as long as the pod waits; one for which there was none begins when there is some."""
         kept = {key: held for key, held in self._since.items() if key in self._pods and now - held[1] >= PROMISE}
         for key in keys:

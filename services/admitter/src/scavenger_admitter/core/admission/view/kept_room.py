@@ -1,7 +1,7 @@
-"""Room of interrupted jobs that nobody else was meant to have: kept for them until they are started again.
+"""Capacity of jobs that were interrupted in favor of no other pod: kept for them until they are started again.
 
-Whoever deletes a pod of a gang, or its Job, has no use for the room of the others. Without a promise, newcomers take it
-piece by piece while the pods stop, and a large gang finds room no more.
+A user who deletes a pod of a gang, or its Job, has no use for the capacity of the others. Without a promise, newcomers
+take it piece by piece while the pods stop, and a large gang does not fit any more.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class _Kept:
 
 
 class KeptRoom:
-    """The room that is kept for interrupted jobs.
+    """The capacity that is kept for interrupted jobs.
 
     Args:
-        pods: all scavenger pods by job and key; a live view of somebody else's.
+        pods: all scavenger pods by job and key; a live view of the owner's mapping.
     """
 
     def __init__(self, pods: Mapping[str, Mapping[str, PodFacts]]) -> None:
@@ -38,7 +38,7 @@ class KeptRoom:
         self._over: set[str] = set()
 
     def keep(self, key: str, *, queue: str, shape: Shape, parallelism: int, since: int, lasts: int) -> None:
-        """Keep the room of a job; its pods are on their way out. since: microseconds since the epoch; of what was said
+        """Keep the capacity of a job; its pods are terminating. since: microseconds since the epoch; of what was said
         of one interruption the earliest counts. lasts: for so long, microseconds."""
         nodes = tuple(sorted(pod.node for pod in self._pods.get(key, {}).values() if pod.node))
         known = self._kept.get(key)
@@ -52,7 +52,7 @@ class KeptRoom:
         self._over.discard(key)
 
     def keys(self) -> Set[str]:
-        """The jobs that room is kept for."""
+        """The jobs that capacity is kept for."""
         return self._kept.keys() - self._over
 
     def expire(self, now: int) -> None:
@@ -62,7 +62,7 @@ class KeptRoom:
         self._over = {key for key, kept in self._kept.items() if kept.since + kept.lasts <= now}
 
     def reservations(self, waiting: Set[str]) -> list[Reservation]:
-        """What has come free of that room; nothing for jobs that are in line themselves."""
+        """What has become free of that capacity; nothing for jobs that are queued themselves."""
         found: list[Reservation] = []
         for key in sorted(self.keys() - waiting):
             kept = self._kept[key]

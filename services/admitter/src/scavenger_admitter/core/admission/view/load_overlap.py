@@ -1,13 +1,13 @@
 """What may be in the measured load and counts beside it as well.
 
-Whoever starts is to find room for certain. So a pod that the load may not fully know counts beside it with its
+A job that starts has to find capacity for certain. So a pod that the load may not fully know counts beside it with its
 requests: one that started in the second of the sample, or while its average was taken. By what the load shows of such a
 pod scavenging seems to have too little, until the next sample. A job that waits for that loses half a minute; one that
 is interrupted for it loses its work, and leaves its queue below its share. So a queue is over its share only if it is
 even when all of this is in the load.
 
-The same goes for pods that have gone: one that left just before the sample may be in it, as who measures may see it go
-later, and nobody holds what it requested any more.
+The same goes for pods that have gone: one that left just before the sample may be in it, as the metrics may show it for
+longer. No job holds what it requested any more.
 """
 
 from __future__ import annotations

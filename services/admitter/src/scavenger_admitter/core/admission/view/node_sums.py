@@ -209,7 +209,7 @@ class NodeSums:
     # --- for the snapshot ---
 
     def views(self) -> dict[str, NodeView]:
-        """The nodes as they are now; made anew are only those that have changed since they were last asked for."""
+        """The nodes as they are now. Only views that have changed since they were last asked for are built again."""
         for name in self._stale_views:
             sums = self._nodes.get(name)
             if sums is None or sums.node is None:
@@ -234,8 +234,8 @@ class NodeSums:
         return dict(self._views)
 
     def index(self, nodes: Mapping[str, NodeView]) -> NodeIndex:
-        """The index of these views. Nodes change far less often than cycles look them up. It is made anew now and then
-        all the same: it remembers every selector that it was asked for, and anybody may make some up."""
+        """The index of these views. Nodes change far less often than cycles look them up. It is built again now and
+        then all the same: it remembers every selector that it was asked for, and any user may make some up."""
         index = self._index
         self._index_left -= 1
         if index is None or self._index_left <= 0:

@@ -49,7 +49,7 @@ MOST: Final = 3600 * SECOND
 TESTED_FOR: Final = 120 * SECOND
 """A start that tests a node has shown by then what becomes of it, or another one tests it as well."""
 FORGOTTEN_AFTER: Final = 86_400 * SECOND
-"""A node that nobody has tried for so long is as any other."""
+"""A node that no start has tried for so long is as any other."""
 MOST_NODES: Final = 1000
 """Of so many nodes something is known."""
 MOST_REFUSALS: Final = 32
@@ -69,7 +69,7 @@ class Scope(NamedTuple):
     """Whose pods.
 
     Attributes:
-        namespace: of these jobs; EVERYBODY for all.
+        namespace: of these jobs; `EVERYBODY` for all.
         devices: that ask for at least these.
     """
 
@@ -93,7 +93,7 @@ class Refusal:
         said: why, in words.
         admission: the kubelet did not admit it; else its runtime failed, which a template can bring about.
         elsewhere: a pod of the same job has started on another node since.
-        contradicted: a pod of somebody else has started on this node since.
+        contradicted: a pod of another namespace has started on this node since.
     """
 
     at: int
@@ -153,7 +153,7 @@ class Change:
 
     Attributes:
         node: its name.
-        namespace: for jobs of this namespace; EVERYBODY for all.
+        namespace: for jobs of this namespace; `EVERYBODY` for all.
         until: when it is tested, microseconds since the epoch; 0 where it was opened.
         said: why.
     """
@@ -179,7 +179,7 @@ class Closed:
     tested: frozenset[str] = frozenset()
 
     def to(self, namespace: str, requests: Requests) -> tuple[str, ...]:
-        """Nodes that are closed to such a pod, and not to everybody."""
+        """Nodes that are closed to such a pod, and not to all pods."""
         if not self.some:
             return ()
         asked, found = {name for name, _ in requests}, set[str]()

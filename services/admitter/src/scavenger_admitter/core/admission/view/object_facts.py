@@ -28,7 +28,7 @@ MAX_DIGITS: Final = 18
 """Of the number of a grant, in microseconds since the epoch. Whatever is longer is none."""
 
 UNTRIED: Final = 60 * SECOND
-"""A pod that no scheduler has looked at for so long has a `schedulerName` of nobody."""
+"""No running scheduler has the `schedulerName` of a pod that no scheduler has looked at for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PodFacts:
     node: str
     requests: Requests
     ended: bool
-    job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
+    job: str  # namespace/name of its ScavengerJob, empty for a regular pod
     queue: str = ""
     run: str = ""
     grant: int = 0  # the number of the grant that it was created for; of tasks only
@@ -135,7 +135,7 @@ def _grant(pod: Pod) -> int:
 
 
 def _leaves_by(pod: Pod) -> int:
-    """The end of its grace period, microseconds since the epoch; 0 when nobody told it to go."""
+    """The end of its grace period, microseconds since the epoch; 0 when it was not deleted."""
     at = parse_time(pod.metadata.deletion_timestamp)
     return micros(at) if at is not None else 0
 

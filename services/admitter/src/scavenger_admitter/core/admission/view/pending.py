@@ -1,16 +1,16 @@
-"""Which ordinary pods without a node may take capacity that is free, by what kube-scheduler said of them.
+"""Which regular pods without a node may take capacity that is free, by what kube-scheduler said of them.
 
 A scavenger pod takes resources of its node, no more. So of all the reasons that kube-scheduler gives for a node,
-only those of the plugin NodeResourcesFit concern us. A node with any other reason (affinity and anti-affinity, host
+only those of the plugin NodeResourcesFit count here. A node with any other reason (affinity and anti-affinity, host
 ports, topology spread, volumes, taints, a reason of tomorrow) would not take the pod if no scavenger pod ran there
 either.
 
 The condition PodScheduled counts nodes and does not name them: `0/10 nodes are available: 3 Insufficient cpu, 7 node(s)
 didn't match pod anti-affinity rules`. Where all nodes have another reason, the pod takes nothing. Otherwise capacity is
-held for it on nodes that fit beyond the number of those (`Room.keep`).
+held for it on nodes that fit beyond the number of those (`placement.py`).
 
-Without the condition no scheduler has looked at the pod yet. After a minute none does (`schedulerName` of nobody). The
-words of other schedulers are not understood: such a pod counts as one that any node could take.
+Without the condition no scheduler has looked at the pod yet. After a minute none does, as no running scheduler has its
+`schedulerName`. Messages of other schedulers are not parsed: such a pod counts as one that any node could take.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def verdict(pod: Pod) -> Verdict | None:
     scheduled = condition(pod.status.conditions, "PodScheduled")
     if scheduled is None:
         return Verdict(tried=False)
-    if scheduled.reason == "SchedulingGated":  # it takes none before somebody opens the gate
+    if scheduled.reason == "SchedulingGated":  # it takes none before a controller removes the gate
         return None
     if scheduled.reason != "Unschedulable":
         return Verdict(tried=True)

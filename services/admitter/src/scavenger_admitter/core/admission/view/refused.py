@@ -35,7 +35,7 @@ class _Refused:
     Attributes:
         kinds: what they are.
         delay: from the last refusal to the next try, microseconds.
-        until: nobody is tried before that, microseconds.
+        until: no job is tried before that, microseconds.
         window: how many may be tried at once.
         refusals: in a row.
         trying: those that are tried now.
@@ -74,7 +74,7 @@ class RefusedStarts:
         self._trying: dict[str, _Refused] = {}
 
     def __bool__(self) -> bool:
-        """Whether time alone may let somebody be tried."""
+        """Whether time alone may let a job be tried."""
         return bool(self._by_kind)
 
     def refused(self, candidate: Candidate, reason: WaitReason, now: int) -> None:

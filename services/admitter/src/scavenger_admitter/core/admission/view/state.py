@@ -1,8 +1,8 @@
 """The state that snapshots are taken from.
 
 `ClusterState` is fed one change at a time (pods, nodes, queues, waiting jobs, starts) and keeps every sum a cycle
-needs, so that an event costs microseconds and a `Snapshot` of thousands of nodes and a hundred thousand pods a few
-milliseconds: only what changed since the last one is made anew. What pods take of nodes is in `node_sums.py`.
+needs. So an event costs microseconds, and a `Snapshot` of thousands of nodes and a hundred thousand pods a few
+milliseconds: only what changed since the last one is built again. What pods take of nodes is in `node_sums.py`.
 
 Changes may come in any order: a pod bound to a node that is not known yet counts as soon as the node appears.
 
@@ -70,7 +70,7 @@ class ClusterState:
         tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
         pool_ignores: keys of taints and names of devices that tell no pools apart.
         start_backoff: the first and the longest delay of starts that are refused, seconds.
-        keep_scale_down: whether jobs start where ordinary pods request most; None: from when a node
+        keep_scale_down: whether jobs start where regular pods request most; None: from when a node
             of an autoscaler is seen.
     """
 
@@ -148,7 +148,7 @@ class ClusterState:
                 self.trust.started(facts.node, facts.job, facts.requests)
 
     def may_be_placed(self, key: str) -> bool:
-        """Whether the ordinary pod `namespace/name` waits for a node that would take it if no pod ran there, as far as
+        """Whether the regular pod `namespace/name` waits for a node that would take it if no pod ran there, as far as
         its scheduler (`pending.py`) and the sizes of nodes say."""
         facts = self._pods.get(key)
         pending = facts.pending if facts is not None else None
@@ -192,7 +192,7 @@ class ClusterState:
             add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
 
     def _account_unbound(self, pod: PodFacts, times: int) -> None:
-        if pod.shape is None:  # being deleted before it got a node: it will not take any room
+        if pod.shape is None:  # being deleted before it got a node: it will not take any capacity
             return
         if times > 0:
             self._unbound.setdefault(pod.job, {})[pod.key] = pod
@@ -282,7 +282,7 @@ class ClusterState:
 
     def snapshot(self, *, now: int, rule: LoadRule, closed: Mapping[str, float] = NONE_CLOSED) -> Snapshot:
         """What a cycle at `now` (microseconds since the epoch) sees, under this load rule. closed: namespaces of which
-        nobody starts, and since how many seconds creates of Jobs hang there."""
+        no job starts, and since how many seconds creates of Jobs hang there."""
         self.kept_room.expire(now)
         closed_nodes = self.trust.closed(now)
         if closed_nodes.some != self._closed.some:
@@ -447,8 +447,8 @@ class ClusterState:
         return pool if pool in apart else ""
 
     def _blocked(self, closed: Mapping[str, float], now: int) -> dict[str, Wait]:
-        """No second life beside the first: jobs in line that have pods alive, or are just being started. And those of
-        namespaces of which nobody starts, or which refuse them."""
+        """No second life beside the first: queued jobs that have pods alive, or are just being started. And those of
+        namespaces of which no job starts, or which refuse them."""
         waits = {namespace: _closed(namespace, seconds) for namespace, seconds in closed.items()}
         waiting = self._waiting.keys() if closed else ()
         blocked = {key: wait for key in waiting if (wait := waits.get(key.partition("/")[0])) is not None}
@@ -462,8 +462,8 @@ class ClusterState:
         return blocked | self.refused.blocked(self._waiting.lines(), blocked, now)
 
     def _may_compute(self, pod: PodFacts) -> bool:
-        """Whether a job waits for the end of this pod. On a node that is lost or deleted nobody sees the end, and the
-        lifecycle of the job decides how long it is waited for."""
+        """Whether a job waits for the end of this pod. On a node that is lost or deleted the end is not reported, and
+        the lifecycle of the job decides how long it is waited for."""
         unseen = pod.leaves_by and pod.node and not self._nodes.counting.get(pod.node)
         return not pod.ended and not unseen
 
@@ -495,8 +495,8 @@ _PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
 
 
 def _closed(namespace: str, seconds: float) -> Wait:
-    """Why jobs of a namespace wait of which nobody may be granted a start: as many are granted as may, or their creates
-    hang. For seconds that happens to a busy API server, which is not to be told of it by hundreds of writes."""
+    """Why jobs of a namespace wait of which no job may be granted a start: as many are granted as may, or their creates
+    hang. A busy API server lets creates hang for seconds, and must not get hundreds of writes that say so."""
     if seconds < UNANSWERED_SECONDS:
         return Wait(WaitReason.NEXT_CYCLE, "as many jobs of its namespace as may start at once are starting", namespace)
     return Wait(

@@ -1,4 +1,4 @@
-"""The jobs in line, kept sorted queue by queue."""
+"""The queued jobs, kept sorted queue by queue."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WaitingJobs:
         return self._waiting.keys()
 
     def lines(self) -> dict[str, tuple[Candidate, ...]]:
-        """The line of each queue that has one; only lines that have changed are made anew."""
+        """The jobs of each queue that has some, in order; only orders that have changed are built again."""
         for queue, line in self._lines.items():
             if queue not in self._views:
                 self._views[queue] = tuple(by_priority(line, _rank) if self._prioritized[queue] else line)

@@ -59,7 +59,7 @@ class BookKind(Protocol):
 
     @classmethod
     def of(cls, draft: Draft) -> Book:
-        """The book of a job. draft: its next status so far, with a place in line."""
+        """The book of a job. draft: its next status so far, with a place in the queue."""
         ...
 
     @staticmethod
@@ -84,7 +84,7 @@ def kind_of(seen: Seen) -> type[BookKind]:
 
 
 def open_book(draft: Draft) -> Book:
-    """The book of a job. draft: its next status so far, with a place in line."""
+    """The book of a job. draft: its next status so far, with a place in the queue."""
     return kind_of(draft.seen).of(draft)
 
 

@@ -124,8 +124,8 @@ class Endings:
         return bool(self.tasks.over >> index & 1) or self.draft.phase is Phase.COMPLETED
 
     def intent(self, index: int, pod: kinds.Pod) -> RemovalReason | None:
-        """Why the admitter deleted the pod. A start that was taken back while its program ran had not failed: the watch
-        was behind, and somebody else may have deleted the pod before, which ends it like any other."""
+        """Why the admitter deleted the pod. A start that was taken back while its program ran had not failed. The watch
+        was behind, and another client may have deleted the pod before, which ends it like any other."""
         found = self.intents.of(mark(index, pod))
         if found is not RemovalReason.START_FAILED:
             return found
@@ -133,8 +133,8 @@ class Endings:
         return None if started is not None and asked is not None and started <= asked else found
 
     def _note_problem(self, pods: Sequence[kinds.Pod], problem: Problem | None) -> None:
-        """Why a start failed. Of a pod that was deleted, whoever did that has said why. What a container of the job's
-        own did is no trouble of the start."""
+        """Why a start failed. The client that deleted a pod has said why. What a container of the job did is no problem
+        of the start."""
         if problem is None or problem.exit is not None or any(map(deleting, pods)):
             return
         self.problem = self.problem or problem
@@ -246,8 +246,8 @@ class Endings:
 
 
 def vanished_run(draft: Draft, task: int) -> Run:
-    """The run of a task that the status shows running, and of which nothing is left. As far as anybody knows, it ran
-    when the last task had started, and until somebody saw its pod last, or an admitter looked."""
+    """The run of a task that the status shows running, and of which nothing is left. As far as the admitter knows, it
+    ran when the last task had started, and until its pod was seen last, or an admitter looked."""
     start, seen = max(draft.status.running_timestamps, default=None), draft.known.last_seen
     return Run(draft.own_job, (), 1, True, "", since=start, task=task, last_seen=seen or start)
 

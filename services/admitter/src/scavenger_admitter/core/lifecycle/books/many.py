@@ -1,7 +1,7 @@
 """The book of an array: many tasks, each a run of one pod, told by index and UID.
 
 An end is recorded when nothing of the pod can run any more. The write counts pods that have ended, up to `MAX_COUNTED`
-at once, and names them; their finalizers come off after it, and whoever follows sees the names and counts none of them
+at once, and names them. Their finalizers come off after it, and a successor sees the names and counts none of them
 again. Which tasks run follows from their pods, and no write of its own says so but once in a while.
 """
 
@@ -244,7 +244,7 @@ class ManyBook:
                 draft.wakeups.append(left)
             elif self.spec.told_by_pods >> task & 1 and pod.ended:
                 pass  # until the status has its retries
-            else:  # the task starts again, other containers run on, or somebody took the finalizer off meanwhile
+            else:  # the task starts again, other containers run on, or a client removed the finalizer meanwhile
                 draft.actions.append(DeletePod(name, own))
         most = kept_pods(draft.known.pod_bytes)
         if len(kept) + (ended.ended & ~again).bit_count() <= most:
@@ -274,7 +274,7 @@ class ManyBook:
     # --- what runs ---
 
     def _stop_excess(self) -> None:
-        """Where more tasks run than may, those with the least work at risk stop."""
+        """Where more tasks run than may, those with the least unsaved work stop."""
         quiet, stay = self.pods.untouched, self.stay
         runs, starts = quiet.runs & ~self.tasks.over, quiet.starts & ~self.tasks.over
         excess = len(stay) + (runs | starts).bit_count() - self.wanted
@@ -351,7 +351,7 @@ class ManyBook:
             self.draft.wakeups.append(max(0.0, (first + allowed - self.draft.seen.now).total_seconds()))
 
     def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
-        """What sorts the pods of which some have to go: the least work at risk first."""
+        """What sorts the pods of which some have to go: the least unsaved work first."""
         seen, task = self.draft.seen, unit_of_task(self.draft.seen.job, pod)
         if task.started is None:
             return -1, pod.metadata.name
@@ -366,12 +366,12 @@ class ManyBook:
 
     @property
     def computing(self) -> bool:
-        """Whether a task runs that nobody has told to stop."""
+        """Whether a task runs that was not told to stop."""
         return self.pods.untouched.runs != 0 or any(not deleting(pod) for pod in self.running.values())
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a task runs that nobody has told to stop, or has ended and is not judged yet."""
+        """Whether a task runs that was not told to stop, or has ended and is not judged yet."""
         return self.computing or bool(self.draft.unproven)
 
     # --- the array ---

@@ -1,6 +1,6 @@
-"""The book of a job, or of a gang: one run at a time, told by its place in line.
+"""The book of a job, or of a gang: one run at a time, told by its place in the queue.
 
-An end is recorded at once, as its request is made. That moves the place in line, so nothing counts twice
+An end is recorded at once, as its request is made. That moves the place in the queue, so nothing counts twice
 (docs/designs/0001-run-identity.md).
 """
 
@@ -58,8 +58,8 @@ class OneBook:
 
     @classmethod
     def of(cls, draft: Draft) -> Self:
-        """With the run in progress, if there is one. A finished job whose pods run after all runs on, and a run that
-        nobody noted is adopted."""
+        """With the run in progress, if there is one. A finished job whose pods run after all runs on, and a run that is
+        not on record is adopted."""
         _find_run(draft)
         finished.reopen(draft)
         starting.adopt(draft)
@@ -168,8 +168,8 @@ class OneBook:
     @staticmethod
     def final(seen: Seen, outcome: Outcome) -> bool:
         """Whether the job is Completed because its Job says so, or finished no longer; or a run ends as the job is
-        suspended, or though no pod of it has ended or was told to stop: its work may be done, or somebody else may have
-        interrupted it before."""
+        suspended, or though no pod of it has ended or was told to stop. Its work may be done, or another client may
+        have interrupted it before."""
         before, after = seen.job.status.phase, outcome.status.phase
         if after is None:
             return False
@@ -189,7 +189,7 @@ class OneBook:
 
 
 def _find_run(draft: Draft) -> None:
-    """The run in progress: the Job of this place in line with its pods, or such pods alone."""
+    """The run in progress: the Job of this place in the queue with its pods, or such pods alone."""
     queued = draft.status.queued_timestamp
     if queued is None:
         return
@@ -199,7 +199,7 @@ def _find_run(draft: Draft) -> None:
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
         draft.run = _run(draft, batch, pods)
         return
-    # Its Job is gone, or was never noted: pods of this place in line say that there was one.
+    # Its Job is gone, or was never noted: pods of this place in the queue say that there was one.
     mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
     pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
     if pods or draft.phase.active or draft.known.start.shown:
@@ -238,7 +238,7 @@ def _intents(draft: Draft, pods: Iterable[Pod]) -> Mapping[str, RemovalReason]:
 
 
 def _is_older(pod: Pod, job: ScavengerJob) -> bool:
-    """Whether the pod was there before the job. It belongs to an earlier job of that name then: replicas whose clocks
-    are set back may give two jobs one place in line, and only the API server's clock tells them apart."""
+    """Whether the pod was there before the job. It belongs to an earlier job of that name then. Replicas whose clocks
+    are set back may give two jobs one place in the queue, and only the API server's clock tells them apart."""
     made, created = moment(pod.metadata.creation_timestamp), job.metadata.creation_timestamp
     return made is not None and created is not None and made < created

@@ -148,6 +148,6 @@ def _tasks_named(entries: Iterable[str]) -> int:
 
 
 def _index_of(name: str) -> int:
-    """The task of a pod. name: as `mark` gives it; beyond all tasks where somebody else wrote something else there."""
+    """The task of a pod. name: as `mark` gives it; beyond all tasks where another client wrote something else there."""
     text = name.partition("-")[0]
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= UID_DIGITS else MAX_TASKS
