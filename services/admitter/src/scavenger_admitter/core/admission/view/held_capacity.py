@@ -7,7 +7,7 @@
 | `pods`, nominated | a regular pod, on its nominated node | the scheduler takes the nomination back |
 | `starts` | pods of a start under way | they are bound, or the start has failed |
 | `kept` | a job interrupted in favor of no other pod | its next start, or a minute after its grace period |
-| the node (`domain/expected_pods.py`) | regular pods that may come within half an hour | the levels say something else |
+| the node (`domain/expected_pods.py`) | regular pods that may come in half an hour | the levels say something else |
 
 What a cycle promises to a job within its share is stored nowhere (`cycle_usage.py`). docs/queues.md has the table too.
 """
