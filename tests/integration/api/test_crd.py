@@ -732,6 +732,7 @@ def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> N
 
 # Another valid value for every field that may not change; one that is missing here fails a test.
 OTHER_VALUES: dict[str, Any] = {
+    "resourcesFrom": "Recommended",
     "array": {"tasks": 5},
     "snapshot": {"volume": "other"},
     "template": {"spec": {"affinity": None, "dnsPolicy": "Default"}},
@@ -775,7 +776,9 @@ IMMUTABLE = [
 @pytest.fixture(scope="module")
 def jobs(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     kubectl = api_cluster.inside(module_namespace)
-    full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
+    full = changed(
+        FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed", "spec.resourcesFrom": "Recommended"}
+    )
     limits = {"checkpointExitCode": 85, "progressDeadlineIntervals": 3, "activeDeadlineSeconds": 600}
     of_tasks = {"array": {"tasks": 10}, "podFailurePolicy": on_codes("In", 1, action="FailIndex"), **limits}
     array = changed(MINIMAL_JOB, {"metadata.name": "array", **job(**of_tasks)})
@@ -799,6 +802,7 @@ TRANSITIONS = [
     for how in ("changed", "removed", "added")
     # A required field cannot be removed at all, and to remove a default value changes nothing.
     if not (how == "removed" and field in {"image", "resources", "capacity"})
+    if not (how == "changed" and field == "resourcesFrom")  # it has one value
 ]
 
 

@@ -153,7 +153,7 @@ def test_why(sj: Sj) -> None:
         "picky": "nodeSelector",
         "lost": "no ScavengerQueue",
         "broad": "all nodes together",
-        "over": "admission level",
+        "over": "admission threshold",
     }.items():
         sj.until_message(name, words)
     assert sj("why", "big") == [
