@@ -90,7 +90,7 @@ test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPL
 
 .PHONY: test-simulation
 test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all components
-	SCAVENGER_TEST_LANE=simulation HISTORIES=100 $(PYTEST) tests/simulation -q -rs -n 2 --dist loadgroup -m "not long"
+	SCAVENGER_TEST_LANE=simulation HISTORIES=80 $(PYTEST) tests/simulation -q -rs -n 2 --dist loadgroup -m "not long"
 
 .PHONY: simulate-faults
 simulate-faults: sync ## Histories with faults, 15 minutes; repeat it to continue. SEEDS=10000 in all; FIRST_SEED=0 starts over
