@@ -9,7 +9,7 @@ from typing import Final
 from scavenger_api.job import ScavengerJob
 from scavenger_api.usage import RecommendedRequests
 from scavenger_domain.recommendation import Measured, recommend
-from scavenger_domain.usage import JobUsage, read_usage
+from scavenger_domain.usage import JobUsage
 
 from scavenger_admitter.core.recommended import (
     asks_for_it,
@@ -17,6 +17,7 @@ from scavenger_admitter.core.recommended import (
     next_requests,
     own_requests,
     tells_of_others,
+    usage_in,
 )
 from scavenger_admitter.informers import Informers
 
@@ -42,8 +43,12 @@ class Recommendations:
         """What the pods of a job request from its next start on; None where that is what it asks for."""
         if not asks_for_it(job.spec):
             return None
-        usage, name = self._used(job) or _usage_of(job), kin_of(job) if tells_of_others(job.spec) else None
-        kin = [told for one in islice(self._others("kin", name, job), MOST_KIN) if (told := _usage_of(one)) is not None]
+        usage, name = self._used(job) or usage_in(job.status), kin_of(job) if tells_of_others(job.spec) else None
+        kin = [
+            told
+            for one in islice(self._others("kin", name, job), MOST_KIN)
+            if (told := usage_in(one.status)) is not None
+        ]
         killed = any(self._others("killed-kin", name, job))
         found = recommend(Measured(usage, job.spec.parallelism), kin, killed=killed)
         return next_requests(job.status.recommended, found, own_requests(job), self._least)
@@ -52,7 +57,3 @@ class Recommendations:
         """The other jobs of an index; none where a job has no name to be found by."""
         found = self._informers.jobs.by_index(index, name) if name is not None else ()
         return (one for one in found if one.key != job.key)
-
-
-def _usage_of(job: ScavengerJob) -> JobUsage | None:
-    return read_usage(job.status.usage.to_dict()) if job.status.usage is not None else None

@@ -22,7 +22,7 @@ from scavenger_api.job import Capacity, ScavengerJob
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_reading import moment_of
 from scavenger_domain.requests import computing_requests
-from scavenger_domain.usage import MOST_GAP, JobUsage, UsageBook, read_usage
+from scavenger_domain.usage import MOST_GAP, JobUsage, UsageBook
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
@@ -31,6 +31,7 @@ from scavenger_runtime.usage import Life, PodUsage, Sample
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, PodUse
 from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.recommended import usage_in
 from scavenger_admitter.informers import Informers
 
 TIMEOUT_SECONDS: Final = 10.0
@@ -179,8 +180,7 @@ class JobBooks:
         """The book of a job, which begins with what its status says."""
         uid, book = self._books.get(job.key, ("", None))
         if book is None or uid != job.metadata.uid:
-            known = job.status.usage
-            book = UsageBook(read_usage(known.to_dict()) if known is not None else None)
+            book = UsageBook(usage_in(job.status))
             self._books[job.key] = job.metadata.uid, book
         return book
 

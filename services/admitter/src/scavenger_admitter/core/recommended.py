@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from pydantic import Field
-from scavenger_api.job import ScavengerJob, ScavengerJobSpec
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.quantity import amounts, format_amount
 from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.usage import RecommendedRequests
 from scavenger_domain.recommendation import Kin, Recommendation
+from scavenger_domain.usage import JobUsage, read_usage
 
 NO_WORDS: Final = ("",)
 """What is kept of the command of a large spec: that there is one."""
@@ -65,6 +66,11 @@ def own_requests(job: ScavengerJob) -> dict[str, int]:
     """What a job itself asks for, for each pod."""
     own = job.own if isinstance(job, SizedJob) else None
     return dict(job.spec.requests) if own is None else amounts(own.effective())
+
+
+def usage_in(status: ScavengerJobStatus) -> JobUsage | None:
+    """What a status says of the use of its job; None where it says nothing, or what cannot be read."""
+    return read_usage(status.usage.to_dict() if status.usage is not None else None)
 
 
 def asks_for_it(spec: ScavengerJobSpec) -> bool:

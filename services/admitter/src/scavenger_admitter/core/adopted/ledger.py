@@ -22,7 +22,9 @@ from scavenger_api.indexes import format_counts, format_indexes, indexes_of, par
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.ledger import Ledger
 from scavenger_api.times import format_time
-from scavenger_domain.usage import read_usage, usage_in_table
+from scavenger_domain.usage import usage_in_table
+
+from scavenger_admitter.core.recommended import usage_in
 
 MAX_BYTES: Final = 8 * 1024
 MAX_COUNTED: Final = 80
@@ -78,7 +80,7 @@ def write_ledger(
         served=status.served_level,
         useful_of=_figures(status.useful_seconds),
         lost_of=_figures(status.lost_seconds),
-        usage=usage_in_table(read_usage(status.usage.to_dict()) if status.usage is not None else None),
+        usage=usage_in_table(usage_in(status)),
         done=_indexes(format_indexes(done)),
         width=width,
         failed="" if failed_told else _indexes(array.failed_indexes),
