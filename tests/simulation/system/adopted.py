@@ -47,14 +47,22 @@ def ledger_of(job: Object) -> Object | None:
     return None if found is None else {**json.loads(found["message"]), "phase": found["reason"]}
 
 
+def is_gang(job: Object) -> bool:
+    """Whether all pods of a Job start together."""
+    return bool(job["metadata"].get("annotations", {}).get(names.ANNOTATION_GANG) == "true")
+
+
 def as_array(job: Object) -> Object:
-    """A Job as an array that says the same."""
+    """A Job as an array that says the same, or as a gang."""
     spec, status, ledger = job["spec"], job.get("status") or {}, ledger_of(job)
     kept = ("backoffLimit", "podFailurePolicy", "suspend", "activeDeadlineSeconds")
     tasks = spec.get("completions", WIDEST)  # as many as its user may have wanted workers
     width = (ledger or {}).get("width") or spec["parallelism"]  # of a queue, no other counts after its first success
     array = {"tasks": tasks, "maxRunning": min(tasks, width)}
     own = {"parallelism": 1, "array": array, **{name: spec[name] for name in kept if name in spec}}
+    if is_gang(job):
+        own = {**own, "parallelism": spec["completions"]}
+        del own["array"]
     own["backoffLimit"] = min(spec["backoffLimit"], spec.get("backoffLimitPerIndex", spec["backoffLimit"]))
     seen: Object = {"kind": "Job", "metadata": job["metadata"], "spec": own, "status": {}}
     if ledger is None:
@@ -62,6 +70,7 @@ def as_array(job: Object) -> Object:
     why = next((said["reason"] for kind, said in held_true(job).items() if kind in ("FailureTarget", "Failed")), None)
     seen["status"] = {
         "phase": _phase(job, str(ledger["phase"])),
+        "queuedTimestamp": ledger.get("place", ""),
         "interruptedCount": ledger.get("interrupted", 0),
         "usefulCPUSeconds": ledger.get("useful", 0.0),
         "lostCPUSeconds": ledger.get("lost", 0.0),
@@ -134,6 +143,9 @@ def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
     cpu = chance.choice(("500m", "1", "1", "2"))
     if "podFailurePolicy" not in spec and chance.random() < 0.2:  # the API server has the two together only with Never
         pod["restartPolicy"] = "OnFailure"
+    if _wants_gang(random.Random(f"gang {name} {notes} {spec}"), spec):
+        notes[names.ANNOTATION_GANG] = "true"
+        pod.pop("restartPolicy", None)
     job = adopted_job_dict(name, annotations=notes, cpu=cpu, pod=pod, **meta, **spec)
     if spec["completionMode"] == "NonIndexed" and chance.random() < 0.25:
         del job["spec"]["completions"]  # a work queue
@@ -154,6 +166,21 @@ def _of_indexes(chance: random.Random, spec: Object) -> Object:
         count = chance.randint(1, spec["completions"])
         found["successPolicy"] = {"rules": [chance.choice(({"succeededCount": count}, {"succeededIndexes": "0"}))]}
     return found
+
+
+def _wants_gang(chance: random.Random, spec: Object) -> bool:
+    """Whether the Job is to be a gang, which it then can be. It has draws of its own as well."""
+    if spec["completionMode"] != "Indexed" or chance.random() < 0.5:
+        return False
+    spec["completions"] = spec["parallelism"] = chance.choice((2, 3))
+    for name in ("successPolicy", "maxFailedIndexes"):
+        spec.pop(name, None)
+    if spec.pop("backoffLimitPerIndex", None) is not None:
+        spec["backoffLimit"] = 1
+    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+        if rule["action"] == "FailIndex":
+            rule["action"] = "FailJob"
+    return True
 
 
 def _rule(chance: random.Random) -> Object:

@@ -16,7 +16,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.virtual_loop import LoopClock
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.adopted import as_array, drawn, held_true, is_adopted, is_enough, ledger_of
+from tests.simulation.system.adopted import as_array, drawn, held_true, is_adopted, is_enough, is_gang, ledger_of
 from tests.simulation.system.history import COUNTED_WITHIN, JOBS_AT_MOST, OFFICE, _controller, _job, _namespace
 from tests.simulation.system.ledger import Life, Way
 from tests.simulation.system.world import World
@@ -141,7 +141,7 @@ class Adopting(World):
         """A user lets fewer or more pods of a Job run at a time."""
         if (job := self._one()) is None:
             super().edit_array()
-        else:
+        elif not is_gang(job):  # admission refuses another size
             self.aim(job)
             self.edit_spec(job, parallelism=self.random.choice((1, 2, 3)))
 
@@ -198,6 +198,9 @@ class Adopting(World):
     def _check_work(self, job: Object) -> None:
         """Each index has a pod that was left alone to its end, and is counted once."""
         status, spec, uid = job["status"], job["spec"], job["metadata"]["uid"]
+        if is_gang(job):
+            self._check_gang(job)
+            return
         lives = list(self.ledger.truths[uid].lives)
         done = {life.task for life in lives if Way.COMPLETED in self.ledger.ways_of_task(life, uid)}
         counted, where = status.get("succeeded", 0), f"{_job(job)}: {status}: {lives}"
@@ -216,6 +219,15 @@ class Adopting(World):
             whole = "completions" in spec and not is_enough(job)
             assert counted == spec["completions"] if whole else counted >= 1, where
             assert not status.get("active", 0) + status.get("terminating", 0), where
+
+    def _check_gang(self, job: Object) -> None:
+        """All of its indexes are counted, once, when its pods were left alone to their ends, and none before that."""
+        status, size, over = job["status"], job["spec"]["completions"], "Complete" in held_true(job)
+        counted = (status.get("succeeded", 0), parse_indexes(status.get("completedIndexes", "")).bit_count())
+        assert counted == ((size, size) if over else (0, 0)), f"{_job(job)}: {status}"
+        assert not over or not status.get("active", 0) + status.get("terminating", 0), f"{_job(job)}: {status}"
+        if over:
+            self.check_runs(as_array(job))
 
     def _check_workers(self, lives: list[Life], uid: str, where: str) -> None:
         """A worker of a queue that others interrupted came back, as its item may have been in hand; unless its user has

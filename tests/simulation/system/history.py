@@ -929,7 +929,7 @@ class History(Harness):
                 mine = alive.setdefault(name if task is None else f"{name}[{task}]", {})
                 mine.pop(uid, None)
                 if entry.new is not None and _computes(entry.new):
-                    run = self.owner(obj) if task is None else uid
+                    run = f"{self.owner(obj)}/{_run(obj)}" if task is None else uid
                     made, told = _time(obj, "creationTimestamp") or START, _time(obj, "deletionTimestamp")
                     forced = (
                         obj["metadata"].get("deletionGracePeriodSeconds") == 0 and obj["spec"]["nodeName"] in silent
@@ -963,7 +963,7 @@ class History(Harness):
         """When it ended, was told to, its job was suspended, or its node fell silent, whatever came first."""
         began = life.began or START
         silent = (at for name, at in self.ledger.silent if name == life.node and at >= began)
-        suspended = self.trouble.suspended.get(life.run, NEVER)
+        suspended = self.trouble.suspended.get(life.run.partition("/")[0], NEVER)
         return min((life.until(self.clock.now()), life.told or NEVER, suspended, *silent))
 
     def check_statuses(self) -> None:

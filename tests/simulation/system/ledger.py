@@ -24,7 +24,7 @@ from scavenger_testing.clock import START
 from scavenger_testing.store import Entry, Store
 
 from tests.simulation.system import kubelet
-from tests.simulation.system.adopted import as_array, asked_of, is_adopted, is_enough, saved_code_of
+from tests.simulation.system.adopted import as_array, asked_of, is_adopted, is_enough, is_gang, saved_code_of
 from tests.simulation.system.specs import tasks_of
 from tests.unit.admitter.harness import Object
 
@@ -296,7 +296,11 @@ class Ledger:
             truth.failed = now
         if truth.enough is None and is_enough(job):
             truth.enough = now
-        truth.widths.append((now, seen["spec"]["array"]["maxRunning"]))
+        if is_gang(job):
+            if seen["status"].get("phase") == "Running":
+                truth.running.add(seen["status"]["queuedTimestamp"])
+        else:
+            truth.widths.append((now, seen["spec"]["array"]["maxRunning"]))
         suspended = bool(job["spec"].get("suspend"))
         truth.suspensions += suspended > bool(old["spec"].get("suspend"))
         truth.suspended = (truth.suspended or now) if suspended else None
@@ -328,7 +332,7 @@ class Ledger:
         uid, meta = pod["metadata"]["uid"], pod["metadata"]
         life = self._lives.get(uid)
         if life is None:
-            run, task = _controller(pod), meta["labels"].get(names.LABEL_TASK)
+            run, task = self._run(pod), meta["labels"].get(names.LABEL_TASK)
             created = parse_time(meta.get("creationTimestamp")) or now
             life = Life(uid, run, None if task is None else int(task), created)
             self._lives[uid] = life
@@ -336,6 +340,18 @@ class Ledger:
         self._follow(life, pod, now)
         if entry.new is None:
             life.ceased, life.seen_over = now, min(life.seen_over, now)
+
+    def _run(self, pod: Object) -> str:
+        """The uid of its Job, which is that of one run or of an array. With the place in the queue for the gang of a
+        user, whose Job has all runs."""
+        owner, meta = _controller(pod), pod["metadata"]
+        if names.LABEL_KIND not in meta["labels"] or names.LABEL_TASK in meta["labels"]:
+            return owner
+        place = meta["annotations"][names.ANNOTATION_RUN]
+        run = f"{owner}/{place}"
+        self._owners[run] = self._owners.get(owner, "")
+        self.truths.setdefault(self._owners[run], Truth()).places[run] = place
+        return run
 
     def _follow(self, life: Life, pod: Object, now: datetime) -> None:
         """What is stored of a pod. Only the container of its program counts, whatever others do."""
@@ -634,7 +650,8 @@ def _counts(job: Object) -> dict[Way, int]:
     found = {Way.INTERRUPTED: status.get("interruptedCount", 0)}
     if job["kind"] == "Job":
         failed = status["failed"] + status["ignoredFailures"]
-        return {**found, Way.FAILED: failed, Way.COMPLETED: status["succeeded"]}
+        done = status["succeeded"] if array is not None else int(status["phase"] == "Completed")
+        return {**found, Way.FAILED: failed, Way.COMPLETED: done}
     if array is None:
         failed = status.get("phase") == "Failed" and why_failed(job) in (None, *BY_CONTAINERS)
         found[Way.FAILED] = status.get("retries", 0) + status.get("ignoredFailures", 0) + failed

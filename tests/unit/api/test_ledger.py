@@ -20,7 +20,7 @@ def test_a_ledger_is_written_and_read() -> None:
 
 
 def test_what_a_later_admitter_adds_to_this_version_is_passed_over() -> None:
-    assert read_ledger('{"v":1,"own":3,"useful":1,"counted":"0-a,1-b"}') == Ledger(useful=1.0, counted="0-a,1-b")
+    assert read_ledger('{"v":1,"later":3,"useful":1,"counted":"0-a,1-b"}') == Ledger(useful=1.0, counted="0-a,1-b")
     assert read_ledger('{"v":1,"counted":"0-a,1-b"}').counted_pods == {"0-a", "1-b"}
     assert Ledger().counted_pods == frozenset()
 

@@ -19,6 +19,7 @@ from scavenger_admitter.core.units import unit_of_task
 from scavenger_admitter.facts import running_task
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob as AdmitterJob
+from scavenger_api.ledger import Ledger
 from scavenger_api.times import format_time, micros
 from scavenger_board.core.runs import tasks_unsaved_since
 from scavenger_board.facts import Job as BoardJob
@@ -159,6 +160,29 @@ def test_a_job_and_an_array_of_one_name_are_two_for_all_who_ask() -> None:
     regulated = regulator_gangs(jobs, pods)
     found = [(gang.key, gang.uid, at_risk(gang, NOW, RiskRules(startup_cost=0)).cpu_seconds) for gang in regulated]
     assert found == [(keys[0], f"{jobs[0].metadata.uid}[0]", 1300), (keys[1], "u-j[0]", 100)]
+
+
+def test_the_gang_of_a_user_is_one_unit_for_all_who_ask() -> None:
+    """Its Job has no field for a run: the ledger says when it began, and since when its work is safe."""
+    notes = {names.ANNOTATION_GANG: "true", names.ANNOTATION_INTERRUPTION_AFTER: "10m"}
+    said = Ledger(runs=(ago(1300),), interrupted=2, own=1, due=ago(100))
+    shape: dict[str, Any] = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
+    made = builders.adopted_job_dict("sweep", uid="u-j", annotations=notes, **shape)
+    made["status"] = {"conditions": [{"type": names.CONDITION_LEDGER, "reason": "Running", "message": said.text}]}
+    job = in_own_words(msgspec.convert(made, AdoptedJob))
+    pods = [of_no_task(of_job(busy(index, 1300))) for index in range(2)]
+    (seen,) = prioritizer_gangs([job_facts(job)], map(pod_facts, pods))
+    assert (seen.job.key, takes_part(seen), len(seen.pods)) == ("default/job.batch/sweep", True, 2)
+    ranked = rank(Snapshot(micros(NOW), Share(None, Source.KEPT), (seen,), rules=Rules(startup_cost=0)))
+    assert [cpu_seconds(one.risk) for one in ranked] == [2 * 100]
+    assert (job.precedence, job.spec.parallelism, job.spec.array) == (1, 2, None)
+    assert [len(one.pods) for one in regulator_gangs([job], pods)] == [2]
+
+
+def of_no_task(pod: Pod) -> Pod:
+    """The same pod as the member of a gang."""
+    labels = {key: value for key, value in pod.metadata.labels.items() if key != names.LABEL_TASK}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
 
 
 def test_a_task_of_a_job_is_ranked_by_its_checkpoint() -> None:

@@ -24,16 +24,21 @@ class Ledger:
 
     Attributes:
         v: version of this record.
+        place: of a gang, its place in the queue. Each end of a run moves it, so it tells runs apart.
         why: one word on the phase.
         cause: of the last interruption, until the job runs again.
         runs: when its first task started, and when its last one did.
         interrupted: how often it was interrupted.
         interrupted_at: when it was last.
+        own: of a gang, interruptions that give it no place in the queue.
+        earned: of a gang, core-seconds that it had computed when an interruption gave it a place last; less than
+            nothing where none has.
         ended_at: when a run ended shortly after its start last.
         short: such runs in a row.
         ignored: failures that podFailurePolicy ignores.
         active: seconds in which a pod ran, up to activeSince.
         active_since: since when pods run without a break, where that is limited.
+        due: of a gang, the last moment at which a checkpoint was due. What is useful is counted up to there.
         checkpoint: the last one that was reported.
         useful: what was kept.
         lost: what was thrown away.
@@ -54,16 +59,20 @@ class Ledger:
     """
 
     v: int = VERSION
+    place: str = ""
     why: str = ""
     cause: str = ""
     runs: tuple[str, ...] = ()
     interrupted: int = 0
     interrupted_at: str = ""
+    own: int = 0
+    earned: float = -1.0
     ended_at: str = ""
     short: int = 0
     ignored: int = 0
     active: int = 0
     active_since: str = ""
+    due: str = ""
     checkpoint: str = ""
     useful: float = 0.0
     lost: float = 0.0

@@ -68,6 +68,8 @@ JOB_LABELS: Final = (
 # On a Job, or in the jobTemplate of a CronJob, by the user. What ScavengerJobs have in their spec.
 ANNOTATION_INTERRUPTION_AFTER: Final = f"{GROUP}/interruption-after"
 ANNOTATION_CHECKPOINT_EXIT_CODE: Final = f"{GROUP}/checkpoint-exit-code"
+ANNOTATION_GANG: Final = f"{GROUP}/gang"
+"""Makes the pods of an Indexed Job a gang where it is "true"."""
 # On an adopted Job, by an administrator: it is to become a regular Job (`scavenger_domain.release`).
 ANNOTATION_RELEASE: Final = f"{GROUP}/release"
 RELEASE_REQUESTED: Final = "requested"

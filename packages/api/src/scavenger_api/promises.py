@@ -12,6 +12,7 @@ from typing import Final
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.names import (
     ANNOTATION_CHECKPOINT_EXIT_CODE,
+    ANNOTATION_GANG,
     ANNOTATION_INTERRUPTION_AFTER,
     DEFAULT_INTERRUPTION_AFTER,
     KIND_JOB,
@@ -49,6 +50,21 @@ def promised_exit_code(annotations: Mapping[str, str]) -> int | None:
     code = annotations.get(ANNOTATION_CHECKPOINT_EXIT_CODE, "")
     readable = code.isascii() and code.isdecimal() and len(code) <= 3
     return int(code) if readable and 1 <= int(code) <= 255 else None
+
+
+def gang_size(annotations: Mapping[str, str], completions: int | None, completion_mode: str | None) -> int:
+    """How many pods of a Job start, and are interrupted, together; 0 where each of them stands for itself.
+
+    Admission refuses the annotation on a Job that is not Indexed, or whose parallelism is not its completions. The
+    parallelism of a gang does not change, so it is not read here.
+
+    Args:
+        annotations: of the Job.
+        completions: of its spec.
+        completion_mode: of its spec.
+    """
+    wanted = annotations.get(ANNOTATION_GANG) == "true" and completion_mode == "Indexed"
+    return completions if wanted and completions is not None and completions > 1 else 0
 
 
 def frozen_promises(annotations: Mapping[str, str]) -> dict[str, str]:

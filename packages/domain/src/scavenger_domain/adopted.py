@@ -1,8 +1,8 @@
 """An adopted Job in the words of a ScavengerJob: the one reader of such Jobs, for the admitter and for what shows jobs.
 
-Its completions are the tasks of an array. What it asks for is in its spec, its labels and its annotations. What has
-become of it is in its status and in the ledger there (docs/designs/0032-adopted-jobs.md). Pure: JSON values of one kind
-become those of the other.
+Its completions are the tasks of an array, or the pods of a gang. What it asks for is in its spec, its labels and its
+annotations. What has become of it is in its status and in the ledger there (docs/designs/0032-adopted-jobs.md). Pure:
+JSON values of one kind become those of the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from scavenger_api import names
 from scavenger_api.indexes import MAX_TASKS, IndexesError, all_of, format_indexes, parse_indexes
 from scavenger_api.ledger import Ledger, read_ledger
 from scavenger_api.pod_names import number_of
-from scavenger_api.promises import promised_exit_code, promised_interval
+from scavenger_api.promises import gang_size, promised_exit_code, promised_interval
+from scavenger_api.reasons import FailureReason
 from scavenger_api.states import Phase
 from scavenger_api.times import format_micro_time, format_time, parse_time
 
@@ -29,6 +30,8 @@ BACKOFF_LIMIT: Final = 6
 UNLIMITED: Final = 2**31 - 1
 """The same of a Job whose indexes have a limit of their own."""
 INDEXED: Final = "Indexed"
+ENDS_OF_GANG: Final = (FailureReason.FAILED, FailureReason.POD_FAILURE_POLICY)
+"""Why a gang fails by a failure of its own. Clients see that one counted as well, and it is no retry."""
 
 
 def adopted(job: Object) -> bool:
@@ -52,7 +55,7 @@ def in_own_words(job: Object) -> dict[str, Any]:
         LedgerError: its ledger is of another version.
     """
     meta, spec, written = job["metadata"], job.get("spec") or {}, job.get("status") or {}
-    tasks = Completions.of(spec, ledger_of(written).width)
+    tasks = None if is_gang(meta, spec) else Completions.of(spec, ledger_of(written).width)
     status = status_in_own_words(meta, written, tasks)
     if "array" in status:  # the admitter counts pods, and writes no set of those that run
         status["array"]["running"] = written.get("ready") or 0
@@ -60,12 +63,26 @@ def in_own_words(job: Object) -> dict[str, Any]:
         "apiVersion": "batch/v1",
         "kind": names.KIND_JOB,
         "metadata": meta,
-        "spec": spec_in_own_words(meta, spec) | {"array": tasks.array},
+        "spec": spec_in_own_words(meta, spec) | ({"array": tasks.array} if tasks is not None else {}),
         "status": status,
     }
 
 
 # --- what it asks for ---
+
+
+def is_gang(meta: Object, spec: Object) -> bool:
+    """Whether all pods of a Job start, and are interrupted, together.
+
+    Args:
+        meta: metadata of the Job.
+        spec: of the Job.
+    """
+    return _gang_size(meta, spec) > 0
+
+
+def _gang_size(meta: Object, spec: Object) -> int:
+    return gang_size(meta.get("annotations") or {}, spec.get("completions"), spec.get("completionMode"))
 
 
 class _Tasks(Protocol):
@@ -160,6 +177,7 @@ def spec_in_own_words(meta: Object, spec: Object) -> dict[str, Any]:
         "podFailurePolicy": spec.get("podFailurePolicy"),
         "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
         "suspend": bool(spec.get("suspend")),
+        "parallelism": max(1, _gang_size(meta, spec)),
         **_promises(meta.get("annotations") or {}),
     }
 
@@ -194,25 +212,26 @@ def queued_at(meta: Object) -> datetime | None:
     return created + timedelta(microseconds=number_of(meta.get("uid", "")) % 1_000_000)
 
 
-def status_in_own_words(meta: Object, written: Object, tasks: _Tasks) -> dict[str, Any]:
+def status_in_own_words(meta: Object, written: Object, tasks: _Tasks | None) -> dict[str, Any]:
     """The status of a Job as that of a ScavengerJob. Nothing is in it that is not known.
 
     Args:
         meta: metadata of the Job.
         written: its status.
-        tasks: its completions.
+        tasks: its completions; None for a gang.
 
     Raises:
         LedgerError: its ledger is of another version.
     """
-    queued, stated, ledger = queued_at(meta), _by_type(written), ledger_of(written)
+    stated, ledger = _by_type(written), ledger_of(written)
+    queued = (parse_time(ledger.place) if tasks is None else None) or queued_at(meta)
     noted = stated.get(names.CONDITION_LEDGER)
     place = {"queuedTimestamp": format_micro_time(queued) if queued is not None else None, "jobName": meta["name"]}
     phase, end = _phase(stated, noted)
     if phase is None:
         return _known(place)
     since = (end or noted or {}).get("lastTransitionTime") or (format_time(queued) if queued is not None else None)
-    array = _array(written, tasks, ledger, phase)
+    own = _of_gang(meta, written, ledger, phase) if tasks is None else _of_array(written, tasks, ledger, phase)
     status = {
         **place,
         "phase": phase.value,
@@ -221,7 +240,6 @@ def status_in_own_words(meta: Object, written: Object, tasks: _Tasks) -> dict[st
         "interruptedTimestamps": [ledger.interrupted_at] if ledger.interrupted_at else None,
         "endedTimestamp": ledger.ended_at or None,
         "shortRuns": ledger.short or None,
-        "retries": max(0, (written.get("failed") or 0) - array["failed"]) or None,
         "ignoredFailures": ledger.ignored or None,
         "activeSeconds": ledger.active or None,
         "lastCheckpointTimestamp": ledger.checkpoint or None,
@@ -233,13 +251,29 @@ def status_in_own_words(meta: Object, written: Object, tasks: _Tasks) -> dict[st
         "usage": usage_in_words(used) if (used := usage_of_table(ledger.usage)) is not None else None,
         "removing": tuple(ledger.removing.split(",")) if ledger.removing else None,
         "message": ledger.say or (end.get("message") if end is not None else None),
-        "array": array,
+        **own,
     }
     if end is not None:
         status["finishedTimestamp"] = written.get("completionTime") or since
     if since is not None:
         status["conditions"] = _conditions(phase, ledger, meta.get("generation") or 0, since)
     return _known(status)
+
+
+def _of_array(written: Object, tasks: _Tasks, ledger: Ledger, phase: Phase) -> dict[str, Any]:
+    array = _array(written, tasks, ledger, phase)
+    return {"retries": max(0, (written.get("failed") or 0) - array["failed"]) or None, "array": array}
+
+
+def _of_gang(meta: Object, written: Object, ledger: Ledger, phase: Phase) -> dict[str, Any]:
+    last = phase is Phase.FAILED and ledger.why in ENDS_OF_GANG
+    return {
+        "jobName": meta["name"] if phase.active or phase.finished else None,
+        "retries": max(0, (written.get("failed") or 0) - last) or None,
+        "ownInterruptedCount": ledger.own,
+        "earnedCPUSeconds": ledger.earned if ledger.earned >= 0 else None,
+        "priorityStartOverTimestamp": ledger.due or None,
+    }
 
 
 def _known(found: Object) -> dict[str, Any]:

@@ -13,14 +13,15 @@ import msgspec
 from msgspec.structs import replace
 from scavenger_api import names
 from scavenger_api.job_keys import job_key
+from scavenger_api.ledger import Ledger, LedgerError, read_ledger
 from scavenger_api.pod_sums import template_requests
-from scavenger_api.promises import promised_interval
+from scavenger_api.promises import gang_size, promised_interval
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
-from scavenger_api.states import Capacity, Phase, earned_count, precedence
+from scavenger_api.states import Capacity, ConditionType, Phase, earned_count, precedence
 from scavenger_api.task_numbers import TaskNumbers, numbers_of
 
-from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
+from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct, condition
 
 # Of a template only fields that the contract types as well (`scavenger_api.template`): the API server types none of
 # them, and one field of another type hides the whole job from its reader. Null stands for absent.
@@ -218,11 +219,13 @@ class AdoptedSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     """spec of a batch/v1 Job."""
 
     managed_by: str = ""
+    completions: int | None = None
+    completion_mode: str | None = None
 
 
 class AdoptedJob(ScavengerJob, frozen=True, gc=False, rename="camel"):
     """A batch/v1 Job of a user, as the job whose tasks are its completions. All that is known of a run stands on the
-    pods of its tasks.
+    pods of its tasks, and for a gang in the ledger.
     """
 
     spec: AdoptedSpec = AdoptedSpec()
@@ -246,12 +249,36 @@ def in_own_words(job: AdoptedJob) -> AdoptedJob:
     """
     meta, spec = job.metadata, job.spec
     after = promised_interval(meta.annotations)
+    size = gang_size(meta.annotations, spec.completions, spec.completion_mode)
     told = AdoptedSpec(
         queue=meta.labels.get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
         interruption_after=names.DEFAULT_INTERRUPTION_AFTER if after is None else after,
         suspend=spec.suspend,
-        array=ArraySpec(),
+        parallelism=max(1, size),
+        array=None if size else ArraySpec(),
         template=spec.template,
         managed_by=spec.managed_by,
     )
-    return replace(job, spec=told)
+    return replace(job, spec=told, status=_status_of_gang(job) if size else job.status)
+
+
+def _status_of_gang(job: AdoptedJob) -> ScavengerJobStatus:
+    """What the ledger says of the run of a gang; nothing where it is of another version."""
+    noted = condition(job.status.conditions, names.CONDITION_LEDGER)
+    try:
+        ledger = read_ledger(noted.message) if noted is not None else Ledger()
+    except LedgerError:
+        return ScavengerJobStatus()
+    caused = Condition(ConditionType.INTERRUPTED, "True", ledger.cause)
+    return ScavengerJobStatus(
+        phase=noted.reason if noted is not None else "",
+        interrupted_count=ledger.interrupted,
+        own_interrupted_count=ledger.own,
+        served_level=ledger.served,
+        running_timestamps=ledger.runs,
+        ended_timestamp=ledger.ended_at or None,
+        priority_start_over_timestamp=ledger.due or None,
+        last_checkpoint_timestamp=ledger.checkpoint or None,
+        job_name=job.metadata.name,
+        conditions=(caused,) if ledger.cause else (),
+    )

@@ -159,7 +159,7 @@ class Starter:
                 except AlreadyExists:  # the admitter's from before a restart, or another owner's: its event shows which
                     return
                 sent.made = 1
-                sent.refusal = await self._create_pods(job, run, batch)
+                sent.refusal = await self._create_pods(job, run, batch, target)
                 _log_start(job, attempt)
 
     async def _send_tasks(
@@ -178,17 +178,23 @@ class Starter:
         log.info("started tasks", job=job.key, queue=job.spec.queue, **shown)
 
     async def _create_pods(
-        self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]
+        self,
+        job: ScavengerJob,
+        confirmed: Confirmed[CreateJob | CreatePods],
+        batch: dict[str, Any],
+        target: Target | None,
     ) -> Refusal | None:
         """Create the pods of a Job; returns why one was refused, unless that will pass."""
-        key = job.key
+        key, run = job.key, confirmed.value.run
         if batch["spec"].get("suspend"):
             return None
-        gang = self._records[key].gang_of(confirmed.value.run)
-        gang.sync({pod.metadata.name for pod in self._informers.members(job)}, self._clock.monotonic())
+        gang = self._records[key].gang_of(run)
+        shown = {pod.metadata.name for pod in self._informers.members(job)}
+        gang.sync(shown, self._clock.monotonic())
         before = set(gang.made)
         try:
-            await self._writer.create_pods(batch, confirmed, gang.made, lambda: self._limiter.start(key))
+            pods = await self._writer.pods_of_run(job, batch, run, target, min(shown, default=""))
+            await self._writer.create_pods(pods, confirmed, gang.made, lambda: self._limiter.start(key))
         except ApiError as error:
             gang.failed(before, self._clock.monotonic())
             refusal = _refusal(error, of_pod=True)
@@ -203,7 +209,9 @@ class Starter:
         batch = await self._writer.batch_job(job.metadata.namespace, job.metadata.name)
         if batch["metadata"]["uid"] != confirmed.value.uid:
             return
-        refusal = await self._create_pods(job, confirmed, batch)
+        attempt = self._records[job.key].attempt
+        known = attempt.run == confirmed.value.run and attempt.start is not None
+        refusal = await self._create_pods(job, confirmed, batch, _target(job, attempt) if known else None)
         if refusal is not None and self._records[job.key].attempt.run == confirmed.value.run:
             self._feed.on_response(job.key, Response(refusal))
 

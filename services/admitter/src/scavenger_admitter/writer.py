@@ -7,6 +7,7 @@ import contextlib
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
@@ -58,6 +59,7 @@ from scavenger_admitter.core.manifest import (
 from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
 from scavenger_admitter.core.recommended import SizedJob, sized
 from scavenger_admitter.core.snapshots import KEY_BYTES, key_manifest, key_name
+from scavenger_admitter.facts import run_of
 from scavenger_admitter.last_words import LastWordsSeen
 from scavenger_admitter.lookups import Look
 from scavenger_admitter.references import References
@@ -304,7 +306,8 @@ class Writer:
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE, *, again: bool = False
     ) -> dict[str, Any]:
         """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself
-        ensures that nothing is started twice, whichever process tries. Returns the Job, as the API server has it.
+        ensures that nothing is started twice, whichever process tries. That of a user is there, and the names of its
+        pods ensure it. Returns the Job, as the API server has it.
 
         Args:
             job: the job.
@@ -320,7 +323,15 @@ class Writer:
             Unmanaged: it is the Job controller's, and is to be deleted.
             ApiError: the API server refuses, or does not answer.
         """
-        return await self._create_job(job, confirmed.value, target, again=again)
+        action = confirmed.value
+        if not isinstance(job, AdoptedJob):
+            return await self._create_job(job, action, target, again=again)
+        found = await self._job_of_array(job, action, again=again)
+        if run_of(AdoptedJob.model_validate(found)) != action.run:
+            raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"Job {job.metadata.name} has another place in the queue")
+        if absent := await self.missing(job):
+            raise ReferenceAbsent(absent)
+        return found
 
     async def _create_job(self, job: ScavengerJob, action: CreateJob, target: Target, *, again: bool) -> dict[str, Any]:
         """Create the Job of a run, or of an array, and before it what its pods need."""
@@ -363,6 +374,7 @@ class Writer:
         pods = []
         if isinstance(job, AdoptedJob):
             batch = await self._job_of_array(job, action, again=False)
+            pods = self._pods_of_gang(job, batch, action.run, {}) if job.gang else []
         else:
             batch = self._manifest(await self._whole(job), action, ANYWHERE)
             batch["metadata"]["uid"] = job.metadata.uid
@@ -378,9 +390,47 @@ class Writer:
         """What the pods of a job need and the API server does not have; look: as in `References`."""
         return await self._references.missing(job.metadata.namespace, job.spec, look)
 
+    async def pods_of_run(
+        self, job: ScavengerJob, batch: dict[str, Any], run: str, target: Target | None, member: str
+    ) -> list[dict[str, Any]]:
+        """All pods of a job.
+
+        Args:
+            job: it.
+            batch: its Job, as the API server has it. One of the admitter's own says where the pods may go.
+            run: the place in the queue.
+            target: where they may go; None where another process knows: then the others go where one may that is there.
+            member: the name of that one; empty where there is none.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        if not isinstance(job, AdoptedJob):
+            return pods_of_job(batch)
+        if target is not None or not member:
+            affinity = task_affinity(batch["spec"]["template"], target or ANYWHERE)
+        else:
+            found = msgspec.json.decode(await self._client.get(PODS, job.metadata.namespace, member))
+            affinity = found["spec"].get("affinity") or {}
+        return self._pods_of_gang(job, batch, run, affinity)
+
+    def _pods_of_gang(
+        self, job: AdoptedJob, batch: dict[str, Any], run: str, affinity: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        made = partial(
+            adopted_pod,
+            batch,
+            run=run,
+            queue=job.spec.queue,
+            affinity=affinity,
+            grace_seconds=min(job.spec.grace_seconds, self._max_grace_seconds),
+            gang=True,
+        )
+        return [self._burst(job, made(index)) for index in range(job.spec.parallelism)]
+
     async def create_pods(
         self,
-        batch: dict[str, Any],
+        pods: Sequence[dict[str, Any]],
         confirmed: Confirmed[CreateJob | CreatePods],
         made: set[str],
         answered: Callable[[], None],
@@ -388,7 +438,7 @@ class Writer:
         """Create all pods of a Job that are not there.
 
         Args:
-            batch: the Job, as the API server has it.
+            pods: of `pods_of_run`.
             confirmed: that they are to be created.
             made: names of those that the API server has; what it answers to have is added, and none of them is sent.
             answered: called whenever some are there.
@@ -396,14 +446,13 @@ class Writer:
         Raises:
             ApiError: the API server refuses one, or does not answer; those after it are not created.
         """
-        namespace = batch["metadata"]["namespace"]
-        for pods in _waves([pod for pod in pods_of_job(batch) if pod["metadata"]["name"] not in made]):
-            await _all(self._create_pod(namespace, pod, made) for pod in pods)
+        for sent in _waves([pod for pod in pods if pod["metadata"]["name"] not in made]):
+            await _all(self._create_pod(pod, made) for pod in sent)
             answered()
 
-    async def _create_pod(self, namespace: str, pod: dict[str, Any], made: set[str]) -> None:
+    async def _create_pod(self, pod: dict[str, Any], made: set[str]) -> None:
         with contextlib.suppress(AlreadyExists):  # another process, or an answer that was lost
-            await self._post_pod(namespace, pod, whole=False)
+            await self._post_pod(pod["metadata"]["namespace"], pod, whole=False)
         made.add(pod["metadata"]["name"])
 
     async def _post_pod(

@@ -13,11 +13,12 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from scavenger_api.array import ArrayStatus
-from scavenger_api.indexes import parse_indexes, plain_ranges
+from scavenger_api.indexes import all_of, parse_indexes, plain_ranges
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.names import CONDITION_LEDGER, LEADER_SILENT_SECONDS, LEDGER_RELEASING
 from scavenger_api.reasons import FailureReason
 from scavenger_api.times import format_time, parse_time
+from scavenger_domain.adopted import ENDS_OF_GANG
 from scavenger_domain.gang import task_index
 from scavenger_domain.pod_ends import deleting, held, moment
 from scavenger_kube import kinds
@@ -120,7 +121,8 @@ def job_status(
         found |= {"active": 0, "ready": 0, "terminating": pods.active + pods.terminating}
         status = status.model_copy(update={"active_seconds": None})  # the deadline begins again with the next start
     found["uncountedTerminatedPods"] = {}
-    found |= _counts(job, status, array, over=phase is Phase.COMPLETED and pods.none_left)
+    over = phase is Phase.COMPLETED and pods.none_left
+    found |= _counts(job, status, array, over=over)
     _note_suspension(job, phase, stated)
     _note_start(found, job, phase, pods, now)
     if phase is Phase.COMPLETED:
@@ -132,9 +134,10 @@ def job_status(
         reason = LEDGER_RELEASING
     asked = (job.asked or now) if job.released else None
     late = job.late if written.get("conditions") else _late(job, now)
-    width = job.spec.array.tasks if job.spec.array.work_queue and found.get("succeeded") else 0
-    told = job.spec.array.own_retries
-    ledger = write_ledger(status, workers, width=width, failed_told=told, asked=asked, late=late)
+    tasks = None if job.gang else job.spec.tasks
+    width = tasks.tasks if tasks is not None and tasks.work_queue and found.get("succeeded") else 0
+    told = tasks is not None and tasks.own_retries
+    ledger = write_ledger(status, workers, gang=job.gang, width=width, failed_told=told, asked=asked, late=late)
     stated.note(CONDITION_LEDGER, "False", reason, ledger)
     found["conditions"] = stated.listed
     return {name: value for name, value in found.items() if value is not None}
@@ -150,7 +153,9 @@ def _late(job: AdoptedJob, now: datetime) -> int:
 def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, over: bool) -> dict[str, Any]:
     """How many pods succeeded and failed, and which indexes. The last success is told with the end of the Job: a client
     that finds all of them and no end takes that for a failure. With a successPolicy it cannot."""
-    written, tasks = job.written, job.spec.array
+    if job.gang:
+        return _counts_of_gang(job, status, over=over)
+    written, tasks = job.written, job.spec.tasks
     done, failed = parse_indexes(array.completed_indexes), (status.retries or 0) + array.failed
     before = written.get("succeeded") or 0
     if tasks.work_queue:
@@ -169,6 +174,16 @@ def _counts(job: AdoptedJob, status: ScavengerJobStatus, array: ArrayStatus, *, 
     return counts
 
 
+def _counts_of_gang(job: AdoptedJob, status: ScavengerJobStatus, *, over: bool) -> dict[str, Any]:
+    """How often the gang failed, and that all its members succeeded. Neither may fall, and members that have succeeded
+    run again after an interruption, so they are told with the end of the Job."""
+    why = status.condition(ConditionType.SUCCEEDED)
+    last = status.phase is Phase.FAILED and why is not None and why.reason in ENDS_OF_GANG
+    failed = max((status.retries or 0) + last, job.written.get("failed") or 0)
+    size = job.spec.parallelism if over else 0
+    return {"failed": failed or None, "succeeded": size or None, "completedIndexes": plain_ranges(all_of(size)) or None}
+
+
 def _note_suspension(job: AdoptedJob, phase: Phase, stated: _Conditions) -> None:
     if phase is Phase.SUSPENDED:
         stated.note("Suspended", "True", *SUSPENDED)
@@ -181,7 +196,7 @@ def _note_start(found: dict[str, Any], job: AdoptedJob, phase: Phase, pods: PodC
     kept, and say nothing of the next start."""
     if phase is Phase.SUSPENDED:
         found["startTime"] = None
-    elif job.spec.suspend and not job.spec.array.tasks:
+    elif job.spec.suspend and not job.gang and not job.spec.tasks.tasks:
         return  # it completes, and has never started
     elif found.get("startTime") is None and (phase.active or phase.finished):
         first = pods.first if pods.first is not None and not job.written.get("startTime") else now
@@ -214,7 +229,7 @@ def _complete(
 def _success_words(job: AdoptedJob, status: ScavengerJobStatus) -> tuple[str, str]:
     """Reason and message of a Job that succeeded, as the Job controller has them."""
     completed = status.array.completed_indexes if status.array is not None else ""
-    rule = job.spec.array.rule_met(parse_indexes(completed))
+    rule = None if job.gang else job.spec.tasks.rule_met(parse_indexes(completed))
     return COMPLETED if rule is None else ("SuccessPolicy", f"Matched rules at index {rule}")
 
 
@@ -228,7 +243,8 @@ def _fail(stated: _Conditions, job: AdoptedJob, status: ScavengerJobStatus, pods
 
 def failure_words(job: AdoptedJob, status: ScavengerJobStatus) -> tuple[str, str]:
     """Reason and message of a Job that failed, as the Job controller has them where it knows the case."""
-    succeeded, limit = status.condition(ConditionType.SUCCEEDED), job.spec.array.failed_limit
+    succeeded = status.condition(ConditionType.SUCCEEDED)
+    limit = None if job.gang else job.spec.tasks.failed_limit
     reason = succeeded.reason if succeeded is not None else FailureReason.FAILED.value
     if reason == FailureReason.TASKS_FAILED and limit is not None and (status.array or ArrayStatus()).failed > limit:
         return TOO_MANY_FAILED

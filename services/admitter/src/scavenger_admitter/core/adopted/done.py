@@ -26,7 +26,7 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
         job: as it was read, with the lowest indexes as done.
         pods: all that carry its name.
     """
-    tasks, array = job.spec.array, job.status.array
+    tasks, array = job.spec.tasks, job.status.array
     phase = job.status.phase
     if tasks.indexed or (phase is not None and phase.finished):
         return job
@@ -49,7 +49,7 @@ def with_done(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
 def _with_all_workers(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     """A work queue with each worker that has a pod. After its user has narrowed it, it has more of them than may run,
     and those with the least unsaved work stop."""
-    tasks = job.spec.array
+    tasks = job.spec.tasks
     size = max((index + 1 for index, pod in _own(job, pods) if not pod.ended or held(pod)), default=0)
     if size <= tasks.tasks:
         return job
@@ -60,7 +60,7 @@ def _with_all_workers(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
 def _given_up(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     """A work queue that is suspended after its first success: none of its workers starts again, so it is complete when
     none is left, as under the Job controller. Those that have ended are judged before."""
-    tasks = job.spec.array.tasks
+    tasks = job.spec.tasks.tasks
     open_still = set_of(index for index, pod in _of_tasks(job, pods) if pod.ended and held(pod))
     told = _with(array, all_of(tasks) & ~open_still | parse_indexes(array.completed_indexes), tasks)
     spec = job.spec.model_copy(update={"suspend": False})
@@ -79,14 +79,14 @@ def workers_done(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod])
         pods: all that carry its name.
     """
     done = parse_indexes(array.completed_indexes)
-    if not job.spec.array.work_queue or not done:
+    if not job.spec.tasks.work_queue or not done:
         return 0
     pods = list(pods)
     done |= set_of(index for index, pod in _of_tasks(job, pods) if _failed_now(array, index, pod))
     if job.written.get("succeeded"):
         return done
     kept, busy = _pods(job, array, pods)
-    return done | all_of(job.spec.array.tasks) & ~busy & ~kept
+    return done | all_of(job.spec.tasks.tasks) & ~busy & ~kept
 
 
 def _failed_now(array: ArrayStatus, index: int, pod: kinds.Pod) -> bool:
@@ -106,7 +106,7 @@ def _own(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> Iterator[tuple[int, kind
 
 def _of_tasks(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> Iterator[tuple[int, kinds.Pod]]:
     """The same without those beyond its tasks."""
-    return ((index, pod) for index, pod in _own(job, pods) if index < job.spec.array.tasks)
+    return ((index, pod) for index, pod in _own(job, pods) if index < job.spec.tasks.tasks)
 
 
 def _pods(job: AdoptedJob, array: ArrayStatus, pods: Iterable[kinds.Pod]) -> tuple[int, int]:

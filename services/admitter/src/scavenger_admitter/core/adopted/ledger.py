@@ -21,7 +21,7 @@ from scavenger_api.array import ArrayStatus
 from scavenger_api.indexes import format_counts, format_indexes, indexes_of, parse_counts, parse_indexes
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.ledger import Ledger
-from scavenger_api.times import format_time
+from scavenger_api.times import format_micro_time, format_time
 from scavenger_domain.usage import usage_in_table
 
 from scavenger_admitter.core.recommended import usage_in
@@ -47,6 +47,7 @@ def write_ledger(
     status: ScavengerJobStatus,
     done: int = 0,
     *,
+    gang: bool = False,
     width: int = 0,
     failed_told: bool = False,
     asked: datetime | None = None,
@@ -57,6 +58,7 @@ def write_ledger(
     Args:
         status: of the job.
         done: the set of workers that do not start again, of a work queue.
+        gang: its pods are one run, which the place in the queue tells from others.
         width: its workers when one had succeeded first; 0 before that.
         failed_told: clients see which indexes failed, so the status has them elsewhere.
         asked: when its release was seen first.
@@ -64,16 +66,20 @@ def write_ledger(
     """
     array = status.array or ArrayStatus()
     ledger = Ledger(
+        place=format_micro_time(status.queued_timestamp) if gang and status.queued_timestamp is not None else "",
         why=_why(status)[:MAX_WORD],
         cause=_cause(status)[:MAX_WORD],
         runs=tuple(map(format_time, (*status.running_timestamps[:1], *status.running_timestamps[1:][-1:]))),
         interrupted=status.interrupted_count,
         interrupted_at=_time(max(status.interrupted_timestamps, default=None)),
+        own=(status.own_interrupted_count or 0) if gang else 0,
+        earned=round(status.earned_cpu_seconds, 3) if gang and status.earned_cpu_seconds is not None else -1.0,
         ended_at=_time(status.ended_timestamp),
         short=status.short_runs or 0,
         ignored=status.ignored_failures or 0,
         active=status.active_seconds or 0,
         active_since=_time(array.active_since),
+        due=_time(status.priority_start_over_timestamp) if gang else "",
         checkpoint=_time(status.last_checkpoint_timestamp),
         useful=round(status.useful_cpu_seconds, 3),
         lost=round(status.lost_cpu_seconds, 3),

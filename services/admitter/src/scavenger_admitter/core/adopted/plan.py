@@ -1,4 +1,4 @@
-"""The plan of an adopted Job: that of an array, and what of it is written into the status of the Job."""
+"""The plan of an adopted Job: that of an array or a gang, and what of it is written into the status of the Job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scavenger_domain.adopted import status_in_own_words
 
 from scavenger_admitter.core.adopted.book import PodCounts, job_status, patch_of
 from scavenger_admitter.core.adopted.done import with_done, workers_done
-from scavenger_admitter.core.adopted.release import LOOK_SECONDS, wound_down
+from scavenger_admitter.core.adopted.release import LOOK_SECONDS, gang_wound_down, wound_down
 from scavenger_admitter.core.adopted.retries import with_retries
 from scavenger_admitter.core.adopted.unlabel import unlabel
 from scavenger_admitter.core.adopted.work import AdoptedJob
@@ -39,9 +39,27 @@ def plan_adopted(observed: Observation) -> Outcome:
     """
     seen, job = observed.seen, observed.seen.job
     assert isinstance(job, AdoptedJob), "a Job"
-    known = with_retries(with_done(job, seen.every_pod), seen.every_pod)
-    known = wound_down(known, seen.every_pod)
-    outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
+    if job.gang:
+        known, outcome = job, plan_job(gang_wound_down(observed, job))
+    else:
+        known = with_retries(with_done(job, seen.every_pod), seen.every_pod)
+        known = wound_down(known, seen.every_pod)
+        outcome = plan_job(replace(observed, seen=replace(seen, job=known)))
+    return _written(observed, job, known, outcome)
+
+
+def _written(observed: Observation, job: AdoptedJob, known: AdoptedJob, outcome: Outcome) -> Outcome:
+    """What follows, with the status in the words of batch/v1, or without where that is worth no write.
+
+    Args:
+        observed: the Job.
+        job: the same, as it was read.
+        known: the same, with what its pods say of its tasks.
+        outcome: of the lifecycle.
+    """
+    seen = observed.seen
+    if job.released and job.gang:
+        outcome = replace(outcome, candidate=False)
     phase = outcome.status.phase
     if phase is None:
         return outcome
@@ -49,18 +67,19 @@ def plan_adopted(observed: Observation) -> Outcome:
         outcome = replace(outcome, actions=(*unlabel(seen.every_pod), *outcome.actions))
     array = outcome.status.array
     pods = PodCounts.of(seen.every_pod, job.metadata.uid, frozenset(array.counted) if array is not None else ())
-    workers = workers_done(known, array, seen.every_pod) if array is not None else 0
+    workers = workers_done(known, array, seen.every_pod) if array is not None and not job.gang else 0
     found = job_status(known, outcome.status, pods, seen.now, workers)
     if phase is Phase.FAILED and pods.active:  # they are deleted when this is written
         soonest = min(SOON_SECONDS, outcome.requeue_after or SOON_SECONDS)
         outcome = replace(outcome, requeue_after=soonest)
     patch = patch_of(job, found)
-    verdict_waits = outcome.unproven and not outcome.counted and not phase.finished  # it says more than this write
+    # What is said of the pods of a task when its verdict is known is more than this write. A gang has other news.
+    verdict_waits = not job.gang and _waits(outcome)
     if job.released and not pods.none_left:
         soonest = min(LOOK_SECONDS, outcome.requeue_after or LOOK_SECONDS)
         outcome = replace(outcome, requeue_after=soonest)
     alone = patch.keys() <= _COUNTS and phase is not Phase.SUSPENDED and not job.released
-    leaves = alone and pods.terminating and job.spec.array.at_once <= 1  # so does its end
+    leaves = alone and pods.terminating and job.at_once <= 1  # so does its end
     if verdict_waits or leaves or not worth_a_write(job, patch):
         return replace(outcome, status=job.status, changed=False, quiet_until=None)
     kept = kept_status(known, found)
@@ -69,6 +88,11 @@ def plan_adopted(observed: Observation) -> Outcome:
         soonest = wait if outcome.requeue_after is None else min(wait, outcome.requeue_after)
         return replace(outcome, status=job.status, changed=False, requeue_after=soonest, quiet_until=None)
     return replace(outcome, status=kept, changed=True, job_status=patch)
+
+
+def _waits(outcome: Outcome) -> bool:
+    """Whether a success is yet to be proven, and nothing else is counted."""
+    return bool(outcome.unproven) and not outcome.counted and not (outcome.status.phase or Phase.WAITING).finished
 
 
 def worth_a_write(job: AdoptedJob, patch: dict[str, Any]) -> bool:

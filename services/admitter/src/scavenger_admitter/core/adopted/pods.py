@@ -56,12 +56,13 @@ def adopted_pod(
     interrupted: bool = False,
     failures: int | None = None,
     grant: int = 0,
+    gang: bool = False,
 ) -> dict[str, Any]:
-    """The pod of a task.
+    """The pod of a task, or of a member of a gang.
 
     Args:
         batch: the Job, as the API server answered.
-        index: of the task.
+        index: of the task, or the member.
         run: the place of the Job in the queue, by which its pods are told from those of an earlier Job of its name.
         queue: of the Job.
         affinity: of the pod: what the template has, and where its start may go.
@@ -69,6 +70,7 @@ def adopted_pod(
         interrupted: whether others interrupted the last run of the task.
         failures: how often the task failed before, where each has retries of its own; else None.
         grant: the number of the decision that gave it capacity; 0 for a pod that is not to be stored.
+        gang: it is no unit by itself, so it has no label of a task.
     """
     meta, spec = batch["metadata"], batch["spec"]
     template = spec["template"]
@@ -88,7 +90,7 @@ def adopted_pod(
         names.LABEL_JOB: meta["name"],
         names.LABEL_KIND: names.KIND_JOB,
         names.LABEL_QUEUE: queue,
-        names.LABEL_TASK: str(index),
+        **({} if gang else {names.LABEL_TASK: str(index)}),
         names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE,
     }
     return {

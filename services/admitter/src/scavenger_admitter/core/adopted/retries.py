@@ -29,10 +29,10 @@ def with_retries(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
         pods: all that carry its name.
     """
     array = job.status.array
-    if not job.spec.array.own_retries or array is None or not may_be_cut(array.retries_used):
+    if not job.spec.tasks.own_retries or array is None or not may_be_cut(array.retries_used):
         return job
     written = parse_counts(array.retries_used)
-    tasks, counts = Tasks.of(job.spec.array.tasks, array), dict(written)
+    tasks, counts = Tasks.of(job.spec.tasks.tasks, array), dict(written)
     for pod in pods:
         index, owner = task_index(pod), pod.metadata.controller
         if index is None or index >= tasks.size or tasks.over >> index & 1:
@@ -44,7 +44,7 @@ def with_retries(job: AdoptedJob, pods: Iterable[kinds.Pod]) -> AdoptedJob:
     if not unwritten:
         return job
     told = array.model_copy(update={"retries_used": format_counts(counts)})
-    spec = job.spec.model_copy(update={"array": job.spec.array.model_copy(update={"unwritten": unwritten})})
+    spec = job.spec.model_copy(update={"array": job.spec.tasks.model_copy(update={"unwritten": unwritten})})
     return job.model_copy(update={"spec": spec, "status": job.status.model_copy(update={"array": told})})
 
 

@@ -1,7 +1,9 @@
-"""A Job of batch/v1 as the job that the lifecycle and admission know: its completions are the tasks of an array.
+"""A Job of batch/v1 as the job that the lifecycle and admission know: its completions are the tasks of an array, or the
+pods of a gang.
 
 `scavenger_domain.adopted` reads what a Job says in its own words. The result is a `ScavengerJob` in every respect but
-its key, so order, quota, shares, capacity and verdicts are those of any array (docs/designs/0032-adopted-jobs.md).
+its key, so order, quota, shares, capacity and verdicts are those of any array or gang
+(docs/designs/0032-adopted-jobs.md).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from scavenger_api.job_keys import job_key
 from scavenger_api.model import Model
 from scavenger_api.promises import promised_exit_code, promised_interval
 from scavenger_api.task_numbers import TaskNumbers
-from scavenger_domain.adopted import Completions, ledger_of, set_in, spec_in_own_words, status_in_own_words
+from scavenger_domain.adopted import Completions, is_gang, ledger_of, set_in, spec_in_own_words, status_in_own_words
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.ledger import MAX_COUNTED
@@ -137,7 +139,13 @@ class JobSpec(ScavengerJobSpec):
 
     as_written: ClassVar[bool] = True
 
-    array: JobTasks
+    array: JobTasks | None = None
+
+    @property
+    def tasks(self) -> JobTasks:
+        """The completions of a Job whose pods stand for themselves."""
+        assert self.array is not None, "a gang has no tasks"
+        return self.array
 
     def of_run(self, annotations: Mapping[str, str]) -> Self:
         """The spec with the promises of a run, which stand on its pod. The Job may promise something else by now.
@@ -188,6 +196,16 @@ class AdoptedJob(ScavengerJob):
         return bool(self.batch.spec.managed_by == names.MANAGED_BY_ADOPTER)
 
     @property
+    def gang(self) -> bool:
+        """Whether all its pods start, and are interrupted, together."""
+        return self.spec.array is None
+
+    @property
+    def at_once(self) -> int:
+        """So many of its pods may run at a time."""
+        return self.spec.parallelism if self.gang else self.spec.tasks.at_once
+
+    @property
     def ready(self) -> int:
         """So many of its pods are ready, as its status says."""
         return self.written.get("ready") or 0
@@ -210,10 +228,10 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     meta, spec = batch["metadata"], batch.get("spec") or {}
     written = batch.get("status") or {}
     ledger = ledger_of(written)
-    tasks = Completions.of(spec, ledger.width)
+    tasks = None if is_gang(meta, spec) else Completions.of(spec, ledger.width)
     return {
         "metadata": meta,
-        "spec": spec_in_own_words(meta, spec) | {"array": _tasks(tasks)},
+        "spec": spec_in_own_words(meta, spec) | ({"array": _tasks(tasks)} if tasks is not None else {}),
         "status": status_in_own_words(meta, written, tasks),
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
         "written": written,

@@ -129,6 +129,12 @@ class Draft:
         return batch if mine else None
 
     @property
+    def lasts(self) -> bool:
+        """Whether its Job is the job itself: that one stays over all runs, so pods are created and deleted alone."""
+        batch = self.seen.batch
+        return batch is not None and batch.metadata.uid == self.seen.job.metadata.uid
+
+    @property
     def left_over(self) -> list[kinds.Pod]:
         """The pods of earlier runs."""
         current = {pod.metadata.uid for pod in self.run.pods} if self.run else set()

@@ -151,7 +151,9 @@ def finish(draft: Draft) -> None:
         draft.set(finished_timestamp=second(seen.now))
     draft.actions += leftover_pods.release(seen.pods)
     batch = draft.own_job
-    if batch is not None and batch.metadata.deletion_timestamp is not None:
+    if draft.lasts:
+        draft.actions += leftover_pods.stop(seen.pods)
+    elif batch is not None and batch.metadata.deletion_timestamp is not None:
         draft.actions += leftover_pods.stop(seen.pods)  # another client's finalizer holds the Job
     elif batch is not None and any(over(pod) and not pod.ended and not deleting(pod) for pod in seen.pods):
         draft.actions.append(DeleteJob(batch.metadata.uid, "the job is over and other containers of its pods run on"))

@@ -122,22 +122,24 @@ def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, *, harmles
 
 
 def clear(
-    pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None
+    pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None, alone: bool = False
 ) -> tuple[OfPod, ...]:
     """What happens to pods of earlier runs: released when they have ended, deleted when no other controller will.
 
     `job_uid`: the Job that takes its pods with it when it is deleted. None where it is being deleted already: another
-    client's finalizer may hold it, and the garbage collector leaves the pods of an owner that exists.
+    client's finalizer may hold it, and the garbage collector leaves the pods of an owner that exists. `alone`: their
+    Job stays, so those that have ended are deleted as well.
     """
-    return tuple(action for pod in pods if (action := _clear(pod, nodes, job_uid)) is not None)
+    found = (_clear(pod, nodes, job_uid, alone=alone) for pod in pods)
+    return tuple(action for action in found if action is not None)
 
 
-def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> OfPod | None:
+def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None, *, alone: bool) -> OfPod | None:
     owner = pod.metadata.controller
     if surely_ended(pod, nodes):
         if held(pod):
             return ReleasePod(pod.metadata.name, pod.metadata.uid)
-        if deleting(pod) or owner is not None:
+        if deleting(pod) or (owner is not None and not alone):
             return None  # the garbage collector takes it when its Job is gone
     elif deleting(pod) or (owner is not None and owner.uid == job_uid):
         return None

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.removing import WHOLE_RUN, RemovalReason, entry
 from scavenger_domain.pod_ends import ended_at, moment, over
@@ -36,7 +35,7 @@ def create_missing(draft: Draft, run: Run) -> None:
     if draft.known.start.pods_wait > 0:
         draft.wakeups.append(draft.known.start.pods_wait)
         return
-    draft.actions.append(CreatePods(batch.metadata.uid, batch.metadata.annotations.get(names.ANNOTATION_RUN, "")))
+    draft.actions.append(CreatePods(batch.metadata.uid, run.life))
     draft.wakeups.append(PODS_AGAIN_SECONDS)  # they may be refused for now
 
 
@@ -47,6 +46,10 @@ def stop_members(draft: Draft, run: Run) -> None:
     by themselves."""
     if run.batch is not None and is_managed(run.batch):
         pods = [pod for pod in run.pods if not over(pod) and ended_at(pod) is None]
+        if draft.lasts:  # its Job goes on, so the status alone says why they stop
+            draft.set(removing=(PEER_FAILED,) if pods else draft.status.removing)
+            draft.actions += leftover_pods.stop(pods, PEER_FAILED)
+            return
         if pods and not _has(run.batch, "FailureTarget"):  # else an older admitter has begun, or an older CRD drops it
             draft.set(removing=(PEER_FAILED,))
         named = PEER_FAILED if PEER_FAILED in (draft.status.removing or ()) else ""
@@ -78,7 +81,7 @@ def end(
     if not is_managed(batch) or _has(batch, "Complete") or _has(batch, "Failed"):
         return
     seen, status = draft.seen, draft.status
-    if batch.metadata.uid == seen.job.metadata.uid:  # the status of such a job is that of the Job
+    if draft.lasts:  # the status of such a job is that of the Job
         return
     pods = [pod for pod in seen.every_pod if (owner := pod.metadata.controller) and owner.uid == batch.metadata.uid]
     if any(not surely_ended(pod, seen.nodes) for pod in pods):

@@ -53,7 +53,8 @@ def _quiet_until(draft: Draft) -> datetime | None:
     if before is None and (phase is Phase.STARTING or (phase is Phase.WAITING and _in_line(draft))):
         since = draft.status.queued_timestamp
     elif before is not None and before.queued and phase is Phase.STARTING and batch is not None:
-        since = moment(batch.metadata.creation_timestamp)
+        made = draft.run.created if draft.run is not None else None  # the Job of several runs is older
+        since = made or moment(batch.metadata.creation_timestamp)
     return since + draft.rules.quiet_for if since is not None else None
 
 

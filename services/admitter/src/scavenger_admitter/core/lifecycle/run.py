@@ -33,7 +33,7 @@ class Run:
     checkpoint_exit_code: int | None = None
     """`spec.checkpointExitCode` of the job."""
     created: datetime | None = None
-    """When it was, where its Job is older than the run: that of an array."""
+    """When it was, where its Job is older than the run: that of an array, or a Job of a user."""
     intents: Mapping[str, RemovalReason] = field(default_factory=dict)
     """Why the admitter has committed the deletion of its pods, by uid."""
     since: datetime | None = None
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def has_job(self) -> bool:
-        """Whether its Job is of this run alone; tasks share one."""
+        """Whether its Job is of this run alone; tasks share one, and so do the runs of a Job of a user."""
         return self.created is None
 
     def gone_since(self, now: datetime) -> datetime:

@@ -57,7 +57,7 @@ def _restore(draft: Draft, batch: kinds.Job | None) -> None:
     Any user who may create Jobs could have made this one, so what it says is taken as far as it is possible: no place
     in the queue from before the ScavengerJob was there, and no more interruptions than seconds since.
     """
-    if batch is None or batch.metadata.deletion_timestamp is not None:
+    if batch is None or draft.lasts or batch.metadata.deletion_timestamp is not None:
         return
     queued = moment(batch.metadata.annotations.get(names.ANNOTATION_RUN))
     wiped = draft.status.phase is None or draft.status.queued_timestamp is None or draft.status.phase.active
@@ -92,13 +92,13 @@ def clear_leftovers(draft: Draft) -> None:
     """What earlier runs left is cleared away."""
     if draft.phase.finished:
         return
-    batch, uid = draft.own_job, None
+    batch, uid = None if draft.lasts else draft.own_job, None
     if batch is not None and batch.metadata.deletion_timestamp is None:
         uid = batch.metadata.uid
         if draft.run is None:
             draft.actions.append(DeleteJob(uid, "its run is over"))
     left = [pod for pod in draft.left_over if pod.metadata.uid not in draft.awaited]
-    draft.actions += leftover_pods.clear(left, draft.seen.nodes, job_uid=uid)
+    draft.actions += leftover_pods.clear(left, draft.seen.nodes, job_uid=uid, alone=draft.lasts)
 
 
 def _problems(spec: ScavengerJobSpec) -> Iterator[Problem]:

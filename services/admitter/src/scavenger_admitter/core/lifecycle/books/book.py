@@ -93,7 +93,7 @@ def taken_down(seen: Seen, why: InterruptDecision) -> Observation:
     counts as an interruption. Tasks are counted one by one, when their pods have ended: they stop as where an array is
     suspended, and none is counted. seen: the job. why: what is said of a run."""
     job = seen.job
-    if job.spec.as_written:  # its user reads what the status says of a suspension
+    if job.spec.as_written and job.spec.array is not None:  # its user reads what the status says of a suspension
         return Observation(seen)
     if job.spec.array is None:
         queued = job.status.queued_timestamp

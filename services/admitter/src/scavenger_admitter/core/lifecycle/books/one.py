@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Self, assert_never
 
 from scavenger_api import names
@@ -126,7 +127,9 @@ class OneBook:
         elif draft.reason == WaitReason.BACKING_OFF:
             draft.reason = WaitReason.QUEUED
         held_by = waiting.stuck(draft, left) or waiting.job_held(draft)
-        free = not left and seen.batch is None and not draft.known.start.posted and held_by is None and rest <= 0
+        # Under a Job that lasts, all runs of a member have one name.
+        cleared = not draft.left_over if draft.lasts else seen.batch is None
+        free = not left and cleared and not draft.known.start.posted and held_by is None and rest <= 0
         if free and renew(draft):
             free = False  # it is placed by its new requests, once they are written
         return Stand(int(free), held_by, "queued for admission")
@@ -162,7 +165,10 @@ class OneBook:
         if not active or accounting.run_start(status) is None:
             return False
         uid = seen.batch.metadata.uid
-        members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
+        if uid == seen.job.metadata.uid:  # it owns the pods of all runs
+            members = sum(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
+        else:
+            members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
         return members < seen.job.spec.parallelism
 
     @staticmethod
@@ -194,6 +200,11 @@ def _find_run(draft: Draft) -> None:
     if queued is None:
         return
     place, batch = accounting.run_id(queued), draft.own_job
+    if draft.lasts:
+        pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+        if pods or draft.phase.active or draft.known.start.shown:
+            draft.run = replace(_run(draft, batch, pods), created=_created(draft, pods))
+        return
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
         uid = batch.metadata.uid
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
@@ -222,6 +233,12 @@ def _run(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> Run:
         # Who looks again after a long time knows no more than that it ran when the status was written.
         last_seen=max(seen, counted) if seen is not None and counted is not None else seen or counted,
     )
+
+
+def _created(draft: Draft, pods: Iterable[Pod]) -> datetime:
+    """When a run under a Job that lasts was: with its first pod."""
+    made = (moment(pod.metadata.creation_timestamp) for pod in pods)
+    return min((at for at in made if at is not None), default=draft.seen.now)
 
 
 def _began(draft: Draft, batch: Job | None, pods: Sequence[Pod]) -> bool:
