@@ -236,7 +236,7 @@ def _guard_of_served(cluster: Cluster, *options: str) -> str:
 def tell_costs(cluster: Cluster) -> None:
     """Let the prioritizer tell other controllers what regular pods would lose, as the charts have it with
     `global.disruptionCosts`. manifests/ have it off. Undone by `tell_no_costs`."""
-    guard = rendered("scavenger-base", cluster.report, *COSTS, templates=("guard-pods",))
+    guard = rendered("scavenger-base", cluster.report, *COSTS, templates=("guard-pods", "guard-costs"))
     roles = rendered("scavenger-prioritizer", cluster.report, NO_IMAGE, *COSTS, templates=("rbac",))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=f"{guard}\n---\n{roles}")
 

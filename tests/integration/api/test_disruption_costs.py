@@ -51,7 +51,8 @@ def told(cluster: Cluster, server: Server) -> Iterator[Place]:
     try:
         with namespace(cluster, server, **{names.LABEL_COSTS: names.COSTS_ENABLED}) as place:
             fill(place)
-            place.wait("the policies to be in force", lambda: applied(place, cost="3").allowed)
+            place.wait("the policy on pods", lambda: applied(place, cost="3").allowed)
+            place.wait("the policy on Workloads", lambda: not applied(place, "w", boost="21").allowed)
             yield place
     finally:
         stack.tell_no_costs(cluster)
@@ -146,9 +147,3 @@ def test_a_figure_of_a_user_stays(told: Place) -> None:
 def test_it_creates_no_pod_and_no_workload(told: Place) -> None:
     assert not applied(told, "none", cost="3").allowed
     assert not applied(told, "none", boost="3").allowed
-
-
-def test_no_other_component_writes_one(told: Place) -> None:
-    patch = {"metadata": {"annotations": {COST: "1"}}}
-    for service in ("admitter", "regulator"):
-        assert "pods of ScavengerJobs only" in told.try_patch("pods", "p", patch, user=account(service)).message
