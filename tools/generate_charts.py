@@ -84,6 +84,7 @@ GIVEN_BY_THE_CHART: Final = frozenset(
         "metrics_port",
         "added_metrics",
         "level_policies",
+        "device_metrics",
     }
 )
 HANDED_DOWN: Final = frozenset({"scavenger-library"})
