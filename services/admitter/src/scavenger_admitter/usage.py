@@ -3,7 +3,7 @@
 Of pods on reclaimed capacity the CPU time of each is kept: their books and their lives depend on it. Pods are known to
 it from when their job is known to run until they are released, so that the figures of one that has ended are there
 until its ending is settled. Where there are no figures, after a restart or without a source, the limit times time
-stands in (`accounting.cpu_time`).
+stands in (`accounting.taken`).
 
 Of all jobs the figures of `status.usage` are kept, as histograms (`scavenger_domain.usage`). Another process goes on
 with what the status says.
