@@ -978,7 +978,16 @@ def guard(helm: Path, values: Rules | None = None) -> dict[str, Rules]:
     return {name.removeprefix(prefix): spec for name, spec in found.items() if name.startswith(prefix)}
 
 
-ABOUT_SERVICES_ONLY = {"queues", "services", "releases", "keys", "budgets", "labelled-evictions", "evicted-pods"}
+ABOUT_SERVICES_ONLY = {
+    "workload-boosts",
+    "queues",
+    "services",
+    "releases",
+    "keys",
+    "budgets",
+    "labelled-evictions",
+    "evicted-pods",
+}
 """Policies that narrow what a service may do: nobody else is asked."""
 
 
