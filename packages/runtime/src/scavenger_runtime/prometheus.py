@@ -129,7 +129,7 @@ class PrometheusClient:
             most_bytes: of the answer.
 
         Raises:
-            PrometheusError: for a longer answer, one that is an error and not from Prometheus, or a file without a token.
+            PrometheusError: for a longer answer, one that is an error and not from Prometheus, or a file with no token.
             aiohttp.ClientError, OSError: where it cannot be reached.
         """
         if self._session is None:

@@ -63,8 +63,8 @@ class Sample:
     uid: str = ""
 
     def is_of(self, life: Life, now: datetime) -> bool:
-        """Whether it is of this life of its pod. The metrics API knows pods by their names alone. One from the future is
-        of none: no later sample would count."""
+        """Whether it is of this life of its pod. The metrics API knows pods by their names alone. A sample from the
+        future is of none: no later one would count."""
         if self.at > now.timestamp() + MOST_AHEAD:
             return False
         if self.uid:

@@ -124,7 +124,7 @@ class DisruptionCosts:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run())
-            for informer in self.informers:
+            for informer in (self.namespaces, self.pods):  # and not for Kueue, which need not be there
                 await informer.wait_synced()
             while True:
                 await self.look()
