@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,26 @@ async def test_a_file_without_a_token_is_an_answer_that_is_missing(tmp_path: Pat
             await client.ask_all(["up"])
     finally:
         await client.close()
+
+
+async def test_where_one_request_fails_the_others_end() -> None:
+    """Else each round of a Prometheus that answers half would leave some behind."""
+    ended = asyncio.Event()
+
+    async def lasts() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise PrometheusError("its answer is longer than 1 MiB")
+
+    with pytest.raises(PrometheusError, match="longer"):
+        await PrometheusClient("http://127.0.0.1:1", timeout=5).together(lasts(), fails())
+    async with asyncio.timeout(5):
+        await ended.wait()
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,14 +111,22 @@ class PrometheusClient:
         return await self.together(*map(self._ask, queries))
 
     async def together(self, *asked: Coroutine[Any, Any, T]) -> list[T]:
-        """What several requests return, in the time for all. Raises PrometheusError."""
+        """What several requests return, in the time for all. Where one fails, the others end.
+
+        Raises:
+            PrometheusError: where one fails, or the time is over.
+        """
+        tasks = [asyncio.ensure_future(one) for one in asked]
         try:
             async with asyncio.timeout(self._timeout):
-                return list(await asyncio.gather(*asked))
+                return list(await asyncio.gather(*tasks))
         except TimeoutError as error:
             raise PrometheusError(f"it did not answer within {self._timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise PrometheusError(f"it cannot be reached: {error}") from error
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def request(self, path: str, form: Mapping[str, str], most_bytes: float = math.inf) -> bytes:
         """One answer, as it came.
