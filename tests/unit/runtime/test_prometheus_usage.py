@@ -64,6 +64,19 @@ async def test_devices_are_measured_beside_cpu_and_memory_and_missed_alone() -> 
     assert await usage.measure() == await _Main().measure()
 
 
+@pytest.mark.parametrize(("uid", "expected"), [("2", {GPU: 0.25}), ("3", {}), ("", {})])
+async def test_series_of_an_earlier_life_of_a_pod_say_nothing_of_this_one(uid: str, expected: dict[str, float]) -> None:
+    """They stay for minutes, in any order. Where a sample says nothing of its life, nobody knows which is its."""
+
+    class Main(_Main):
+        async def measure(self) -> list[Sample]:
+            return [Sample("a/p", 1.0, 100.0, 30.0, uid=uid)]
+
+    client: Any = _Prometheus({"gpu": [({**P, "uid": "2"}, 0.25), ({**P, "uid": "1"}, 0.9)]})
+    (found,) = await DeviceUsage(Main(), client, {GPU: "gpu"}).measure()
+    assert found.devices == expected
+
+
 @pytest.mark.parametrize("value", [-1.0, 1e300])
 async def test_a_figure_that_cannot_be_is_none(value: float) -> None:
     """A tenant may have made it up, and a status that holds it would be refused."""

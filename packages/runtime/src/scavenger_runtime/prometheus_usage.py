@@ -112,17 +112,17 @@ class DeviceUsage:
     async def measure(self) -> list[Sample]:
         """As `UsageSource`. A figure of a device counts as long as that of CPU of the same pod."""
         samples = await self._source.measure()
-        devices: dict[str, dict[str, tuple[str, float]]] = {}
+        devices: dict[str, dict[str, dict[str, float]]] = {}
         for resource, vector in zip(self._queries, await self._ask(), strict=False):
             for labels, value in vector:
                 if not 0 <= value <= MOST_UNITS:
                     continue
                 uid, pod = _pod(labels)
-                devices.setdefault(pod, {})[resource] = uid, value
+                devices.setdefault(pod, {}).setdefault(resource, {})[uid] = value
         found = []
         async for sample in in_turns(samples, AT_A_TIME):
-            told = devices.get(sample.pod, {})
-            used = {name: value for name, (uid, value) in told.items() if not (uid and sample.uid) or uid == sample.uid}
+            told = devices.get(sample.pod, {}).items()
+            used = {name: value for name, lives in told if (value := _of_life(lives, sample.uid)) is not None}
             found.append(replace(sample, devices=used) if used else sample)
         return found
 
@@ -136,6 +136,13 @@ class DeviceUsage:
             return []
         self._failing = False
         return answers
+
+
+def _of_life(lives: Mapping[str, float], uid: str) -> float | None:
+    """The value of a pod among those of all its lives, by UID. Series of one that is over stay for minutes."""
+    if uid:
+        return lives.get(uid, lives.get(""))
+    return next(iter(lives.values())) if len(lives) == 1 else lives.get("")
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str]:
