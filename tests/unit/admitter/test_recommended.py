@@ -154,6 +154,17 @@ def test_a_kill_for_memory_is_forgiven_once(known: bool | None, again: bool) -> 
     assert bool(told) is not again
 
 
+def test_a_run_keeps_its_requests_where_its_user_asks_for_no_recommendation_any_more() -> None:
+    """Its pods have them, and so have the books and the capacity that is left to others."""
+    running = sized_job("a", {"recommended": LESS})
+    found = SizedJob.model_validate(
+        scavengerjob_dict("a", namespace=NS, cpu="2", phase="Running", status={"recommended": LESS}, uid="a")
+    )
+    for kept in (slim(found), slim(found, running)):
+        assert kept.spec.requests == running.spec.requests
+        assert kept.spec.requests["cpu"] == 330
+
+
 def sized_job(name: str, status: dict[str, Any]) -> ScavengerJob:
     return slim(
         SizedJob.model_validate(

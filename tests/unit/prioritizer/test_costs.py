@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from scavenger_api.times import format_time
 from scavenger_domain.gang import MICROSECONDS
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import NAMESPACES, PODS
 from scavenger_prioritizer.controller import Prioritizer
 from scavenger_prioritizer.core.costs import (
@@ -127,6 +128,8 @@ def test_a_workload_that_waits_comes_first_and_at_once() -> None:
     waits = queued(admitted=False, written="1")
     many = [reporter(f"p{n}", cores=64) for n in range(9)]
     assert planned(many, [waits], allowance=1, written_at={"w-pod": NOW}) == {"w-pod": 0}
+    assert planned([], [waits], written_at={"w-pod": ago(59)}, zeroed={"w-pod"}) == {}, "it was refused"
+    assert planned([], [waits], written_at={"w-pod": ago(60)}, zeroed={"w-pod"}) == {"w-pod": 0}
 
 
 def test_between_two_checkpoints_a_figure_changes_once_for_each_step() -> None:
@@ -214,13 +217,14 @@ def _admitted_at(workload: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def lab() -> AsyncIterator[Lab]:
+async def lab(*, follows: bool = True) -> AsyncIterator[Lab]:
+    """follows: the informers run, and looks are asked for one by one."""
     clock = VirtualClock()
     async with FakeApi(clock, listens=False) as api:
         for name, labels in (("lab", {"scavenger.dev/disruption-costs": "enabled"}), ("other", {})):
             api.put(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         made = Lab(api, clock)
-        tasks = [asyncio.ensure_future(informer.run()) for informer in made.costs.informers]
+        tasks = [asyncio.ensure_future(informer.run()) for informer in made.costs.informers if follows]
         try:
             yield made
         finally:
@@ -261,3 +265,32 @@ async def test_a_figure_of_another_manager_stays() -> None:
         assert it.figure(PODS, "pod") == "-5"
         await it.clock.advance(120)
         assert await it.look() == 0, "and is not asked for again and again"
+
+
+@pytest.mark.slow
+async def test_a_workload_whose_0_is_refused_is_tried_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workloads that wait go first, so each try would take the place of another write."""
+    async with lab() as it:
+        it.add("pod", saved=1200, admitted=1500)
+        assert await it.look() == 2
+        it.api.edit(WORKLOADS, "lab", "pod", lambda one: one["status"]["conditions"].append(it.condition("Evicted", 0)))
+
+        async def refuse(*_: Any, **__: Any) -> None:
+            raise ApiError(422, "Invalid", "a policy of this namespace")
+
+        monkeypatch.setattr(it.client, "apply", refuse)
+        assert [await it.look(), await it.look()] == [1, 0]
+
+
+@pytest.mark.slow
+async def test_without_kueue_pods_have_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with lab(follows=False) as it:
+        it.add("pod", saved=1200, admitted=1500)
+        assert it.costs.workloads is not None
+        monkeypatch.setattr(it.costs.workloads, "run", asyncio.Event().wait)  # no list of Workloads comes
+        task = asyncio.ensure_future(it.costs.run())
+        try:
+            await eventually(lambda: it.figure(PODS, "pod") == "5")
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -64,6 +64,37 @@ async def test_devices_are_measured_beside_cpu_and_memory_and_missed_alone() -> 
     assert await usage.measure() == await _Main().measure()
 
 
+@pytest.mark.parametrize(("uid", "expected"), [("2", {GPU: 0.25}), ("3", {}), ("", {})])
+async def test_series_of_an_earlier_life_of_a_pod_say_nothing_of_this_one(uid: str, expected: dict[str, float]) -> None:
+    """They stay for minutes, in any order. Where a sample says nothing of its life, nobody knows which is its."""
+
+    class Main(_Main):
+        async def measure(self) -> list[Sample]:
+            return [Sample("a/p", 1.0, 100.0, 30.0, uid=uid)]
+
+    client: Any = _Prometheus({"gpu": [({**P, "uid": "2"}, 0.25), ({**P, "uid": "1"}, 0.9)]})
+    (found,) = await DeviceUsage(Main(), client, {GPU: "gpu"}).measure()
+    assert found.devices == expected
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e300])
+async def test_a_figure_that_cannot_be_is_none(value: float) -> None:
+    """A tenant may have made it up, and a status that holds it would be refused."""
+    taken: Vector = [({}, 500.0)]
+    found = await source({"cpu": [(P, value), (Q, 1.0)], "memory": [(Q, value)], "taken": taken}).measure()
+    assert found == [Sample("a/q", 1.0, 500.0, 60.0, None)]
+    client: Any = _Prometheus({"gpu": [(P, value), (Q, 0.5)]})
+    assert [one.devices for one in await DeviceUsage(_Main(), client, {GPU: "gpu"}).measure()] == [{}, {GPU: 0.5}]
+
+
+@pytest.mark.parametrize("uid", ["", "0f3e-1"])
+def test_a_sample_of_the_future_is_of_no_life(uid: str) -> None:
+    """Such as milliseconds where seconds are asked for: no later one would count."""
+    life, now = Life("0f3e-1", 0), START.timestamp()
+    assert Sample("a/p", 1.0, now + 299, 60.0, uid=uid).is_of(life, START)
+    assert not Sample("a/p", 1.0, 1000 * now, 60.0, uid=uid).is_of(life, START)
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"gpu": "q"}', '{"nvidia.com/gpu": ""}', '{"nvidia.com/gpu": 1}'])
 def test_metrics_of_devices_that_cannot_be(text: str) -> None:
     assert parse_devices('{"nvidia.com/gpu": "q"}') == {GPU: "q"}

@@ -42,6 +42,9 @@ TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="
 """Unix time of the samples, by node."""
 UID_LABEL: Final = "uid"
 
+MOST_ANSWER: Final = 128 * 2**20
+"""Bytes of an answer of instant queries: three times that of 150,000 pods. A longer one would take all memory."""
+
 T = TypeVar("T")
 Vector = list[tuple[Mapping[str, str], float]]
 """Labels and value of each series."""
@@ -108,14 +111,22 @@ class PrometheusClient:
         return await self.together(*map(self._ask, queries))
 
     async def together(self, *asked: Coroutine[Any, Any, T]) -> list[T]:
-        """What several requests return, in the time for all. Raises PrometheusError."""
+        """What several requests return, in the time for all. Where one fails, the others end.
+
+        Raises:
+            PrometheusError: where one fails, or the time is over.
+        """
+        tasks = [asyncio.ensure_future(one) for one in asked]
         try:
             async with asyncio.timeout(self._timeout):
-                return list(await asyncio.gather(*asked))
+                return list(await asyncio.gather(*tasks))
         except TimeoutError as error:
             raise PrometheusError(f"it did not answer within {self._timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise PrometheusError(f"it cannot be reached: {error}") from error
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def request(self, path: str, form: Mapping[str, str], most_bytes: float = math.inf) -> bytes:
         """One answer, as it came.
@@ -126,15 +137,17 @@ class PrometheusClient:
             most_bytes: of the answer.
 
         Raises:
-            PrometheusError: for a longer answer, or one that is an error and not from Prometheus.
+            PrometheusError: for a longer answer, one that is an error and not from Prometheus, or a file with no token.
             aiohttp.ClientError, OSError: where it cannot be reached.
         """
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._ssl))
         headers = {}
         if self._token_file:  # read again each time, as it may rotate
-            token = await asyncio.to_thread(Path(self._token_file).read_text)
-            headers["Authorization"] = f"Bearer {token.strip()}"
+            token = (await asyncio.to_thread(Path(self._token_file).read_bytes)).strip()
+            if not all(0x20 < byte < 0x7F for byte in token):
+                raise PrometheusError("the file with the bearer token has something else in it")
+            headers["Authorization"] = f"Bearer {token.decode()}"
         async with self._session.post(f"{self._url}/api/v1/{path}", data=form, headers=headers) as answer:
             body = bytearray()
             async for part in answer.content.iter_any():
@@ -154,5 +167,5 @@ class PrometheusClient:
     async def _ask(self, query: str) -> Vector:
         if not query:
             return []
-        body = await self.request("query", {"query": query})
+        body = await self.request("query", {"query": query}, MOST_ANSWER)
         return await in_thread(parse_vector, body)  # tens of megabytes of a large cluster

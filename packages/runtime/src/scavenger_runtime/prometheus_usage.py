@@ -14,6 +14,11 @@ from scavenger_runtime.prometheus import PrometheusClient, PrometheusError, Vect
 from scavenger_runtime.threads import in_turns
 from scavenger_runtime.usage import AT_A_TIME, Sample, UsageError, UsageSource
 
+MOST_BYTES: Final = 2.0**50
+"""No pod uses more: such a figure is of another unit, or a user has made it up."""
+MOST_UNITS: Final = 2.0**20
+"""The same of cores and devices."""
+
 log = get_logger(__name__)
 
 
@@ -68,20 +73,20 @@ class PrometheusUsage:
         self._node_of = node_of
 
     async def measure(self) -> list[Sample]:
-        """As `UsageSource`. A pod on a node whose samples have no time has no figure."""
+        """As `UsageSource`. A pod on a node whose samples have no time has no figure, and what cannot be is none."""
         asked = [self._queries.cpu, self._queries.memory, self._queries.taken]
         try:
             cpu, memory, taken = await self._client.ask_all(asked)
         except PrometheusError as error:
             raise UsageError(f"Prometheus: {error}") from error
         times = {labels.get("node", ""): value for labels, value in taken}
-        bytes_of = {_pod(labels): value for labels, value in memory}
+        bytes_of = {_pod(labels): value for labels, value in memory if 0 <= value <= MOST_BYTES}
         found = []
         async for labels, cores in in_turns(cpu, AT_A_TIME):
             uid, pod = one = _pod(labels)
             node = self._node_of(pod)
             at = times.get(node, times.get("")) if node else None
-            if at is not None:
+            if at is not None and 0 <= cores <= MOST_UNITS:
                 found.append(Sample(pod, cores, at, self._queries.window, bytes_of.get(one), uid=uid))
         return found
 
@@ -107,15 +112,17 @@ class DeviceUsage:
     async def measure(self) -> list[Sample]:
         """As `UsageSource`. A figure of a device counts as long as that of CPU of the same pod."""
         samples = await self._source.measure()
-        devices: dict[str, dict[str, tuple[str, float]]] = {}
+        devices: dict[str, dict[str, dict[str, float]]] = {}
         for resource, vector in zip(self._queries, await self._ask(), strict=False):
             for labels, value in vector:
+                if not 0 <= value <= MOST_UNITS:
+                    continue
                 uid, pod = _pod(labels)
-                devices.setdefault(pod, {})[resource] = uid, value
+                devices.setdefault(pod, {}).setdefault(resource, {})[uid] = value
         found = []
         async for sample in in_turns(samples, AT_A_TIME):
-            told = devices.get(sample.pod, {})
-            used = {name: value for name, (uid, value) in told.items() if not (uid and sample.uid) or uid == sample.uid}
+            told = devices.get(sample.pod, {}).items()
+            used = {name: value for name, lives in told if (value := _of_life(lives, sample.uid)) is not None}
             found.append(replace(sample, devices=used) if used else sample)
         return found
 
@@ -129,6 +136,13 @@ class DeviceUsage:
             return []
         self._failing = False
         return answers
+
+
+def _of_life(lives: Mapping[str, float], uid: str) -> float | None:
+    """The value of a pod among those of all its lives, by UID. Series of one that is over stay for minutes."""
+    if uid:
+        return lives.get(uid, lives.get(""))
+    return next(iter(lives.values())) if len(lives) == 1 else lives.get("")
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str]:

@@ -32,6 +32,8 @@ from scavenger_runtime.threads import in_turns
 MAX_POINTS: Final = 64
 """Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""
 SMALLEST_WINDOW: Final = 1.0
+MOST_AHEAD: Final = 300.0
+"""Seconds that the clock of a source may be ahead. A time in another unit is further off."""
 AT_A_TIME: Final = 500
 """Figures that are read between two turns of the event loop: ten milliseconds."""
 
@@ -61,7 +63,10 @@ class Sample:
     uid: str = ""
 
     def is_of(self, life: Life, now: datetime) -> bool:
-        """Whether it is of this life of its pod. The metrics API knows pods by their names alone."""
+        """Whether it is of this life of its pod. The metrics API knows pods by their names alone. A sample from the
+        future is of none: no later one would count."""
+        if self.at > now.timestamp() + MOST_AHEAD:
+            return False
         if self.uid:
             return self.uid == life.uid
         begins = round((self.at - self.window + WHOLE_SECOND) * MICROSECONDS)

@@ -49,7 +49,8 @@ def slim(job: J, known: J | None = None) -> J:
         job: as the API server has it.
         known: what was kept of it before, if anything was.
     """
-    if not asks_for_it(job.spec):
+    # A run keeps its requests, whatever its user asks of the next one.
+    if not asks_for_it(job.spec) and job.status.recommended is None:
         return _slim(job, known)
     return sized(_slim(as_asked(job), as_asked(known) if known is not None else None))
 

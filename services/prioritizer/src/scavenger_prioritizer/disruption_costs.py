@@ -96,6 +96,7 @@ class DisruptionCosts:
         self._clock = clock
         self._budget = budget
         self._written_at: dict[str, int] = {}
+        self._zeroed: set[str] = set()
         self._foreign: dict[str, int] = {}
         self._writes: deque[int] = deque()
         self.namespaces = Informer(
@@ -123,7 +124,7 @@ class DisruptionCosts:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run())
-            for informer in self.informers:
+            for informer in (self.namespaces, self.pods):  # and not for Kueue, which need not be there
                 await informer.wait_synced()
             while True:
                 await self.look()
@@ -163,6 +164,7 @@ class DisruptionCosts:
             namespaces=frozenset(one.metadata.name for one in self.namespaces.items()),
             rules=rules,
             written_at=self._written_at,
+            zeroed=self._zeroed,
             foreign=frozenset(self._foreign),
             allowance=self._settings.cost_writes - len(self._writes),
         )
@@ -192,6 +194,7 @@ class DisruptionCosts:
         outcome = await outcome_of("cost", apply)
         metrics.WRITES.labels("cost", outcome).inc()
         self._written_at[of.uid] = now
+        (self._zeroed.discard if write.step else self._zeroed.add)(of.uid)
         self._writes.append(now)
         if outcome == "conflict":
             self._foreign[of.uid] = now
@@ -200,6 +203,7 @@ class DisruptionCosts:
     def _forget(self, now: int) -> None:
         """What is too long ago to matter. A clock that was set back forgets all."""
         self._written_at = {uid: at for uid, at in self._written_at.items() if at <= now < at + 2 * MINUTE}
+        self._zeroed &= self._written_at.keys()
         self._foreign = {uid: at for uid, at in self._foreign.items() if at <= now < at + FOREIGN}
         while self._writes and not self._writes[0] <= now < self._writes[0] + MINUTE:
             self._writes.popleft()

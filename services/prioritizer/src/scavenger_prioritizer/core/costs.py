@@ -91,6 +91,7 @@ class CostSnapshot:
     Attributes:
         namespaces: in which an administrator has switched it on.
         written_at: objects by UID, and when this process last wrote to them, or was refused.
+        zeroed: UIDs of those to which it wrote 0 last, or tried to.
         foreign: UIDs of objects whose figure another manager has.
         allowance: most writes of this decision.
     """
@@ -101,6 +102,7 @@ class CostSnapshot:
     namespaces: Collection[str]
     rules: CostRules
     written_at: Mapping[str, int] = field(default_factory=dict)
+    zeroed: Collection[str] = frozenset()
     foreign: Collection[str] = frozenset()
     allowance: int = 60
 
@@ -156,11 +158,13 @@ def _waits(write: CostWrite) -> bool:
 
 
 def _due(write: CostWrite, snapshot: CostSnapshot) -> bool:
-    """Whether the figure is another one, may be changed, and was not written a moment ago."""
+    """Whether the figure is another one, may be changed, and was not written a moment ago. The 0 of a Workload that
+    waits is written at once, but is no sooner tried again than others: who refuses it would hold up all of these."""
     if str(write.step) == (write.of.written or "0") or write.of.uid in snapshot.foreign:
         return False
     at = snapshot.written_at.get(write.of.uid)
-    return _waits(write) or at is None or not at <= snapshot.now < at + snapshot.rules.pace
+    at_once = _waits(write) and write.of.uid not in snapshot.zeroed
+    return at_once or at is None or not at <= snapshot.now < at + snapshot.rules.pace
 
 
 def _in_turn(writes: Iterable[CostWrite]) -> list[CostWrite]:

@@ -35,7 +35,7 @@ _Kind = tuple[Shape, int]
 
 
 class CycleUsage:
-    """All that a cycle gives from. Every `take_*` is final.
+    """All that a cycle gives from. What is taken stays taken.
 
     Attributes:
         room: free now.
