@@ -267,10 +267,16 @@ def said_of(answer: Answer) -> str:
 
 DISRUPTED: Final = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 NONE: Final = {"onExitCodes": {"operator": "In", "values": [3]}}
+GANG: Final = {"meta": said(gang="true"), "completionMode": "Indexed", "completions": 2, "parallelism": 2}
 REFUSED: Final = [
     ("spec.backoffLimitPerIndex: ", {**INDEXED, "backoffLimitPerIndex": 16}),
     ("spec.podFailurePolicy.rules[].onPodConditions: ", {"podFailurePolicy": {"rules": [DISRUPTED]}}),
     ("metadata.annotations[scavenger.dev/gang]: ", {"meta": said(gang="true")}),
+    ("metadata.annotations[scavenger.dev/gang]: ", {**GANG, "parallelism": 1}),
+    ("metadata.annotations[scavenger.dev/gang]: ", {**GANG, "completionMode": "NonIndexed"}),
+    ("spec.backoffLimitPerIndex: ", {**GANG, "backoffLimitPerIndex": 1}),
+    ("spec.successPolicy: ", {**GANG, "successPolicy": {"rules": [{"succeededCount": 1}]}}),
+    ("spec.template.spec.restartPolicy: ", {**GANG, "pod": {"restartPolicy": "OnFailure"}}),
     ("metadata.annotations[scavenger.dev/snapshot]: ", {"meta": said(snapshot="work")}),
     ("metadata.annotations[scavenger.dev/minimum-run]: ", {"meta": said(minimum_run="10m")}),
     (
@@ -309,6 +315,7 @@ def test_what_cannot_be(places: Places, field: str, what: Object) -> None:
     [
         ("interruption_after", ["90s", "1h30m", "7d", "1.5h"], ["", "1 h", "-1h", "0s", "1d2h", "9" * 40 + "s"]),
         ("checkpoint_exit_code", ["1", "85", "255"], ["0", "256", "-1", "01", "a"]),
+        ("gang", ["false"], ["", "yes", "True"]),
     ],
 )
 def test_annotations_say_something(places: Places, name: str, good: list[str], bad: list[str]) -> None:
