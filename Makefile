@@ -134,29 +134,41 @@ test-snapshots: ## Programs on snapshots, each interrupted 20 times at random mo
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
 	$(PYTEST) tests/e2e $(CLUSTER_TESTS)
 
+# Two at a time: types take one core, and as long as all else.
+TOGETHER = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
+
 .PHONY: lint
 lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, no helm
+	@$(TOGETHER) lint-types lint-format lint-words lint-layers
+
+.PHONY: lint-types lint-format lint-words lint-layers
+lint-types:
+	$(RUN) python -m tools.seeded .mypy_cache mypy $(TYPED)
+lint-format:
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
-	$(RUN) python -m tools.seeded .mypy_cache mypy $(TYPED)
+lint-words:
 	$(RUN) python -m tools.prose --check
 	$(RUN) python -m tools.array_questions
+lint-layers:
 	$(RUN) lint-imports --no-cache
 
 .PHONY: verify
 verify: lint generated test-charts test-go ## lint, and generated files, charts and manifests, Go
 
+CHECKED := generate_charts dashboards reference version rights demands
+
 .PHONY: generated
 generated: sync ## Whether every generated file is up to date, and the documentation builds
+	@$(TOGETHER) docs check-crd check-pictures $(CHECKED:%=check-%)
+
+.PHONY: check-crd check-pictures $(CHECKED:%=check-%)
+check-crd:
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
-	$(RUN) python -m tools.generate_charts --check
+check-pictures:
 	$(RUN) python -m docs.pictures --check
-	$(RUN) python -m tools.dashboards --check
-	$(RUN) python -m tools.reference --check
-	$(RUN) python -m tools.version --check
-	$(RUN) python -m tools.rights --check
-	$(RUN) python -m tools.demands --check
-	$(MAKE) docs
+$(CHECKED:%=check-%): check-%:
+	$(RUN) python -m tools.$* --check
 
 .PHONY: test-charts
 test-charts: sync ## What helm makes of the charts

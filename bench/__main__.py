@@ -31,6 +31,12 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_scale": ("scale.plan", "scale.event_loop_block_ms"),
     "bench.admitter.bench_memory": ("scale.rss",),
     "bench.admitter.bench_takeover": ("scale.takeover",),
+    "bench.admitter.bench_usage": (
+        "sizes.cycle",
+        "sizes.event_loop",
+        "sizes.round",
+        "sizes.recommendation",
+    ),
     "bench.admitter.bench_adopt": ("adopt",),
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),

@@ -5,6 +5,9 @@
 A step is a target of the Makefile. Where tests of a step fail, each of them runs once more alone. A test that passes
 then is named and counted in a file outside the checkout. In three of ten runs it fails the gate: it is a bug that comes
 before anything else. Tests of the simulation play fixed seeds, so they never run again.
+
+The simulation plays in virtual time, so its verdict does not depend on its speed. It runs beside the step on clusters,
+and gets the CPU that this one leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,10 +55,12 @@ class Step:
     Attributes:
         target: of the Makefile.
         again: whether a test of it that failed may run once more alone.
+        beside: the lane of its tests, for a step that runs beside the next one at the lowest priority.
     """
 
     target: str
     again: bool = True
+    beside: str = ""
 
 
 STEPS: Final = (
@@ -64,14 +70,15 @@ STEPS: Final = (
     Step("test-charts"),
     Step("test-go"),
     Step("test-unit"),
-    Step("test-simulation", again=False),
+    Step("test-simulation", again=False, beside="simulation"),
     Step("test-clusters"),
 )
 
 
 @dataclass
 class Done:
-    """What became of a step. seconds: with what ran again. alone: tests that passed only alone."""
+    """What became of a step. seconds: with what ran again; of one beside another, by how much it ended later. alone:
+    tests that passed only alone."""
 
     step: Step
     passed: bool
@@ -138,8 +145,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_steps(
-    steps: Iterable[Step],
-    make: Callable[[str], int],
+    steps: Sequence[Step],
+    make: Callable[[Step], int],
     again: Callable[[str], bool],
     written_since: Callable[[float], list[Lane]],
 ) -> list[Done]:
@@ -147,21 +154,54 @@ def run_steps(
 
     Args:
         steps: in this order.
-        make: makes a target and returns its exit code.
+        make: makes the target of a step and returns its exit code.
         again: runs one test alone and returns whether it passed.
         written_since: the lanes whose results were written after this time (seconds since the epoch).
     """
     found: list[Done] = []
-    for step in steps:
-        wall, began = time.time(), time.monotonic()
-        code = make(step.target)
-        lanes = written_since(wall)
-        alone = [] if code == 0 else passed_alone(step, lanes, again)
-        results = [one for lane in lanes for one in lane.results]
-        found.append(Done(step, code == 0 or bool(alone), time.monotonic() - began, results, alone))
-        if not found[-1].passed:
+    for together in _together(steps):
+        wall, made = time.time(), _make_together(together, make)
+        lanes, apart = written_since(wall), {one.beside for one in together}
+        for one in reversed(together):  # what failed beside others runs again when all have ended
+            own = [lane for lane in lanes if (lane.name == one.beside if one.beside else lane.name not in apart)]
+            found.append(_judged(one, *made[one], own, again))
+        if not all(one.passed for one in found):
             break
-    return found
+    return sorted(found, key=lambda one: steps.index(one.step))
+
+
+def _make_together(steps: Sequence[Step], make: Callable[[Step], int]) -> dict[Step, tuple[int, float]]:
+    """Make the last of these steps, with the others beside it. Returns exit codes and seconds: of the others, by how
+    much they ended later."""
+    *others, last = steps
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(steps)) as pool:
+        started = {one: pool.submit(make, one) for one in others}
+        code = make(last)
+        made = {last: (code, time.monotonic() - began)}
+        for one, ended in started.items():
+            began = time.monotonic()
+            code = ended.result()
+            made[one] = (code, time.monotonic() - began)
+    return made
+
+
+def _together(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Each step with those before it that run beside it."""
+    together: list[Step] = []
+    for step in steps:
+        together.append(step)
+        if not step.beside:
+            yield together
+            together = []
+
+
+def _judged(step: Step, code: int, seconds: float, lanes: Sequence[Lane], again: Callable[[str], bool]) -> Done:
+    """What became of a step that ended with this code, after its tests that failed have run once more."""
+    began = time.monotonic()
+    alone = [] if code == 0 else passed_alone(step, lanes, again)
+    results = [one for lane in lanes for one in lane.results]
+    return Done(step, code == 0 or bool(alone), seconds + time.monotonic() - began, results, alone)
 
 
 def passed_alone(step: Step, lanes: Sequence[Lane], again: Callable[[str], bool]) -> list[str]:
@@ -174,13 +214,21 @@ def passed_alone(step: Step, lanes: Sequence[Lane], again: Callable[[str], bool]
     return names if all(again(name) for name in names) else []
 
 
-def make(target: str) -> int:
-    """Make a target, with what it prints on the way."""
-    sys.stdout.write(f"\n=== make {target}\n")
+def make(step: Step) -> int:
+    """Make the target of a step, with what it prints on the way; beside another one, when it is over."""
+    command = ["make", "--no-print-directory", step.target, "EXAMPLES=thorough"]
+    heading = f"\n=== make {step.target}\n"
+    if step.beside:
+        gentle = ["nice", "-n", "19", *command]
+        done = subprocess.run(
+            gentle, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        sys.stdout.write(heading + done.stdout)
+        sys.stdout.flush()
+        return done.returncode
+    sys.stdout.write(heading)
     sys.stdout.flush()
-    return subprocess.run(
-        ["make", "--no-print-directory", target, "EXAMPLES=thorough"], cwd=ROOT, check=False
-    ).returncode
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def again(test: str) -> bool:

@@ -61,6 +61,8 @@ OPTIONS: Final = {
     "settings.snapshotImage": ("scavenger-admitter", "settings.snapshotImage=snapshot:1"),
     "reclaimed.enabled": ("scavenger-regulator", "reclaimed.enabled=true"),
     "global.adopt.enabled": ("scavenger-admitter", "global.adopt.enabled=true"),
+    "global.disruptionCosts.pods": ("scavenger-prioritizer", "global.disruptionCosts.pods=true"),
+    "global.disruptionCosts.workloads": ("scavenger-prioritizer", "global.disruptionCosts.workloads=true"),
 }
 """Values that give a component more rights: the chart, and how they are set."""
 
@@ -82,6 +84,7 @@ GIVEN_BY_THE_CHART: Final = frozenset(
         "metrics_port",
         "added_metrics",
         "level_policies",
+        "device_metrics",
     }
 )
 HANDED_DOWN: Final = frozenset({"scavenger-library"})
@@ -297,7 +300,8 @@ def values_schema(component: str) -> Schema:
         schema["properties"] |= json.loads(own.read_text())["properties"]
     if component == SCHEDULER:
         schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in NOT_OF_THE_SCHEDULER}
-        del schema["properties"]["global"]["properties"]["adopt"]
+        for key in ("adopt", "disruptionCosts"):
+            del schema["properties"]["global"]["properties"][key]
     else:
         schema["properties"]["settings"] = {
             "type": "object",

@@ -113,6 +113,17 @@ ADMINISTRATOR: Final = Dashboard(
                     stacked=True,
                 ),
                 Panel(
+                    "Devices requested and not used, by queue",
+                    "Of running jobs on guaranteed capacity, where deviceMetrics of the admitter names a metric.",
+                    (
+                        Query(
+                            "sum by (queue, resource) (rate(scavenger_unused_device_seconds_total[5m]))",
+                            "{{queue}} {{resource}}",
+                        ),
+                    ),
+                    stacked=True,
+                ),
+                Panel(
                     "Running jobs, by class",
                     "Regular pods displace non-preemptible jobs last.",
                     (Query("max by (class) (scavenger_preemption_jobs)", "{{class}}"),),

@@ -247,3 +247,18 @@ must be true or false, as text
 must be a duration above 0, such as 90s, 30m, 1h30m or 7d
 {{- end -}}
 {{- end }}
+
+{{- /*
+Whether the prioritizer changes nothing of an object but one annotation, as CEL: its figure, in a namespace whose administrator
+wants it. (list NAME). Steps are those of scavenger_prioritizer.core.costs.
+*/ -}}
+{{- define "guard.onlyFigure" -}}
+{{- $key := index . 0 -}}
+namespaceObject.metadata.?labels['scavenger.dev/disruption-costs'].orValue('') == 'enabled' &&
+object.metadata.?annotations[{{ $key | squote }}].orValue('').matches('^(1?[0-9]|20)$') &&
+{{ include "guard.same" (list "oldObject.metadata.?annotations.orValue({})" "object.metadata.?annotations.orValue({})" (printf "k == %s" ($key | squote))) }} &&
+object.metadata.?labels.orValue({}) == oldObject.metadata.?labels.orValue({}) &&
+object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([]) &&
+object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([]) &&
+object.spec == oldObject.spec
+{{- end }}

@@ -68,3 +68,17 @@ spec:
   protocol: TCP
 {{- end }}
 {{- end }}
+
+{{- /*
+The ports at which settings.prometheusUrl is reached, as a JSON list; empty without it. A policy sees the port of the pods
+behind a Service, which need not be that in the URL: Prometheus itself listens on 9090.
+*/ -}}
+{{- define "scavenger.prometheusPorts" -}}
+{{- $ports := list }}
+{{- with .Values.settings.prometheusUrl }}
+{{- $url := urlParse . }}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) }}
+{{- $ports = list (int $port) 9090 }}
+{{- end }}
+{{- toJson $ports }}
+{{- end }}

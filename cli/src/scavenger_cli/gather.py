@@ -187,7 +187,7 @@ class Reader:
         """Real use of the pods of a job, by name and resource; empty where it is not measured."""
         params = {"labelSelector": job.pods_selector}
         try:
-            found = decode_pod_metrics(self.access.client.get(paths.pod_metrics(job.namespace), params))
+            found = list(decode_pod_metrics(self.access.client.get(paths.pod_metrics(job.namespace), params)))
         except (NotFound, Forbidden, Unavailable, ValueError):
             return {}
         uses = {pod.metadata.name: [readable_amounts(one.usage) for one in pod.containers] for pod in found}

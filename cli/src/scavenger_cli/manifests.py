@@ -158,6 +158,7 @@ class RunOptions:
     ttl_seconds: int | None = None
     suspend: bool = False
     reclaimed: bool = False
+    recommended: bool = False
     service_account: str | None = None
     user: int | None = None
     fs_group: int | None = None
@@ -185,6 +186,7 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "args": words if words and not options.command else None,
         "env": [{"name": key, "value": value} for key, value in assignments("--env", options.env)] or None,
         "resources": {"limits" if options.reclaimed else "requests": asked},
+        "resourcesFrom": "Recommended" if options.recommended else None,
         "parallelism": options.parallelism if options.parallelism != 1 else None,
         "array": options.array,
         "backoffLimit": options.backoff_limit,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 from scavenger_api import names
@@ -212,16 +212,6 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         """Since when it has been queued; a job that ended with its checkpointExitCode has an older place in the
         queue."""
         return queues.in_line_since(parse_time(self.status.queued_timestamp), parse_time(self.status.ended_timestamp))
-
-    @property
-    def sized(self) -> Self:
-        """The job with what its pods request as its own requests, as admission looks at it."""
-        if not self.recommended:
-            return self
-        own = self.spec.resources
-        requests = asked_for(own.requests, own.limits) | self.recommended
-        spec = msgspec.structs.replace(self.spec, resources=msgspec.structs.replace(own, requests=requests))
-        return msgspec.structs.replace(self, spec=spec)
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None."""

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.levels import LevelsView
+from scavenger_api.levels import LevelsView, ppm
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import counted_as, taken_of_headroom
-from scavenger_domain.expected_pods import kept_for_regular_pods
+from scavenger_domain.expected_pods import OfferedNode, kept_for_regular_pods
 from scavenger_domain.nodes import counts, devices, pool_of, schedulable
 from scavenger_domain.pod_reading import measured_from
 from scavenger_domain.requests import counted_requests, pod_requests
@@ -114,32 +114,18 @@ def room_for(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """A node, as `scavenger_domain.expected_pods` looks at it."""
-
-    name: str
-    pool: str
-    allocatable: Amounts
-    used: Amounts
-    scavenger: Amounts
-    schedulable: bool
-    counts: bool
-
-
 def kept_free(nodes: Iterable[Node], pods: Sequence[Pod], levels: LevelsView) -> dict[str, dict[str, int]]:
     """What jobs leave free of each node for regular pods that may come; empty where no pool keeps anything."""
     pools = {pool: levels.of_pool(pool) for pool in ("", *levels.pools)}
     shares = {
-        pool: {r: round(10_000 * percent) for r in names.LEVELS_RESOURCES if (percent := view.kept(r))}
-        for pool, view in pools.items()
+        pool: {r: kept for r in names.LEVELS_RESOURCES if (kept := ppm(view.kept(r)))} for pool, view in pools.items()
     }
     if not any(shares.values()):
         return {}
     mine = [pod for pod in pods if LABEL_JOB in pod.metadata.labels]
     used, scavenger = used_by_node(pods), used_by_node(mine)
     offers = [
-        _Offer(
+        OfferedNode(
             node.metadata.name,
             _pool(node, levels),
             _allocatable(node, names.LEVELS_RESOURCES),

@@ -55,6 +55,9 @@ def usage_text(job: Job) -> str:
     if (memory := usage.resources.get("memory")) is not None:
         words = [short_amount("memory", one) for one in (memory.requested, memory.p50, memory.max)]
         parts.append("requests {} memory, uses {} (most seen {})".format(*words))
+    for name, device in usage.devices.items():
+        shares = [percent(round(100 * one / max(1, device.requested))) for one in (device.p50, device.p95, device.max)]
+        parts.append("requests {} {}, uses {} (p95 {}, most {})".format(device.requested // 1000, name, *shares))
     return f"{'; '.join(parts)}; measured for {span(usage.pod_seconds)}, and {COARSE}"
 
 
@@ -133,9 +136,23 @@ def advice_notes(found: Sequence[Advice]) -> Iterator[str]:
     freed = sum(one.freed for one in found)
     if freed:
         yield f"With these requests they would free {short_amount('cpu', freed)} cores."
+    for name, (requested, idle) in _idle_devices(found).items():
+        words = f"{idle / 1000:.1f} of {requested // 1000} {name}"
+        yield f"Half of the time they leave at least {words} idle. A part of a device cannot be requested."
     if any(one.found.by_kin for one in found):
         yield "*: by other jobs of the same namespace, image, command and requests."
     yield f"{COARSE[:1].upper()}{COARSE[1:]}."
+
+
+def _idle_devices(found: Iterable[Advice]) -> dict[str, tuple[int, int]]:
+    """By device, what the pods of these jobs request, and what of it is idle half of the time, in thousandths."""
+    sums: dict[str, tuple[int, int]] = {}
+    for one in found:
+        for name, used in one.usage.devices.items() if one.usage is not None else ():
+            requested, idle = sums.get(name, (0, 0))
+            more = max(0, used.requested - used.p50) * one.job.pods
+            sums[name] = requested + used.requested * one.job.pods, idle + more
+    return dict(sorted(sums.items()))
 
 
 def advice_data(advice: Advice) -> dict[str, Any]:

@@ -99,6 +99,9 @@ RANKING: Final = (
 ADOPT: Final = "--set=global.adopt.enabled=true"
 """For helm, where batch/v1 Jobs of served namespaces are adopted."""
 
+COSTS: Final = ("--set=global.disruptionCosts.pods=true", "--set=global.disruptionCosts.workloads=true")
+"""For helm, where other controllers are told what regular pods would lose."""
+
 GUARD_OF_JOBS: Final = ("guard-adopted", "guard-workloads", "guard-pods")
 """Templates of scavenger-base that know which namespaces are served."""
 
@@ -228,6 +231,20 @@ def adopt_jobs(cluster: Cluster, *options: str) -> None:
 def _guard_of_served(cluster: Cluster, *options: str) -> str:
     """The policies that know which namespaces are served, as YAML."""
     return rendered("scavenger-base", cluster.report, ADOPT, *options, templates=GUARD_OF_JOBS)
+
+
+def tell_costs(cluster: Cluster) -> None:
+    """Let the prioritizer tell other controllers what regular pods would lose, as the charts have it with
+    `global.disruptionCosts`. manifests/ have it off. Undone by `tell_no_costs`."""
+    guard = rendered("scavenger-base", cluster.report, *COSTS, templates=("guard-pods", "guard-costs"))
+    roles = rendered("scavenger-prioritizer", cluster.report, NO_IMAGE, *COSTS, templates=("rbac",))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=f"{guard}\n---\n{roles}")
+
+
+def tell_no_costs(cluster: Cluster) -> None:
+    """As manifests/ have it."""
+    for file in ("base/guard-pods.yaml", "prioritizer/rbac.yaml"):
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / file))
 
 
 def adopt_jobs_by_webhook(cluster: Cluster, *options: str) -> None:

@@ -30,7 +30,7 @@ def settle_run(job: Job, at: int, *, kept: bool) -> accounting.Spent:
         status,
         _spec(job.demand.interruption_after),
         end,
-        used,
+        accounting.Taken(used),
         kept=kept,
         checkpoint=None if reported is None else moment(reported),
     )

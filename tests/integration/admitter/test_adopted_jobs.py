@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.kwok import STOP_EXIT_CODE
 from scavenger_kube.resources import JSON_PATCH
+from scavenger_testing.job_clients import CLIENTS, Seen
 from scavenger_testing.job_status_rules import refusals
 from scavenger_testing.place import Server
 from scavenger_testing.waiting import TIMEOUT
@@ -93,6 +94,30 @@ def wait_running(place: Place, name: str, count: int = 1) -> list[Object]:
     return running(place, name)
 
 
+class Onlooker:
+    """What each client takes a Job for, one after the other: docs/clients.md has their rules."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.place, self.name = place, name
+        self.seen: dict[str, list[Seen]] = {client.name: [] for client in CLIENTS}
+
+    def look(self) -> None:
+        """Ask as all of them do."""
+        job, pods = self.place.get("jobs", self.name), self.place.all("pods")
+        for client in CLIENTS:
+            if self.seen[client.name][-1:] != [found := client.rule(job, pods)]:
+                self.seen[client.name].append(found)
+
+    def until(self, what: str, condition: Callable[[], Any]) -> None:
+        """Look until this holds."""
+
+        def looked() -> Any:
+            self.look()
+            return condition()
+
+        self.place.wait(what, looked)
+
+
 def test_a_job_of_one_pod_completes(place: Place) -> None:
     submit(place, "one")
     (pod,) = wait_running(place, "one")
@@ -111,20 +136,27 @@ def test_a_job_of_one_pod_completes(place: Place) -> None:
 
 @pytest.mark.parametrize("how", [pytest.param("deleted", marks=pytest.mark.long), "evicted"])
 def test_an_interrupted_job_with_backoff_limit_0_comes_back(place: Place, how: str) -> None:
-    submit(place, "two", backoffLimit=0)
+    """And no client sees more than a Job that took longer."""
+    made, onlooker = body("two", backoffLimit=0), Onlooker(place, "two")
+    made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3  # until its exit, its pod has lost its labels
+    place.cluster.client.request("POST", place.path("jobs"), made)
     (pod,) = wait_running(place, "two")
+    onlooker.look()
     name = pod["metadata"]["name"]
     if how == "deleted":
         kubectl(place, "delete", "pod", name, "--wait=false")
     else:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         place.cluster.client.request("POST", f"{place.path('pods')}/{name}/eviction", eviction)
-    place.wait("it counted", lambda: ledger(place, "two").get("interrupted") == 1)
+    onlooker.until("it counted", lambda: ledger(place, "two").get("interrupted") == 1)
+    onlooker.until("it to come back", lambda: running(place, "two"))
     (back,) = wait_running(place, "two")
     assert back["metadata"]["uid"] != pod["metadata"]["uid"]
     assert (status(place, "two").get("failed"), stated(place, "two")) == (None, [])
     finish(place, back)
     kubectl(place, "wait", "--for=condition=Complete", "job/two", "--timeout=60s")
+    onlooker.look()
+    assert onlooker.seen == {client.name: [Seen.RUNS, Seen.DONE] for client in CLIENTS}
 
 
 @pytest.mark.long
@@ -321,6 +353,9 @@ def test_a_cron_job_waits_for_an_interrupted_job_and_keeps_its_history(place: Pl
     place.wait("the next one is held back", lambda: kubectl(place, *said))
     assert jobs() == [first]
     work_off(place, first, but=[pod["metadata"]["uid"]])
+    ended = status(place, first)["completionTime"]
+    last = ("get", "cronjob", "night", "-o=jsonpath={.status.lastSuccessfulTime}")
+    place.wait("its success", lambda: kubectl(place, *last) == ended)
     place.wait("the next one", lambda: len(jobs()) == 2)
     (second,) = set(jobs()) - {first}
     wait_running(place, second)

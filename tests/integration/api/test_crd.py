@@ -732,7 +732,6 @@ def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> N
 
 # Another valid value for every field that may not change; one that is missing here fails a test.
 OTHER_VALUES: dict[str, Any] = {
-    "resourcesFrom": "Recommended",
     "array": {"tasks": 5},
     "snapshot": {"volume": "other"},
     "template": {"spec": {"affinity": None, "dnsPolicy": "Default"}},
@@ -802,7 +801,6 @@ TRANSITIONS = [
     for how in ("changed", "removed", "added")
     # A required field cannot be removed at all, and to remove a default value changes nothing.
     if not (how == "removed" and field in {"image", "resources", "capacity"})
-    if not (how == "changed" and field == "resourcesFrom")  # it has one value
 ]
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ class Shell:
     def __init__(self, cluster: Cluster, helm: Helm, folder: Path) -> None:
         for name, program in (("helm", helm.program), ("kubectl", cluster.kubectl_command[0])):
             (folder / name).symlink_to(program)
+        self.cluster = cluster
         self.helm = helm
         path = os.pathsep.join((str(folder), str(Path(sys.executable).parent), os.environ["PATH"]))
         self.environment = helm.environment | {
@@ -38,6 +40,7 @@ class Shell:
         for word, meant in instead:
             assert word in commands, f"{word!r} is not in {commands!r}"
             commands = commands.replace(word, meant)
+        started = time.monotonic()
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", commands],
             cwd=folder,
@@ -47,6 +50,7 @@ class Shell:
             text=True,
             check=False,
         )
+        self.cluster.report(f"{commands.strip()} … {time.monotonic() - started:.1f} s")
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
         return done.stdout
 

@@ -14,6 +14,7 @@ from scavenger_regulator.core.snapshot import Measurement
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources.prometheus import PrometheusSource, Queries
+from scavenger_runtime.prometheus import PrometheusClient
 from scavenger_testing import eventually
 from scavenger_testing.prometheus import command
 from scavenger_testing.waiting import TIMEOUT
@@ -112,7 +113,7 @@ async def measured(source: PrometheusSource) -> Measurement:
 
 async def test_use_of_nodes_and_pods_by_the_default_queries_with_their_true_age(setup: Setup) -> None:
     queries = RegulatorSettings(source="prometheus", prometheus_url=setup.url).queries()
-    source = PrometheusSource(setup.url, queries, timeout=60)
+    source = PrometheusSource(PrometheusClient(setup.url, timeout=60), queries)
     try:
         found = await measured(source)
         assert found.nodes["n1"]["cpu"].value == pytest.approx(2, rel=0.2)
@@ -136,11 +137,10 @@ async def test_use_of_nodes_and_pods_by_the_default_queries_with_their_true_age(
 async def test_history_and_errors(setup: Setup) -> None:
     history = {"cpu": "sum(container_memory_working_set_bytes) / 2^30 * 0 + 42", "memory": "vector(7)"}
     queries = RegulatorSettings(source="prometheus", prometheus_url=setup.url).queries()
-    source = PrometheusSource(
-        setup.url, replace(queries, history=history, history_window=60, history_step=1), timeout=60
-    )
-    bad = PrometheusSource(setup.url, Queries({"cpu": "sum(", "memory": "1"}, queries.pod), timeout=60)
-    nowhere = PrometheusSource("http://127.0.0.1:1", queries, timeout=60)
+    client = PrometheusClient(setup.url, timeout=60)
+    source = PrometheusSource(client, replace(queries, history=history, history_window=60, history_step=1))
+    bad = PrometheusSource(client, Queries({"cpu": "sum(", "memory": "1"}, queries.pod))
+    nowhere = PrometheusSource(PrometheusClient("http://127.0.0.1:1", timeout=60), queries)
     try:
         await measured(source)
         found = await source.history()

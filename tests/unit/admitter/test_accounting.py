@@ -50,16 +50,28 @@ def usage(made: UsageMeter) -> accounting.Usage:
         pytest.param({}, [b.pod(ended=30)], 10 * 0.5, id="the pod ended by itself"),
         pytest.param({}, [b.pod(ended=15)], 0.0, id="the pod ended before"),
         pytest.param({"parallelism": 3}, [MEMBER, OTHER], 30 * (0.5 + 2 * 2.0), id="a gang, one pod known"),
+        pytest.param(
+            {"capacity": "Guaranteed", "parallelism": 2},
+            [b.pod(0, ended=30), b.pod(1)],
+            (10 + 30) * 2.0,
+            id="guaranteed: a member that ended keeps others from nothing",
+        ),
+        pytest.param(
+            {"capacity": "Guaranteed", "parallelism": 2},
+            [b.pod(0, ended=30), b.pod(0), b.pod(1)],
+            60 * 2.0,
+            id="guaranteed: another pod of that member computes",
+        ),
     ],
 )
 def test_cpu_time_between_two_moments(more: dict[str, Any], pods: list[Pod], expected: float) -> None:
-    used = accounting.cpu_time(spec(**more), pods, usage(meter([0.5] * 12)))
-    assert used(b.at(20), b.at(50)) == pytest.approx(expected)
-    assert used(b.at(50), b.at(20)) == 0
+    used = accounting.taken(spec(**more), pods, usage(meter([0.5] * 12)))
+    assert used.core_seconds(b.at(20), b.at(50)) == pytest.approx(expected)
+    assert used.core_seconds(b.at(50), b.at(20)) == 0
 
 
 def test_without_a_metrics_api_the_limit_stands_in() -> None:
-    assert accounting.cpu_time(spec(), [MEMBER])(b.at(20), b.at(50)) == 60
+    assert accounting.taken(spec(), [MEMBER]).core_seconds(b.at(20), b.at(50)) == 60
 
 
 @given(
@@ -74,7 +86,7 @@ def test_useful_and_lost_are_together_what_was_used(
     """Whenever somebody looked, and however the run ended; what was watched is exact."""
     made = meter([*rates, *[1.0] * (40 - len(rates))])
     job, spent = spec(), []
-    used = accounting.cpu_time(job, [MEMBER], usage(made))
+    used = accounting.taken(job, [MEMBER], usage(made))
     status = b.job(**RUNNING).status
     for moment in sorted(moment for moment in looked if moment <= end):
         due = accounting.start_over(b.at(10), timedelta(seconds=60), b.at(moment))
@@ -187,7 +199,9 @@ def test_nothing_is_written_of_devices_before_there_is_something_to_tell() -> No
 
 def test_what_had_been_saved_after_all_is_given_back_and_no_more_than_was_lost() -> None:
     status = b.job(**RUNNING, ended_timestamp=b.at(50), lost_cpu_seconds=80.0, lost_seconds={"nvidia.com/gpu": 30.0})
-    found = accounting.saved_after_all(status.status, b.job(spec=gpus()).spec, b.at(40), lambda a, b_: 60.0)
+    found = accounting.saved_after_all(
+        status.status, b.job(spec=gpus()).spec, b.at(40), accounting.Taken(lambda a, b_: 60.0)
+    )
     assert found is not None
     booked = found.devices(status.status, b.job(spec=gpus()).spec)
     assert booked == {"useful_seconds": {"nvidia.com/gpu": 30.0}, "lost_seconds": {"nvidia.com/gpu": 0.0}}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import pytest
 from scavenger_kube.resources import JOBS
-from scavenger_testing.job_clients import CLIENTS, Client, Seen
+from scavenger_testing.job_clients import CLIENTS, Client, Seen, job_set
 
 from .harness import NS, Harness, Object
 from .test_adopted_jobs import adopting, at_work, finish_all, interruptions, only_pod, running_job, until
@@ -95,3 +96,56 @@ async def test_every_client_sees_a_failure() -> None:
         assert {client.name: seen(c, client) for client in CLIENTS} == {
             client.name: [Seen.RUNS, Seen.FAILED] for client in CLIENTS
         }
+
+
+# --- a JobSet of a leader and two workers ---
+
+
+def is_back(c: Harness, name: str) -> bool:
+    return c.ledger_of(name).get("interrupted") == 1 and bool(at_work(c, name))
+
+
+CHILDREN = ("set-leader-0", "set-workers-0", "set-workers-1")
+
+
+def as_job_set(c: Harness) -> list[Seen]:
+    """What the controller of a JobSet took its child Jobs for, one after the other."""
+    jobs: dict[str, Object] = {}
+    found: list[Seen] = []
+    for entry in c.api.store.history:
+        if entry.kind.plural == "jobs" and entry.new is not None:
+            jobs[entry.new["metadata"]["name"]] = entry.new
+            if len(jobs) == len(CHILDREN):
+                found.append(job_set(jobs.values()))
+    return [one for one, _ in groupby(found)]
+
+
+async def test_a_job_set_counts_no_restart_when_each_of_its_jobs_is_interrupted() -> None:
+    async with adopting() as c:
+        for name in CHILDREN:
+            c.submit_job(name, backoffLimit=0)
+        await c.until(lambda: all(at_work(c, name) for name in CHILDREN))
+        for name in CHILDREN:
+            c.delete_pod(at_work(c, name)[0])
+            await c.until(partial(is_back, c, name))
+        for name in CHILDREN:
+            await finish_all(c, name)
+        assert as_job_set(c) == [Seen.RUNS, Seen.DONE]
+
+
+async def test_a_job_set_that_resumes_its_jobs_writes_no_status() -> None:
+    """Its controller takes a startTime off before it resumes a Job (`resumeJob`), which admission would refuse."""
+    async with running_job() as c:
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await until(c, "Suspended")
+        assert "startTime" not in c.batch("a")["status"]
+
+
+async def test_a_job_set_sees_a_failure() -> None:
+    async with adopting() as c:
+        for name in CHILDREN:
+            c.submit_job(name, backoffLimit=0)
+        await c.until(lambda: all(at_work(c, name) for name in CHILDREN))
+        c.end(at_work(c, CHILDREN[1])[0], 3)
+        await c.until(lambda: bool(c.job_condition(CHILDREN[1], "Failed")), limit=120)
+        assert as_job_set(c) == [Seen.RUNS, Seen.FAILED]

@@ -32,7 +32,7 @@ USAGE: dict[str, Any] = {
     "memory": {"requested": "1Gi", "p50": "90Mi", "p95": "100Mi", "max": "100Mi", "typical": "100Mi"},
 }
 OWN = {"cpu": "2", "memory": "1Gi"}
-LESS = {"cpu": "330m", "memory": "130Mi"}
+LESS = {"cpu": "330m", "memory": "147Mi"}
 
 
 def kin(c: Harness) -> None:
@@ -78,7 +78,7 @@ async def test_it_starts_smaller_and_the_freed_room_is_used() -> None:
         assert requests(c, "as-asked") == OWN
         assert c.status("j0")["recommended"] == LESS
         (event,) = [one for one in c.events("Recommended") if one["involvedObject"]["name"] == "j0"]
-        assert event["message"] == "pods request 330m cpu in place of 2 and 130Mi memory in place of 1Gi"
+        assert event["message"] == "pods request 330m cpu in place of 2 and 147Mi memory in place of 1Gi"
         await c.pass_time(300, step=10)
         c.delete_pod(c.pods("j0")[0])
         await c.until(lambda: c.status("j0").get("interruptedCount") == 1)

@@ -193,7 +193,7 @@ def test_a_write_of_the_status_evaluates_hardly_a_rule() -> None:
     assert all(rule.get("optionalOldSelf", False) is rule["rule"].startswith(crd.AT_CREATION) for rule in rules)
     assert len([rule for rule in looked_at if "oldSelf" in rule]) == 1, "whether the queue may change is in the status"
     # of elements of lists that nothing tells apart nobody knows what they were before
-    assert len(looked_at) == 1 + 3 + 1, "tolerations, and envFrom"
+    assert len(looked_at) == 1 + 1 + 3 + 1, "resourcesFrom, tolerations, and envFrom"
 
 
 def test_a_rule_about_what_may_change_is_looked_at_every_time() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,12 +30,25 @@ from scavenger_checkpoint import (
     reported_checkpoint,
     write_atomically,
 )
-from scavenger_checkpoint.contract import ENV_MESSAGE_PATH, MESSAGE_LIMIT
+from scavenger_checkpoint.contract import ENV_MESSAGE_PATH, FINISHED, MESSAGE_LIMIT, VERSION
 from scavenger_checkpoint.verdict import Ending, Interruption, Judgement, Next, judge
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 6, tzinfo=UTC)
 LINE = "checkpoint=2026-01-02T12:00:00.000006Z"
 SOURCES = sorted(Path(scavenger_checkpoint.__file__).parent.rglob("*.py"))
+
+
+# --- the page ---
+
+
+def test_the_page_of_the_contract_says_what_the_package_does() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "checkpoint-contract.md").read_text()
+    (example,) = re.findall(r"^    (checkpoint=.+)$", page, re.MULTILINE)
+    assert checkpoint_line(parse_time(example.partition("=")[2]) or NOON) == example
+    assert f"**Version {VERSION}.**" in page
+    note = names.ANNOTATION_LAST_CHECKPOINT
+    for word in (note, f"`{FINISHED}`", f"exit code | {EXIT_SAVED} ", f"{MESSAGE_LIMIT} bytes"):
+        assert word in page, word
 
 
 # --- words ---

@@ -15,6 +15,7 @@ from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import AdoptedJob, decode
 from scavenger_cli.tasks import explain_job
+from scavenger_domain.usage import JobUsage, ResourceUsage, usage_in_table
 from scavenger_kube.kinds import Pod
 from scavenger_testing import adopted_job_dict
 from scavenger_testing.builders import pod_dict, scavengerjob_dict
@@ -235,6 +236,20 @@ def test_why_says_what_helps_a_job_with_a_failed_index() -> None:
     raise_it, _, again = found.remedies
     assert raise_it == """raise it: kubectl patch job a --type merge -p '{"spec":{"parallelism":2}}' -n lab"""
     assert again == "when it is corrected, `kubectl sj delete a -n lab`, and create the Job again"
+
+
+def test_recommend_reads_the_ledger(server: Server, sj: Run) -> None:
+    """Its completions are tasks, which tell of each other. Nothing is recommended of devices."""
+    found = {"cpu": ResourceUsage(1000, 200, 300, 300, 290), "nvidia.com/gpu": ResourceUsage(1000, 250, 300, 400, 300)}
+    said = Ledger(usage=usage_in_table(JobUsage(5 * 3600, 12, found)))
+    have(server, batch(completions=20, parallelism=20, completionMode="Indexed", ledger=said))
+    code, out, _ = sj("recommend", "-o", "json")
+    (told,) = json.loads(out)
+    assert code == 0
+    assert (told["kind"], told["recommended"], told["freedCores"]) == ("Job", {"cpu": "330m"}, 0.67 * told["pods"])
+    assert told["usage"]["devices"]["nvidia.com/gpu"]["p50"] == "250m"
+    pods = told["pods"]
+    assert f"at least {0.75 * pods:.1f} of {pods} nvidia.com/gpu idle" in sj("recommend")[2]
 
 
 def test_a_job_that_is_complete_by_its_success_policy(server: Server, sj: Run) -> None:

@@ -145,6 +145,13 @@ def test_run_after_other_jobs(sj: Run) -> None:
     assert "spec.after: a job cannot start after itself" in sj(*words, "--after", "sum")[2]
 
 
+def test_run_with_recommended_requests() -> None:
+    made = scavenger_job("sim", RunOptions(image="i", cpu="2", memory="4Gi", recommended=True))
+    assert made["spec"]["resourcesFrom"] == "Recommended"
+    assert made["spec"]["resources"] == {"requests": {"cpu": "2", "memory": "4Gi"}}
+    assert "resourcesFrom" not in scavenger_job("sim", RunOptions(image="i", cpu="2", memory="4Gi"))["spec"]
+
+
 def test_run_on_reclaimed_capacity_sets_limits() -> None:
     options = RunOptions(image="i", cpu="2", memory="4Gi", resources=["nvidia.com/gpu=1"], reclaimed=True)
     made = scavenger_job("sweep", options)

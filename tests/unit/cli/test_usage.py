@@ -73,10 +73,10 @@ def test_recommend(server: Server, sj: Run) -> None:
     assert code == 0, err
     found = {one["name"]: one for one in json.loads(out)}
     assert found.keys() == {"old", "new", "alone"}
-    assert found["old"]["recommended"] == {"cpu": "1210m", "memory": "2663Mi"}
+    assert found["old"]["recommended"] == {"cpu": "1210m", "memory": "4028Mi"}
     assert found["old"]["freedCores"] == 2.79
     assert found["old"]["byKin"] == []
-    assert found["new"]["recommended"] == found["old"]["recommended"]
+    assert found["new"]["recommended"] == {"cpu": "1210m", "memory": "2978Mi"}
     assert found["new"]["byKin"] == ["cpu", "memory"]
     assert found["alone"]["recommended"] == {}
     assert found["alone"]["lacks"]["cpu"] == "nothing is measured yet"

@@ -249,7 +249,7 @@ def _answers(case: dict[str, Any], shared: SharedSettings | None = None) -> dict
         del answers["admitter"]
     weighed = case.get("weights") or case["pods"][0].get("gpu")  # the ledger books each resource by itself
     if case["started"] >= 0 and case["interval"] <= shared.trusted_interval_seconds and not weighed:
-        spent = accounting.settle(own.status, own.spec, NOW, accounting.cpu_time(own.spec, pods), kept=False)
+        spent = accounting.settle(own.status, own.spec, NOW, accounting.taken(own.spec, pods), kept=False)
         since, cores = _safe(own), sum(pod["cpu"] for pod in case["pods"]) / 1000
         cost = shared.startup_cost_seconds * cores if since == _began(own) else 0.0
         answers["ledger, with what a restart costs"] = round(spent.lost + cost, 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from scavenger_domain.recommendation import Measured, recommend
 from scavenger_domain.usage import (
     JobUsage,
     ResourceUsage,
@@ -88,6 +89,22 @@ def test_figures_are_written_and_read_the_same() -> None:
     assert len(str(words)) < 300
     assert read_usage(words) == usage
     assert usage_of_table(usage_in_table(usage)) == usage
+
+
+def test_devices_are_counted_in_thousandths() -> None:
+    """A part of one may be used, and the whole one is requested."""
+    book, gpu = UsageBook(), "nvidia.com/gpu"
+    for minute, share in enumerate((0.2, 0.2, 0.2, 0.2, 0.7)):
+        book.add("r", {gpu: 1000 * share, "cpu": 100}, {gpu: 2000, "cpu": 4000}, 100, minute * 100)
+    usage = book.usage
+    assert usage is not None
+    assert list(usage.resources) == ["cpu", gpu]
+    words = usage_in_words(usage)
+    assert (words["devices"][gpu]["requested"], words["devices"][gpu]["max"]) == ("2", "700m")
+    assert read_usage(words) == usage
+    assert usage_of_table(usage_in_table(usage)) == usage
+    assert UsageBook(usage).usage == usage
+    assert recommend(Measured(usage), ()).amounts.keys() <= {"cpu"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from scavenger_regulator.core.state import ScopeState, dump_states, load_states
 from scavenger_regulator.core.throttle import ThrottleRules
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources.added import AddedSource, joined
-from scavenger_regulator.sources.prometheus import PrometheusSource, Queries, Vector
+from scavenger_regulator.sources.prometheus import PrometheusSource, Queries
+from scavenger_runtime.prometheus import PrometheusClient, Vector
 
 from .builders import GIB, NOW, ago, figures, gang, measured, node, snapshot
 
@@ -417,7 +418,7 @@ class _Main:
 
 
 async def test_a_prometheus_that_is_not_there_leaves_cpu_and_memory_measured() -> None:
-    prometheus = PrometheusSource("http://127.0.0.1:1", QUERIES, timeout=5)
+    prometheus = PrometheusSource(PrometheusClient("http://127.0.0.1:1", timeout=5), QUERIES)
     source = AddedSource(_Main(), prometheus, [ADDED], QUERIES)
     try:
         found = await source.measure()

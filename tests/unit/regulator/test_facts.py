@@ -15,17 +15,9 @@ from scavenger_regulator.facts import ended_at, gangs, node_facts, pod_facts, po
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
-from scavenger_regulator.sources.prometheus import (
-    NODE_CPU,
-    NODE_MEMORY,
-    POD_CPU,
-    POD_MEMORY,
-    Queries,
-    Vector,
-    combine,
-    parse_vector,
-)
+from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, Queries, combine
 from scavenger_runtime.kept_pods import without_details
+from scavenger_runtime.prometheus import POD_CPU, POD_MEMORY, PrometheusError, Vector, parse_vector
 from scavenger_testing.builders import (
     CREATED,
     condition,
@@ -329,7 +321,7 @@ def test_prometheus_answers() -> None:
         (b"<html>", "not an answer"),
         (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}', "not an answer"),
     ):
-        with pytest.raises(SourceError, match=says):
+        with pytest.raises(PrometheusError, match=says):
             parse_vector(body)
 
 

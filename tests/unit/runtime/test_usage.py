@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.times import micros
 from scavenger_kube.resources import Resource
-from scavenger_runtime.usage import MAX_POINTS, Life, PodUsage, Sample, UsageMeter, scavenger_pod_usage
+from scavenger_runtime.usage import MAX_POINTS, Life, MetricsApiUsage, PodUsage, Sample, UsageMeter
 from scavenger_testing.fake_api import FakeApi
 
 METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
@@ -90,7 +90,7 @@ async def test_figures_that_cannot_be_read_are_left_out(api: FakeApi) -> None:
     put("odd", "much")
     put("when", "1", at="soon")
     put("empty")
-    found = await scavenger_pod_usage(api.client(), timeout=5)
+    found = await MetricsApiUsage(api.client(), timeout=5).measure()
     assert [(s.pod, s.cores, s.window) for s in found if s.cores] == [("a/good", 1.25, 10.5)]
 
 
@@ -103,7 +103,7 @@ async def test_a_figure_of_an_earlier_life_of_a_pod_is_not_of_this_one(api: Fake
         meta = {"namespace": "a", "name": "p", "labels": {LABEL_JOB: "j"}}
         api.put(METRICS, {"metadata": meta, "timestamp": at, "window": window, "containers": containers})
 
-    usage = PodUsage(api.client(), timeout=5)
+    usage = PodUsage(MetricsApiUsage(api.client(), timeout=5))
     pods = {"a/p": Life("second", micros(now - timedelta(seconds=60)))}
     for at, window in (("2026-01-01T00:00:50Z", "10s"), ("2026-01-01T00:01:10Z", "30s")):
         put(at, window)

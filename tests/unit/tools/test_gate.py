@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,9 +66,9 @@ def test_the_simulation_never_runs_again() -> None:
 def test_steps_end_with_the_first_that_does_not_pass() -> None:
     asked: list[str] = []
 
-    def make(target: str) -> int:
-        asked.append(target)
-        return int(target == "b")
+    def make(step: Step) -> int:
+        asked.append(step.target)
+        return int(step.target == "b")
 
     done = run_steps([Step("a"), Step("b"), Step("c")], make, never, lambda _: [])
     assert asked == ["a", "b"]
@@ -85,6 +86,37 @@ def test_each_step_has_the_results_that_were_written_since_it_began() -> None:
     before = time.time()
     run_steps([Step("a"), Step("b")], lambda _: 0, never, written_since)
     assert before <= asked[0] <= asked[1] <= time.time()
+
+
+def test_a_step_beside_another_one_counts_for_what_it_takes_longer_and_fails_the_run_as_well() -> None:
+    """Its lane is its own: what fails there never runs again, and what fails in the other one does, after both."""
+    lanes = [lane("failed"), replace(lane("failed"), name="played")]
+    rest, ended = threading.Event(), list[str]()
+
+    def make(step: Step) -> int:
+        if step.beside:
+            assert rest.wait(60), "the other one runs at the same time"
+            time.sleep(0.05)
+        rest.set()
+        ended.append(step.target)
+        return 1
+
+    def once_more(_: str) -> bool:
+        ended.append("again")
+        return True
+
+    steps = [Step("play", again=False, beside="played"), Step("b"), Step("c")]
+    played, beside = run_steps(steps, make, once_more, lambda _: lanes)
+    assert ended == ["b", "play", "again"]
+    assert (played.step, played.passed, played.alone) == (steps[0], False, [])
+    assert (beside.step, beside.passed, beside.alone) == (steps[1], True, ["t0"])
+    assert 0.05 <= played.seconds < 60
+
+
+def test_what_runs_beside_another_step_says_which_lane_it_has() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"SCAVENGER_TEST_LANE={step.beside} " in makefile for step in STEPS if step.beside)
+    assert not STEPS[-1].beside
 
 
 def test_every_step_is_a_target() -> None:

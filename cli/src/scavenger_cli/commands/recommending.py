@@ -25,8 +25,9 @@ def recommend(
     """Say what jobs should request.
 
     By what they have used, as their statuses say: the most CPU and a tenth more, after four hours; the most memory of
-    three runs and three tenths more. Jobs that have not run for so long go by others of the same image, command and
-    requests, where ten runs of these were alike. Without a name, all jobs that have not finished are told.
+    three runs or more, and a margin that shrinks with the number of runs. Jobs that have not run for so long go by
+    others of the same image, command and requests, where ten runs of these were alike. Without a name, all jobs that
+    have not finished are told.
 
     \b
     Examples:

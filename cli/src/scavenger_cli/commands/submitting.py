@@ -144,6 +144,10 @@ def run(
         bool,
         typer.Option("--reclaimed", help="Run on capacity that other pods request and do not use; --cpu is a limit."),
     ] = False,
+    recommended: Annotated[
+        bool,
+        typer.Option("--recommended", help="Request less than --cpu and --memory, by what was measured."),
+    ] = False,
     suspended: Annotated[bool, typer.Option("--suspended", help="Create the job suspended.")] = False,
     job: Annotated[
         str | None,
@@ -191,6 +195,7 @@ def run(
         ttl_seconds=ttl,
         suspend=suspended,
         reclaimed=reclaimed,
+        recommended=recommended,
         service_account=service_account,
         user=user,
         fs_group=fs_group,

@@ -157,7 +157,9 @@ Id = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int6
 class ScavengerJobSpec(Model):
     """What to run, with how much, and how often it writes a checkpoint."""
 
-    MUTABLE: ClassVar[frozenset[str]] = frozenset({"suspend", "ttlSecondsAfterFinished", "queue", "priority"})
+    MUTABLE: ClassVar[frozenset[str]] = frozenset(
+        {"suspend", "ttlSecondsAfterFinished", "queue", "priority", "resourcesFrom"}
+    )
     """Fields that may change after creation (`queue` only while no pod exists)."""
     FIXED_PARTS: ClassVar[dict[str, tuple[str, ...]]] = {"array": ("tasks", "indexes", "failFast")}
     """Fields of which only these parts, and that they are there, stay as they were."""

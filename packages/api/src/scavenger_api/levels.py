@@ -399,6 +399,11 @@ class LevelsView:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
+def ppm(percent: float) -> int | None:
+    """Percent as whole millionths; None for what is no percentage (NaN, infinite, negative)."""
+    return round(percent * 10_000) if math.isfinite(percent) and percent >= 0 else None
+
+
 def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | None:
     if not any(f"{name}.{resource}" in data for name in names.LEVELS_PER_RESOURCE):
         return None

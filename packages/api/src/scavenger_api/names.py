@@ -90,6 +90,15 @@ ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
 # On a pod that was resized in place, by the admitter (scavenger_domain.sizes).
 ANNOTATION_REQUESTED_CPU: Final = f"{GROUP}/requested-cpu"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
+# On a namespace, by the administrator: other controllers are told what its regular pods would lose.
+LABEL_COSTS: Final = f"{GROUP}/disruption-costs"
+COSTS_ENABLED: Final = "enabled"
+ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""On a pod: the ReplicaSet controller deletes pods with a lower one first."""
+ANNOTATION_PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
+"""On a Workload of Kueue: what is added to its priority."""
+LABEL_KUEUE_JOB: Final = "kueue.x-k8s.io/job-uid"
+"""On a Workload of Kueue: the UID of the Job that it is of."""
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"
 LATENCY_INTERACTIVE: Final = "interactive"
 # On the batch/v1 Job: which place in the queue this run was started from (docs/designs/0001-run-identity.md).

@@ -10,6 +10,8 @@ from typing import Annotated
 from pydantic import Field
 
 from scavenger_api.model import Model, Quantity
+from scavenger_api.names import MAX_DEVICES
+from scavenger_api.sizes import recommended_amounts
 
 
 class ResourceUsage(Model):
@@ -39,6 +41,8 @@ class JobUsage(Model):
     """In cores."""
     memory: ResourceUsage | None = None
     """In bytes."""
+    devices: Annotated[dict[str, ResourceUsage] | None, Field(max_length=MAX_DEVICES)] = None
+    """By name of an extended resource, in devices: 500m is half of one. Only where an administrator names a metric."""
 
 
 class RecommendedRequests(Model):
@@ -55,5 +59,4 @@ class RecommendedRequests(Model):
     @property
     def amounts(self) -> dict[str, str]:
         """What differs from the job's own requests."""
-        found = {"cpu": self.cpu, "memory": self.memory}
-        return {name: amount for name, amount in found.items() if amount is not None}
+        return recommended_amounts({"cpu": self.cpu, "memory": self.memory})

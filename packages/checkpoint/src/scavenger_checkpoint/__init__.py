@@ -1,4 +1,4 @@
-"""What a program and a scavenger job agree on, for programs in Python; docs/programs.md says it for all others.
+"""What a program and a scavenger job agree on, for programs in Python; docs/checkpoint-contract.md has it for others.
 
     from scavenger_checkpoint import EXIT_SAVED, StopRequest, Store, report_checkpoint
 
@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from scavenger_checkpoint.contract import EXIT_SAVED, EXIT_STOPPED, Place, checkpoint_line, reported_checkpoint
+from scavenger_checkpoint.contract import EXIT_SAVED, EXIT_STOPPED, VERSION, Place, checkpoint_line, reported_checkpoint
 from scavenger_checkpoint.files import Loaded, Store, write_atomically
 from scavenger_checkpoint.report import report_checkpoint, report_finished
 from scavenger_checkpoint.signals import StopRequest
@@ -26,6 +26,7 @@ from scavenger_checkpoint.signals import StopRequest
 __all__ = [
     "EXIT_SAVED",
     "EXIT_STOPPED",
+    "VERSION",
     "Loaded",
     "Place",
     "StopRequest",

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
 
+VERSION: Final = 1
+"""Of the contract that docs/checkpoint-contract.md describes."""
+
 EXIT_SAVED: Final = 85
 """Ended with its state saved and work left; what `checkpointExitCode` of the job should say. HTCondor's convention."""
 EXIT_STOPPED: Final = 143

@@ -11,6 +11,7 @@ wait for ever.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 _PPM: Final = 1_000_000
@@ -47,6 +48,29 @@ class NodeLike(Protocol):
     @property
     def counts(self) -> bool:
         """The load is measured over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedNode:
+    """A node, and no more of it than that.
+
+    Attributes:
+        name: as of `NodeLike`, and so are the others.
+        pool: that it is in.
+        allocatable: millicores of cpu, bytes of memory.
+        used: by all pods.
+        scavenger: by scavenger pods.
+        schedulable: now.
+        counts: for the load.
+    """
+
+    name: str
+    pool: str
+    allocatable: Amounts
+    used: Amounts
+    scavenger: Amounts
+    schedulable: bool
+    counts: bool
 
 
 def kept_for_regular_pods(

@@ -1,7 +1,7 @@
 """How much a pod should request, by what was measured. Pure; docs/designs/0034-what-jobs-use.md has the figures.
 
 CPU: the most that was seen, and a tenth more, once a pod was measured for four hours. Memory: the most of three runs or
-more, and three tenths more, as shorter peaks are missing. What others have used counts for a job only where they are
+more, and a margin that shrinks with the number of runs. What others have used counts for a job only where they are
 its kin, at least ten of their runs were measured, and these are alike: unlike ones tell nothing of the next.
 """
 
@@ -23,7 +23,11 @@ LEAST_KIN: Final = 10
 """So many runs of kin, or tasks of an array, tell of the others."""
 ALIKE: Final = 1.5
 """Runs are alike where none used more than this many times what the median of them did, each at its peak."""
-MARGINS: Final[Mapping[str, float]] = {"cpu": 1.1, "memory": 1.3}
+CPU_MARGIN: Final = 1.1
+MEMORY_MARGIN: Final = 1.3
+MEMORY_DOUBT: Final = 2.0
+"""This, divided by the number of runs, is added to the margin of memory: the maximum of few runs says little of the
+next one, and how far these were apart says no more."""
 
 _STEPS: Final[Mapping[str, int]] = {"cpu": 10, "memory": 2**20}
 """A recommendation is a multiple of this: ten millicores, a mebibyte."""
@@ -112,10 +116,15 @@ def recommend(job: Measured, kin: Collection[JobUsage], *, killed: bool = False)
                 by_kin.add(resource)
         if found is not None:
             step = _STEPS[resource]
-            amounts[resource] = max(1, math.ceil(round(found.most * MARGINS[resource] / step, 6))) * step
+            amounts[resource] = max(1, math.ceil(round(found.most * _margin(resource, found.runs) / step, 6))) * step
         else:
             lacks[resource] = lack
     return Recommendation(amounts, frozenset(by_kin), lacks)
+
+
+def _margin(resource: str, runs: int) -> float:
+    """Times the most that was seen in so many runs."""
+    return CPU_MARGIN if resource == "cpu" else MEMORY_MARGIN + MEMORY_DOUBT / runs
 
 
 def _evidence(usages: Collection[JobUsage], resource: str) -> _Evidence | None:

@@ -4,7 +4,9 @@ The status of a job has them as `status.usage`, the ledger of an adopted Job as 
 API, which has one figure every 15 seconds or slower: a peak of memory between two figures is missing. So the maximum of
 memory is coarse, and a recommendation needs a margin (docs/designs/0034-what-jobs-use.md).
 
-Amounts are those of `scavenger_api.quantity`: millicores of cpu, bytes of memory, of one pod.
+Amounts are those of one pod: millicores of cpu, bytes of memory, thousandths of a device. Devices are extended
+resources, such as `nvidia.com/gpu`, of which a metric is set. A part of one cannot be requested, so nothing is
+recommended of them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, Final, Self
 from scavenger_api.quantity import QuantityError, amount, format_amount
 
 RESOURCES: Final[tuple[str, ...]] = ("cpu", "memory")
-"""What is measured."""
+"""What is measured everywhere."""
 LEAST_SECONDS: Final = 300.0
 """Pod-seconds. What was measured for less time says nothing."""
 MOST_GAP: Final = 300.0
@@ -26,8 +28,6 @@ COARSE: Final = "memory is sampled every 15 s or slower, so shorter peaks are mi
 """Said wherever the maximum of memory is shown."""
 
 _MEBI: Final = 2**20
-_FIRST: Final[Mapping[str, float]] = {"cpu": 1.0, "memory": float(_MEBI)}
-"""The upper bound of the first bucket."""
 _FACTOR: Final = 1.25
 _BUCKETS: Final = 64
 """The last one has what is above 1,200 cores, or 1.2 TiB."""
@@ -61,24 +61,40 @@ class JobUsage:
     Attributes:
         pod_seconds: for how long that was measured, summed over the pods.
         runs: how many runs were measured, of an array how many of its tasks.
-        resources: by name.
+        resources: by name, cpu and memory first.
     """
 
     pod_seconds: int
     runs: int
     resources: Mapping[str, ResourceUsage]
 
+    @property
+    def devices(self) -> dict[str, ResourceUsage]:
+        """The part that is of devices."""
+        return {name: one for name, one in self.resources.items() if name not in RESOURCES}
+
 
 _PARTS: Final = tuple(one.name for one in fields(ResourceUsage))
 
 
+def _counted_as(resource: str) -> str:
+    """The resource in whose unit the amounts of one are."""
+    return resource if resource in RESOURCES else "cpu"
+
+
+def _words(resource: str, one: ResourceUsage) -> dict[str, str]:
+    return {part: format_amount(_counted_as(resource), getattr(one, part)) for part in _PARTS}
+
+
+def _read(resource: str, words: Mapping[str, Any]) -> ResourceUsage:
+    return ResourceUsage(**{part: amount(_counted_as(resource), words[part]) for part in _PARTS})
+
+
 def usage_in_words(usage: JobUsage) -> dict[str, Any]:
     """As `status.usage` has it: quantities."""
-    found = {
-        resource: {part: format_amount(resource, getattr(one, part)) for part in _PARTS}
-        for resource, one in usage.resources.items()
-    }
-    return {"podSeconds": usage.pod_seconds, "runs": usage.runs, **found}
+    found = {name: _words(name, one) for name, one in usage.resources.items() if name in RESOURCES}
+    devices = {name: _words(name, one) for name, one in usage.devices.items()}
+    return {"podSeconds": usage.pod_seconds, "runs": usage.runs, **found} | ({"devices": devices} if devices else {})
 
 
 def read_usage(words: Mapping[str, Any] | None) -> JobUsage | None:
@@ -86,11 +102,8 @@ def read_usage(words: Mapping[str, Any] | None) -> JobUsage | None:
     if not words:
         return None
     try:
-        resources = {
-            name: ResourceUsage(**{part: amount(name, words[name][part]) for part in _PARTS})
-            for name in RESOURCES
-            if words.get(name)
-        }
+        told = {name: words[name] for name in RESOURCES if words.get(name)} | dict(words.get("devices") or {})
+        resources = {name: _read(name, one) for name, one in told.items()}
         return JobUsage(int(words["podSeconds"]), int(words["runs"]), resources)
     except (KeyError, TypeError, ValueError, QuantityError):
         return None
@@ -109,11 +122,9 @@ def usage_in_table(usage: JobUsage | None) -> dict[str, float]:
 def usage_of_table(table: Mapping[str, float]) -> JobUsage | None:
     """What a ledger says; None where it says nothing."""
     try:
-        resources = {
-            name: ResourceUsage(**{part: round(table[f"{name}.{part}"]) for part in _PARTS})
-            for name in RESOURCES
-            if f"{name}.max" in table
-        }
+        devices = sorted(key.removesuffix(".max") for key in table if key.endswith(".max"))
+        names = [name for name in dict.fromkeys([*RESOURCES, *devices]) if f"{name}.max" in table]
+        resources = {name: ResourceUsage(**{part: round(table[f"{name}.{part}"]) for part in _PARTS}) for name in names}
         return JobUsage(round(table["podSeconds"]), round(table["runs"]), resources)
     except (KeyError, ValueError, OverflowError):
         return None
@@ -187,8 +198,8 @@ class UsageBook:
         self._seconds = 0.0
         self._ended = 0
         self._requested: dict[str, int] = {}
-        self._time = {name: Histogram(_FIRST[name]) for name in RESOURCES}
-        self._peaks = {name: Histogram(_FIRST[name]) for name in RESOURCES}
+        self._time: dict[str, Histogram] = {}
+        self._peaks: dict[str, Histogram] = {}
         self._running: dict[str, _Run] = {}
         self._usage: JobUsage | None = None
         """The figures, until there are new ones: a job is looked at more often than it is measured."""
@@ -200,8 +211,8 @@ class UsageBook:
         for name, one in known.resources.items():
             self._requested[name] = one.requested
             for part, share in _SEEDED:
-                self._time[name].add(getattr(one, part), share * max(1.0, self._seconds))
-            self._peaks[name].add(one.typical, max(1, known.runs))
+                _of(self._time, name).add(getattr(one, part), share * max(1.0, self._seconds))
+            _of(self._peaks, name).add(one.typical, max(1, known.runs))
 
     def add(self, run: str, used: Mapping[str, float], requested: Mapping[str, int], seconds: float, at: float) -> None:
         """Take a sample of one pod in.
@@ -209,7 +220,7 @@ class UsageBook:
         Args:
             run: the run that the pod is of, of an array the life of the task.
             used: amounts, as an average over the sample's time.
-            requested: amounts.
+            requested: amounts, of devices in thousandths as well.
             seconds: that the sample stands for.
             at: when it was taken, in seconds since the epoch.
         """
@@ -217,11 +228,10 @@ class UsageBook:
         found = self._running.setdefault(run, _Run({}, at))
         found.at = max(found.at, at)
         self._seconds += seconds
-        for name in RESOURCES:
-            if name in used:
-                self._requested[name] = requested.get(name, 0)
-                self._time[name].add(used[name], seconds)
-                found.most[name] = max(found.most.get(name, 0.0), used[name])
+        for name, value in used.items():
+            self._requested[name] = requested.get(name, 0)
+            _of(self._time, name).add(value, seconds)
+            found.most[name] = max(found.most.get(name, 0.0), value)
 
     def end_before(self, at: float) -> None:
         """Runs without a sample since then are over."""
@@ -229,7 +239,7 @@ class UsageBook:
             self._usage = None
             self._ended += 1
             for name, most in self._running.pop(run).most.items():
-                self._peaks[name].add(most, 1.0)
+                _of(self._peaks, name).add(most, 1.0)
 
     @property
     def last(self) -> float:
@@ -242,13 +252,13 @@ class UsageBook:
         if self._seconds < LEAST_SECONDS:
             return None
         if self._usage is None:
-            found = {name: self._of(name) for name in RESOURCES if name in self._requested}
+            found = {name: self._of(name) for name in sorted(self._requested, key=_in_order)}
             self._usage = JobUsage(round(self._seconds), self._ended + len(self._running), found)
         return self._usage
 
     def _of(self, name: str) -> ResourceUsage:
-        time = self._time[name]
-        peaks = self._peaks[name].with_more(run.most[name] for run in self._running.values() if name in run.most)
+        time, peaks = self._time[name], _of(self._peaks, name)
+        peaks = peaks.with_more(run.most[name] for run in self._running.values() if name in run.most)
         return ResourceUsage(
             self._requested[name],
             _whole(name, time.quantile(0.5)),
@@ -258,6 +268,19 @@ class UsageBook:
         )
 
 
+def _of(histograms: dict[str, Histogram], resource: str) -> Histogram:
+    """The histogram of a resource. Its first bucket ends at a mebibyte of memory, or a thousandth of others."""
+    found = histograms.get(resource)
+    if found is None:
+        found = histograms[resource] = Histogram(float(_MEBI) if resource == "memory" else 1.0)
+    return found
+
+
+def _in_order(resource: str) -> tuple[bool, str]:
+    """Sorts cpu and memory first."""
+    return resource not in RESOURCES, resource
+
+
 def _whole(resource: str, value: float) -> int:
-    """Rounded up to what a quantity says in few digits: millicores, mebibytes."""
-    return math.ceil(value) if resource == "cpu" else math.ceil(value / _MEBI) * _MEBI
+    """Rounded up to what a quantity says in few digits: thousandths, mebibytes."""
+    return math.ceil(value / _MEBI) * _MEBI if resource == "memory" else math.ceil(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -57,11 +58,12 @@ class _Nodes(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _Pods(Struct, frozen=True, gc=False, rename="camel"):
-    items: list[PodMetrics] | None = None
+    items: list[msgspec.Raw] | None = None
 
 
 _nodes = msgspec.json.Decoder(_Nodes)
 _pods = msgspec.json.Decoder(_Pods)
+_pod = msgspec.json.Decoder(PodMetrics)
 
 
 def decode_node_metrics(body: bytes) -> list[NodeMetrics]:
@@ -69,9 +71,13 @@ def decode_node_metrics(body: bytes) -> list[NodeMetrics]:
     return _nodes.decode(body).items or []
 
 
-def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
-    """The items of a PodMetricsList. Raises ValueError where it is none."""
-    return _pods.decode(body).items or []
+def decode_pod_metrics(body: bytes) -> Iterator[PodMetrics]:
+    """The items of a PodMetricsList, each decoded when it is taken. Raises ValueError where it is none.
+
+    Servers answer with the whole list, whatever page was asked for. Nothing else runs in the process while a list is
+    decoded, also in a thread.
+    """
+    return map(_pod.decode, _pods.decode(body).items or ())
 
 
 def window_seconds(window: str) -> float:

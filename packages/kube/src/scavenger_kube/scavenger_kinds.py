@@ -7,7 +7,7 @@ of its own. tests/unit/cli/test_objects.py holds the fields to those of the mode
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from scavenger_api.pod_sums import template_requests
 from scavenger_api.promises import gang_size, promised_interval
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import asked_for
+from scavenger_api.sizes import recommended_amounts, sized_requests
 from scavenger_api.states import Capacity, ConditionType, Phase, earned_count, precedence
 from scavenger_api.task_numbers import TaskNumbers, numbers_of
 
@@ -196,12 +197,21 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def recommended(self) -> dict[str, str]:
         """What its pods request in the place of what it asks for."""
-        return {name: str(text) for name in names.LEVELS_RESOURCES if (text := self.status.recommended.get(name))}
+        return recommended_amounts(self.status.recommended)
+
+    @property
+    def sized(self) -> Self:
+        """The job with what its pods request as its own requests, as admission looks at it."""
+        if not self.recommended:
+            return self
+        own = self.spec.resources
+        requests = sized_requests(own.requests, own.limits, self.status.recommended)
+        return replace(self, spec=replace(self.spec, resources=replace(own, requests=requests)))
 
     @property
     def requests(self) -> dict[str, int]:
         """What one pod requests, as `ScavengerJobSpec.requests` says it, unless something else is recommended."""
-        return self.spec.requests | readable_amounts(self.recommended)
+        return self.sized.spec.requests
 
     @property
     def precedence(self) -> int:

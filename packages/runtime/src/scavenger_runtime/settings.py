@@ -25,6 +25,7 @@ from scavenger_api.shared_settings import FIELDS, flag_field
 from scavenger_api.weights import parse_weights, weights_of
 
 from scavenger_runtime.listening import EVERYWHERE
+from scavenger_runtime.prometheus import POD_CPU, POD_MEMORY, TAKEN
 
 ENV_PREFIX = "SCAVENGER_"
 _TRUTHS = (bool, bool | None)
@@ -126,6 +127,14 @@ ADOPT: Any = option(
     False,
     "also watch adopted Jobs, which have spec.managedBy: scavenger.dev/adopter and the label of a queue; "
     "global.adopt.enabled of the charts sets it",
+)
+PROMETHEUS_TOKEN_FILE: Any = option(None, "file with the bearer token for Prometheus")
+PROMETHEUS_CA_FILE: Any = option(None, "file with the CA of its certificate")
+PROMETHEUS_POD_CPU: Any = option(POD_CPU, "PromQL: cores used by pod")
+PROMETHEUS_POD_MEMORY: Any = option(POD_MEMORY, "PromQL: bytes used by pod")
+PROMETHEUS_TAKEN: Any = option(TAKEN, "PromQL: Unix time of the samples, by node or for the cluster")
+PROMETHEUS_WINDOW: Any = option(
+    60.0, "window over which the CPU queries average; set it to the scrape interval", unit="seconds", ge=0
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints whose nodes still count in the load")
 WRITE_RATE: Any = option(

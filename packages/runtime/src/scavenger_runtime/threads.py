@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
@@ -27,3 +27,16 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
         raise
+
+
+async def in_turns(items: Iterable[T], at_a_time: int) -> AsyncIterator[T]:
+    """Items as they come, between which the event loop turns.
+
+    Args:
+        items: what is cheap to take, one by one.
+        at_a_time: how many are taken between two turns.
+    """
+    for count, item in enumerate(items, 1):
+        yield item
+        if count % at_a_time == 0:
+            await asyncio.sleep(0)

@@ -1,6 +1,6 @@
-"""CPU time that pods really used, added up from the rates that the metrics API reports.
+"""CPU time that pods really used, added up from the rates that a source reports: the metrics API, or Prometheus.
 
-The metrics API knows only now: cores, as an average over the last window. What a pod used between two moments is the
+A source knows only now: cores, as an average over the last window. What a pod used between two moments is the
 sum of rate times window, and without measurements (before the first figure, a gap, a restart of the service) the mean
 rate of what was seen stands in. So a figure is exact where it was watched and an estimate elsewhere, and there is one
 for every span of a pod's life as soon as there is a single sample.
@@ -10,13 +10,12 @@ Units: times in seconds since the epoch, rates in cores, CPU time in core-second
 
 from __future__ import annotations
 
-import asyncio
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from scavenger_api import names
 from scavenger_api.quantity import QuantityError, parse_quantity
@@ -28,6 +27,7 @@ from scavenger_kube.errors import ApiError
 from scavenger_kube.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics, decode_pod_metrics, window_seconds
 
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.threads import in_turns
 
 MAX_POINTS: Final = 64
 """Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""
@@ -48,6 +48,8 @@ class Sample:
         at: the end of the window, in seconds since the epoch.
         window: seconds.
         memory: bytes; None where that is not said.
+        devices: how many of each extended resource, a part of one as a fraction; of those of which a metric is set.
+        uid: of the pod; empty where that is not said.
     """
 
     pod: str
@@ -55,9 +57,13 @@ class Sample:
     at: float
     window: float
     memory: float | None = None
+    devices: Mapping[str, float] = field(default_factory=dict)
+    uid: str = ""
 
     def is_of(self, life: Life, now: datetime) -> bool:
         """Whether it is of this life of its pod. The metrics API knows pods by their names alone."""
+        if self.uid:
+            return self.uid == life.uid
         begins = round((self.at - self.window + WHOLE_SECOND) * MICROSECONDS)
         return of_life(life.created, begins, micros(now))
 
@@ -142,17 +148,33 @@ class Life(NamedTuple):
     created: int
 
 
+class UsageError(Exception):
+    """A source of figures cannot be asked, or its answer says nothing; the message says why."""
+
+
+class UsageSource(Protocol):
+    """Who knows what pods use."""
+
+    @property
+    def name(self) -> str:
+        """As in logs."""
+
+    async def measure(self) -> list[Sample]:
+        """What all scavenger pods use now, known by `namespace/name`; those it cannot say are missing. Raises
+        UsageError."""
+
+
 class PodUsage:
-    """A meter of the scavenger pods that the caller wants measured, fed from the metrics API. Without answers the old
+    """A meter of the scavenger pods that the caller wants measured, fed from one source. Without answers the old
     figures stand, and it is logged once.
 
-    timeout: seconds until a question counts as failed.
+    Args:
+        source: to ask.
     """
 
-    def __init__(self, client: ApiClient, timeout: float) -> None:
+    def __init__(self, source: UsageSource) -> None:
         self.meter = UsageMeter()
-        self._client = client
-        self._timeout = timeout
+        self._source = source
         self._failing = False
 
     async def poll(self, pods: Mapping[str, Life], now: datetime) -> bool | None:
@@ -161,7 +183,7 @@ class PodUsage:
         The metrics API knows pods by their names alone. A figure that is of an earlier life of a pod is left out.
 
         Returns:
-            Whether the metrics API answered; None when it was not asked, as there is nothing to measure.
+            Whether the source answered; None when it was not asked, as there is nothing to measure.
         """
         if not pods:
             self.meter.keep(())
@@ -171,18 +193,19 @@ class PodUsage:
         return samples is not None
 
     async def ask(self, *, needed: bool = True) -> list[Sample] | None:
-        """What all scavenger pods use now; None where the metrics API does not answer.
+        """What all scavenger pods use now; None where the source does not answer.
 
         Args:
             needed: jobs on reclaimed capacity are among them. Otherwise a missing answer does not matter, and is not
                 logged.
         """
         try:
-            samples = await scavenger_pod_usage(self._client, self._timeout)
-        except (ApiError, ValueError) as error:
+            samples = await self._source.measure()
+        except UsageError as error:
             if needed and not self._failing:
                 log.warning(
-                    "CPU time on reclaimed capacity is estimated: no metrics from the metrics API", error=str(error)
+                    f"CPU time on reclaimed capacity is estimated: no metrics from {self._source.name}",
+                    error=str(error),
                 )
             self._failing = self._failing or needed
             return None
@@ -200,27 +223,36 @@ class PodUsage:
                 self.meter.observe(replace(sample, pod=life.uid))
 
 
-async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]:
-    """CPU use of all scavenger pods, known by `namespace/name`, from the metrics API; without those it cannot say.
+class MetricsApiUsage:
+    """Asks the metrics API, by the API server.
 
-    Raises:
-        ApiError: NotFound where there is no metrics API; whatever else the API server answers.
-        ValueError: when the answer is no PodMetricsList.
+    Args:
+        client: to ask with.
+        timeout: seconds until a question counts as failed.
     """
-    body = await client.request("GET", POD_METRICS, params={"labelSelector": names.LABEL_JOB}, timeout=timeout)
-    items, found = decode_pod_metrics(body), list[Sample]()
-    for begin in range(0, len(items), AT_A_TIME):
-        found += _samples(items[begin : begin + AT_A_TIME])
-        await asyncio.sleep(0)
-    return found
+
+    name: Final = "the metrics API"
+
+    def __init__(self, client: ApiClient, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def measure(self) -> list[Sample]:
+        """As `UsageSource`. CPU and memory only."""
+        params = {"labelSelector": names.LABEL_JOB}
+        try:
+            body = await self._client.request("GET", POD_METRICS, params=params, timeout=self._timeout)
+            found = (_sample(item) async for item in in_turns(decode_pod_metrics(body), AT_A_TIME))
+            return [sample async for sample in found if sample is not None]
+        except (ApiError, ValueError) as error:
+            raise UsageError(str(error)) from error
 
 
-def _samples(items: Iterable[PodMetrics]) -> Iterable[Sample]:
-    for item in items:
-        at, cores = parse_time(item.timestamp), _sum(item.containers, "cpu")
-        if at is not None and cores is not None:
-            memory = _sum(item.containers, "memory")
-            yield Sample(item.key, cores, at.timestamp(), window_seconds(item.window), memory)
+def _sample(item: PodMetrics) -> Sample | None:
+    at, cores = parse_time(item.timestamp), _sum(item.containers, "cpu")
+    if at is None or cores is None:
+        return None
+    return Sample(item.key, cores, at.timestamp(), window_seconds(item.window), _sum(item.containers, "memory"))
 
 
 def _sum(containers: Iterable[ContainerMetrics], resource: str) -> float | None:

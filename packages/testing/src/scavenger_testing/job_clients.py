@@ -98,6 +98,15 @@ def helm_3(job: Object, _pods: Sequence[Object]) -> Seen:
     return Seen.RUNS if completions is not None and _count(job, "succeeded") < completions else Seen.DONE
 
 
+def job_set(children: Iterable[Object]) -> Seen:
+    """A JobSet without policies, by its child Jobs: one that has failed fails it, or with `maxRestarts` is a restart
+    (`executeFailurePolicy`). It is complete with all of them (`executeSuccessPolicy`). A TrainJob copies this."""
+    seen = {by_conditions(child, ()) for child in children}
+    if Seen.FAILED in seen:
+        return Seen.FAILED
+    return Seen.DONE if seen == {Seen.DONE} else Seen.RUNS
+
+
 CLIENTS: Final = (
     Client("kubectl wait", by_conditions),
     Client("CronJob", by_conditions),

@@ -356,7 +356,9 @@ def _same(old: Object, new: Object) -> bool:
 
 
 def _refuse_disputed(stored: Stored, obj: Object, manager: str) -> None:
-    wanted = dict(patches.leaves({key: value for key, value in obj.items() if key in ("spec", "status", "data")}))
+    fields = {key: value for key, value in obj.items() if key in ("spec", "status", "data")}
+    notes = {key: value for key, value in obj.get("metadata", {}).items() if key in ("labels", "annotations")}
+    wanted = dict(patches.leaves({**fields, "metadata": notes}))
     for (other, _), applied in stored.applied.items():
         for path, value in patches.leaves(applied):
             if other != manager and path in wanted and wanted[path] != value:

@@ -261,8 +261,8 @@ class AdmissionFeed:
         """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""
         if job.spec.capacity is Capacity.GUARANTEED:
             return None
-        now, used = self._clock.now(), accounting.cpu_time(job.spec, self._informers.members(job), self._usage)
-        return lambda since: used(since, now) / (now - since).total_seconds() if now > since else None
+        now, taken = self._clock.now(), accounting.taken(job.spec, self._informers.members(job), self._usage)
+        return lambda since: taken.core_seconds(since, now) / (now - since).total_seconds() if now > since else None
 
     def _start_failed(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         first, most = self._settings.start_backoff, self._settings.start_backoff_max

@@ -21,6 +21,7 @@ from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import JOBS, Namespace
 from scavenger_runtime.cache import Change
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.prometheus import PrometheusClient
 from scavenger_runtime.queue import LOW_PRIORITY, PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
 from scavenger_runtime.service import ServiceContext
@@ -67,7 +68,7 @@ from scavenger_admitter.resizes import Resizes
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.starter import Starter
 from scavenger_admitter.success_evidence import SuccessEvidence
-from scavenger_admitter.usage import UsagePoller
+from scavenger_admitter.usage import TIMEOUT_SECONDS, UsagePoller, usage_source
 from scavenger_admitter.volume_topologies import VolumeTopologies
 from scavenger_admitter.wakeups import Wakeups
 from scavenger_admitter.write_turns import WriteTurns
@@ -109,7 +110,18 @@ class Admitter:
         self._records = JobRecords(self._clock)
         self._informers = Informers(context, self._records)
         self._explanations = Explanations(self._records, self._clock, settings.explain_after)
-        self._usage = UsagePoller(self._client, self._clock, self._informers, period=settings.usage_period)
+        self._prometheus = (
+            PrometheusClient(
+                settings.prometheus_url,
+                timeout=TIMEOUT_SECONDS,
+                token_file=settings.prometheus_token_file,
+                ca_file=settings.prometheus_ca_file,
+            )
+            if settings.prometheus_url
+            else None
+        )
+        source = usage_source(settings, self._client, self._prometheus, self._informers)
+        self._usage = UsagePoller(source, self._clock, self._informers, period=settings.usage_period)
         self._limiter = CreateLimiter(
             self._clock,
             self._wakeups,
@@ -258,6 +270,8 @@ class Admitter:
             await self._run(loop)
         finally:
             await self._reconciler.close()
+            if self._prometheus is not None:
+                await self._prometheus.close()
 
     async def _run(self, loop: ReconcileLoop) -> None:
         async with asyncio.TaskGroup() as group:

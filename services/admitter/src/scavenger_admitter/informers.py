@@ -213,6 +213,11 @@ class Informers:
         job = self.job(key) if key else None
         return job if job is not None and job.status.phase is Phase.RUNNING else None
 
+    def node_of(self, name: str) -> str:
+        """The node of a scavenger pod, by `namespace/name`; empty for other pods, and before it has one."""
+        pod = self.pods.get(name)
+        return pod.spec.node_name if pod is not None and job_key(pod) else ""
+
     def is_held(self, name: str, uid: str) -> bool:
         """Whether a pod (`namespace/name`) is shown with our finalizer: its ending is still to be recorded."""
         shown = self.pods.get(name)

@@ -63,9 +63,13 @@ USEFUL_CPU_SECONDS: Final = counter(
 )
 UNUSED_CPU_SECONDS: Final = counter(
     "unused_cpu_seconds",
-    "CPU request minus CPU time, where the request is more, of pods on guaranteed capacity that the metrics API has "
-    "figures of.",
+    "CPU request minus CPU time, where the request is more, of pods on guaranteed capacity that are measured.",
     ("queue",),
+)
+UNUSED_DEVICE_SECONDS: Final = counter(
+    "unused_device_seconds",
+    "Devices requested minus devices used, where the request is more, by extended resource of which a metric is set.",
+    ("queue", "resource"),
 )
 RECLAIMS: Final = counter(
     "reclaims", "Jobs interrupted to give a queue its share back, by the queue they are of and the one they went for.",

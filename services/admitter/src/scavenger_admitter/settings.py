@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
 from scavenger_domain.nodes import HINTS
+from scavenger_runtime.prometheus_usage import parse_devices
 from scavenger_runtime.settings import (
     ADOPT,
     ALLOWED_TOLERATIONS,
@@ -14,6 +15,12 @@ from scavenger_runtime.settings import (
     MINIMUM_RUN,
     POOL_IGNORES,
     PRESSED_WRITE_RATE,
+    PROMETHEUS_CA_FILE,
+    PROMETHEUS_POD_CPU,
+    PROMETHEUS_POD_MEMORY,
+    PROMETHEUS_TAKEN,
+    PROMETHEUS_TOKEN_FILE,
+    PROMETHEUS_WINDOW,
     RESOURCE_WEIGHTS,
     STARTUP_COST,
     TOLERATED_TAINTS,
@@ -136,10 +143,21 @@ class AdmitterSettings(ServiceSettings):
 
     usage_period: Seconds = option(
         30.0,
-        "time between two requests to the metrics API for what running jobs use, while there are any",
+        "time between two requests to the source of usage for what running jobs use, while there are any",
         unit="seconds",
         ge=1,
     )
+    usage_source: Literal["metrics-api", "prometheus"] = option("metrics-api", "source of what the pods of jobs use")
+    prometheus_url: str = option(
+        "", "URL of Prometheus, without /api; required for usage-source prometheus and for device-metrics"
+    )
+    prometheus_token_file: str | None = PROMETHEUS_TOKEN_FILE
+    prometheus_ca_file: str | None = PROMETHEUS_CA_FILE
+    prometheus_pod_cpu: str = PROMETHEUS_POD_CPU
+    prometheus_pod_memory: str = PROMETHEUS_POD_MEMORY
+    prometheus_taken: str = PROMETHEUS_TAKEN
+    prometheus_window: Seconds = PROMETHEUS_WINDOW
+    device_metrics: str = option("", "what pods use of extended resources: the chart's value deviceMetrics, as JSON")
     recommended_least: float = option(
         0.25,
         "the pods of a job with resourcesFrom: Recommended request at least this share of what it asks for; 1: always"
@@ -199,6 +217,25 @@ class AdmitterSettings(ServiceSettings):
         "annotations that pods may have although they prevent the removal of a node, such as "
         "karpenter.sh/do-not-disrupt",
     )
+
+    @field_validator("device_metrics")
+    @classmethod
+    def _parsed_devices(cls, text: str) -> str:
+        parse_devices(text)
+        return text
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """PromQL of what pods use, by extended resource."""
+        return parse_devices(self.device_metrics)
+
+    @model_validator(mode="after")
+    def _prometheus_known(self) -> Self:
+        """usage-source prometheus and `device-metrics` require `prometheus-url`."""
+        if (self.usage_source == "prometheus" or self.devices) and not self.prometheus_url:
+            name = "--device-metrics" if self.devices else "--usage-source prometheus"
+            raise ValueError(f"{name} needs --prometheus-url")
+        return self
 
     @model_validator(mode="after")
     def _watched_for_long_enough(self) -> Self:

@@ -1,9 +1,9 @@
-"""What scavenger pods use, polled from the metrics API while jobs run. Decides nothing.
+"""What scavenger pods use, polled while jobs run. Decides nothing.
 
 Of pods on reclaimed capacity the CPU time of each is kept: their books and their lives depend on it. Pods are known to
 it from when their job is known to run until they are released, so that the figures of one that has ended are there
-until its ending is settled. Where there are no figures, after a restart or without a metrics API, the limit times time
-stands in (`accounting.cpu_time`).
+until its ending is settled. Where there are no figures, after a restart or without a source, the limit times time
+stands in (`accounting.taken`).
 
 Of all jobs the figures of `status.usage` are kept, as histograms (`scavenger_domain.usage`). Another process goes on
 with what the status says.
@@ -11,11 +11,10 @@ with what the status says.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, ScavengerJob
@@ -26,13 +25,17 @@ from scavenger_domain.usage import MOST_GAP, JobUsage, UsageBook
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.usage import Life, PodUsage, Sample
+from scavenger_runtime.prometheus import PrometheusClient
+from scavenger_runtime.prometheus_usage import DeviceUsage, PrometheusUsage, UsageQueries
+from scavenger_runtime.threads import in_turns
+from scavenger_runtime.usage import Life, MetricsApiUsage, PodUsage, Sample, UsageSource
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, PodUse
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.recommended import usage_in
 from scavenger_admitter.informers import Informers
+from scavenger_admitter.settings import AdmitterSettings
 
 TIMEOUT_SECONDS: Final = 10.0
 WATCHED_SHARE: Final = 0.8
@@ -43,23 +46,48 @@ OVER_SECONDS: Final = 600.0
 """A run without a figure for so long is over, and a job without one is forgotten: its status has what was measured."""
 AT_A_TIME: Final = 100
 """Samples between two turns of the event loop."""
+BOOKS_AT_A_TIME: Final = 5000
+"""Jobs, of which most have no run that is over: ten milliseconds."""
+
+
+def usage_source(
+    settings: AdmitterSettings, client: ApiClient, prometheus: PrometheusClient | None, informers: Informers
+) -> UsageSource:
+    """Who is asked for what pods use.
+
+    Args:
+        settings: of the admitter.
+        client: for the metrics API.
+        prometheus: where one is known.
+        informers: the pods.
+    """
+    found: UsageSource = MetricsApiUsage(client, TIMEOUT_SECONDS)
+    if prometheus is not None and settings.usage_source == "prometheus":
+        queries = UsageQueries(
+            cpu=settings.prometheus_pod_cpu,
+            memory=settings.prometheus_pod_memory,
+            taken=settings.prometheus_taken,
+            window=settings.prometheus_window,
+        )
+        found = PrometheusUsage(prometheus, queries, informers.node_of)
+    return DeviceUsage(found, prometheus, settings.devices) if prometheus is not None and settings.devices else found
 
 
 class UsagePoller:
     """Asks what pods use, for as long as there are any to ask about.
 
     Args:
-        client: to ask with.
+        source: to ask.
         clock: for the rounds.
         informers: the running jobs and their pods, and which pods are still to be settled.
         period: seconds between two rounds.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock, informers: Informers, *, period: float) -> None:
+    def __init__(self, source: UsageSource, clock: Clock, informers: Informers, *, period: float) -> None:
         self._clock = clock
         self._period = period
         self._informers = informers
-        self._usage = PodUsage(client, TIMEOUT_SECONDS)
+        self._usage = PodUsage(source)
         self._known: dict[str, Life] = {}
         self._books = JobBooks(informers)
         self._silent_until = 0.0
@@ -87,7 +115,7 @@ class UsagePoller:
         return measured
 
     async def _ask(self, *, needed: bool) -> Sequence[Sample] | None:
-        """What pods use now; None where the metrics API does not answer, or was not asked."""
+        """What pods use now; None where the source does not answer, or was not asked."""
         if not needed and (self._clock.monotonic() < self._silent_until or not self._informers.any_runs()):
             return None
         samples = await self._usage.ask(needed=needed)
@@ -121,6 +149,20 @@ class UsagePoller:
         return round(used * 1000 / (end - begin))
 
 
+class _Seen(NamedTuple):
+    """A pod as it was measured last.
+
+    Attributes:
+        at: when, in seconds since the epoch.
+        pod: as it was shown then.
+        requested: amounts.
+    """
+
+    at: float
+    pod: Pod
+    requested: Mapping[str, int]
+
+
 class JobBooks:
     """The figures of all jobs whose pods are measured, and of each pod no more than when it was measured last.
 
@@ -132,8 +174,8 @@ class JobBooks:
         self._informers = informers
         self._books: dict[str, tuple[str, UsageBook]] = {}
         """By key, with the UID of the job."""
-        self._last: dict[str, float] = {}
-        """When pods were measured last, by UID; seconds since the epoch."""
+        self._last: dict[str, _Seen] = {}
+        """How pods were measured last, by UID."""
 
     def usage(self, job: ScavengerJob) -> JobUsage | None:
         """The figures of a job. It has had no more runs than it has started: a run that goes on as admitters change is
@@ -144,13 +186,11 @@ class JobBooks:
 
     async def take(self, samples: Sequence[Sample], now: datetime) -> None:
         """Take an answer of the metrics API in, and let the event loop turn meanwhile. What has ended is forgotten."""
-        for count, sample in enumerate(samples, 1):
+        async for sample in in_turns(samples, AT_A_TIME):
             self._take(sample, now)
-            if count % AT_A_TIME == 0:
-                await asyncio.sleep(0)
         over = now.timestamp() - OVER_SECONDS
-        self._last = {pod: at for pod, at in self._last.items() if at >= over}
-        for key, (_, book) in list(self._books.items()):
+        self._last = {uid: seen for uid, seen in self._last.items() if seen.at >= over}
+        async for key, (_, book) in in_turns(list(self._books.items()), BOOKS_AT_A_TIME):
             book.end_before(over)
             if not book.last:
                 del self._books[key]
@@ -160,21 +200,28 @@ class JobBooks:
         job = self._informers.runs(pod) if pod is not None else None
         if pod is None or job is None or pod.ended or not sample.is_of(_life(pod), now):
             return
-        seconds = self._seconds(pod.metadata.uid, sample)
+        seconds, requested = self._seconds(pod, sample)
         if seconds <= 0:
             return
+        devices = _devices(job, sample)
         used = {"cpu": sample.cores * 1000} | ({"memory": sample.memory} if sample.memory is not None else {})
-        requested = computing_requests(pod)
-        self._book(job).add(_run_of(pod), used, requested, seconds, sample.at)
-        if job.spec.capacity is not Capacity.RECLAIMED:
-            unused = max(0.0, requested.get("cpu", 0) / 1000 - sample.cores)
-            metrics.UNUSED_CPU_SECONDS.labels(self._informers.queue_label(job)).inc(unused * seconds)
+        used |= {name: 1000 * count for name, (_, count) in devices.items()}
+        asked = {**requested, **{name: 1000 * count for name, (count, _) in devices.items()}}
+        self._book(job).add(_run_of(pod), used, asked, seconds, sample.at)
+        if job.spec.capacity is Capacity.RECLAIMED:
+            return
+        queue, unused = self._informers.queue_label(job), max(0.0, requested.get("cpu", 0) / 1000 - sample.cores)
+        metrics.UNUSED_CPU_SECONDS.labels(queue).inc(unused * seconds)
+        for name, (requests, count) in devices.items():
+            metrics.UNUSED_DEVICE_SECONDS.labels(queue, name).inc(max(0.0, requests - count) * seconds)
 
-    def _seconds(self, uid: str, sample: Sample) -> float:
-        """For how long a sample stands: since the last one of its pod, of the first one its window."""
-        last = self._last.get(uid)
-        self._last[uid] = max(sample.at, last or sample.at)
-        return sample.window if last is None else min(sample.at - last, MOST_GAP)
+    def _seconds(self, pod: Pod, sample: Sample) -> tuple[float, Mapping[str, int]]:
+        """For how long a sample stands, and what its pod requests: since the last one of the pod, of the first one its
+        window."""
+        last = self._last.get(pod.metadata.uid)
+        requested = last.requested if last is not None and last.pod is pod else computing_requests(pod)
+        self._last[pod.metadata.uid] = _Seen(max(sample.at, last.at if last is not None else sample.at), pod, requested)
+        return sample.window if last is None else min(sample.at - last.at, MOST_GAP), requested
 
     def _book(self, job: ScavengerJob) -> UsageBook:
         """The book of a job, which begins with what its status says."""
@@ -183,6 +230,12 @@ class JobBooks:
             book = UsageBook(usage_in(job.status))
             self._books[job.key] = job.metadata.uid, book
         return book
+
+
+def _devices(job: ScavengerJob, sample: Sample) -> dict[str, tuple[int, float]]:
+    """How many devices a pod requests, and how many it uses, of those that its job asks for."""
+    names_ = (name for name in job.spec.devices if name in sample.devices) if sample.devices else ()
+    return {name: (job.spec.requests[name], sample.devices[name]) for name in names_}
 
 
 def _run_of(pod: Pod) -> str:

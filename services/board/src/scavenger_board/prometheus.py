@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import aiohttp
 from msgspec.structs import replace
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.prometheus import PrometheusClient, PrometheusError
 
 from scavenger_board.core.history import MOST_POINTS, LoadRow
 from scavenger_board.core.past import Recorded
@@ -44,12 +42,12 @@ class Prometheus:
     """Asks over HTTP. What goes wrong is said in the answer: a page that shows the rest is better than none."""
 
     def __init__(self, settings: BoardSettings) -> None:
-        self._url = settings.prometheus_url.rstrip("/")
-        self._timeout = settings.prometheus_timeout
-        self._token_file = settings.prometheus_token_file
-        authority = settings.prometheus_ca_file
-        self._ssl = ssl.create_default_context(cafile=authority) if authority else True
-        self._session: aiohttp.ClientSession | None = None
+        self._client = PrometheusClient(
+            settings.prometheus_url,
+            timeout=settings.prometheus_timeout,
+            token_file=settings.prometheus_token_file,
+            ca_file=settings.prometheus_ca_file,
+        )
         self._places = asyncio.Semaphore(MAX_QUESTIONS)
 
     async def at(self, moment: datetime) -> Recorded:
@@ -76,37 +74,17 @@ class Prometheus:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._client.close()
 
     async def _within(self, *asked: Coroutine[Any, Any, T]) -> list[T]:
         """All answers. Raises AnswerError."""
         try:
-            async with asyncio.timeout(self._timeout):
-                return await asyncio.gather(*asked)
-        except TimeoutError:
-            problem = f"it did not answer within {self._timeout:g} s (--prometheus-timeout)"
-        except AnswerError as error:
-            problem = str(error)
-        except (aiohttp.ClientError, OSError) as error:
-            problem = f"it cannot be reached: {error}"
-        log.warning("Prometheus says nothing", problem=problem)
-        raise AnswerError(problem)
+            return await self._client.together(*asked)
+        except (AnswerError, PrometheusError) as error:
+            log.warning("Prometheus says nothing", problem=str(error))
+            raise AnswerError(str(error)) from error
 
     async def _ask(self, path: str, form: Mapping[str, str], read: Callable[[bytes], T]) -> T:
-        headers = {}
-        if self._token_file:  # read again each time, as it may rotate
-            token = await asyncio.to_thread(Path(self._token_file).read_text)
-            headers["Authorization"] = f"Bearer {token.strip()}"
-        if self._session is None:
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._ssl))
-        url = f"{self._url}/api/v1/{path}"
-        async with self._places, self._session.post(url, data=form, headers=headers) as answer:
-            body = bytearray()
-            async for part in answer.content.iter_any():
-                body += part
-                if len(body) > MAX_ANSWER:
-                    raise AnswerError(f"its answer is longer than {MAX_ANSWER // 2**20} MiB")
-            if answer.status >= 400 and not body.startswith(b"{"):
-                raise AnswerError(f"it answered with status {answer.status}")
-        return read(bytes(body))
+        async with self._places:
+            body = await self._client.request(path, form, MAX_ANSWER)
+        return read(body)

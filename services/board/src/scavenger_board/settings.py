@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import model_validator
-from scavenger_runtime.settings import ADOPT, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import (
+    ADOPT,
+    PROMETHEUS_CA_FILE,
+    PROMETHEUS_TOKEN_FILE,
+    Seconds,
+    ServiceSettings,
+    option,
+)
 
 
 class BoardSettings(ServiceSettings):
@@ -37,8 +44,8 @@ class BoardSettings(ServiceSettings):
     prometheus_url: str = option(
         "", "URL of Prometheus, without /api, for views of the past; if empty, the board does not use Prometheus"
     )
-    prometheus_token_file: str | None = option(None, "file with the bearer token for Prometheus")
-    prometheus_ca_file: str | None = option(None, "file with the CA of its certificate")
+    prometheus_token_file: str | None = PROMETHEUS_TOKEN_FILE
+    prometheus_ca_file: str | None = PROMETHEUS_CA_FILE
     prometheus_timeout: Seconds = option(
         10.0, "time for all answers of Prometheus about a moment", unit="seconds", gt=0
     )

@@ -38,6 +38,7 @@ from scavenger_runtime.write_budget import WriteBudget
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot, Source
+from scavenger_prioritizer.disruption_costs import DisruptionCosts
 from scavenger_prioritizer.facts import (
     FactsCache,
     budget_is_right,
@@ -126,6 +127,8 @@ class Prioritizer:
             after=round(settings.lone_after * MICROSECONDS),
             came=self.request_pass,
         )
+        told = settings.pod_deletion_cost or settings.kueue_priority_boost
+        self.costs = DisruptionCosts(client, settings, self.shared, clock, self._budget) if told else None
         base, most = RETRY_SECONDS
         self._loop = ReconcileLoop(
             PASS,
@@ -148,6 +151,8 @@ class Prioritizer:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.usage.run())
             group.create_task(self.neighbours.run())
+            if self.costs is not None:
+                group.create_task(self.costs.run())
             self._loop.add(PASS)
             await self._loop.run()
 

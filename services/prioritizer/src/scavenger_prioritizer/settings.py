@@ -86,6 +86,18 @@ class PrioritizerSettings(ServiceSettings):
     lone_after: Seconds = option(
         120.0, "time without a regular pod after which a node counts as without regular pods", unit="seconds", ge=0
     )
+    pod_deletion_cost: bool = option(
+        False,
+        "write the annotation controller.kubernetes.io/pod-deletion-cost on regular pods that report checkpoints, in "
+        "namespaces with the label scavenger.dev/disruption-costs=enabled; global.disruptionCosts.pods of the charts "
+        "sets it",
+    )
+    kueue_priority_boost: bool = option(
+        False,
+        "write the annotation kueue.x-k8s.io/priority-boost on the Workloads of such pods; "
+        "global.disruptionCosts.workloads of the charts sets it",
+    )
+    cost_writes: int = option(60, "maximum number of writes of these two annotations in a minute", ge=1)
     max_writes: int = option(1000, "maximum number of writes of one pass; the next pass plans the others again", ge=1)
     concurrent_writes: int = option(
         8, "maximum number of concurrent writes that a user waits for; other writes go one by one", ge=1, le=1000

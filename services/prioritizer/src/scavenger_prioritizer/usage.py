@@ -14,7 +14,7 @@ from scavenger_domain.gang import MICROSECONDS, gang_safe_until, run_start
 from scavenger_domain.pod_reading import moment_of
 from scavenger_kube.client import ApiClient
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.usage import Life, PodUsage
+from scavenger_runtime.usage import Life, MetricsApiUsage, PodUsage
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import takes_part
@@ -30,7 +30,7 @@ class ReclaimedUsage:
     def __init__(self, client: ApiClient, clock: Clock, *, period: float, timeout: float) -> None:
         self._clock = clock
         self._period = period
-        self._usage = PodUsage(client, timeout)
+        self._usage = PodUsage(MetricsApiUsage(client, timeout))
         self._pods: Mapping[str, Life] = {}
 
     def rates(self, gangs: Iterable[Gang], now: int, weights: Weights) -> dict[str, int]:

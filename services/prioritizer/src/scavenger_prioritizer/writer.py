@@ -159,7 +159,7 @@ class PlanWriter:
                     self._budget.spend(1)
                 else:
                     await self._budget.take(step.urgency)
-                metrics.WRITES.labels(step.kind, await _outcome(step.kind, write)).inc()
+                metrics.WRITES.labels(step.kind, await outcome_of(step.kind, write)).inc()
                 made += 1
                 if self._clock.monotonic() >= until or (explains and outdated()):
                     return
@@ -211,7 +211,7 @@ class PlanWriter:
         await self._client.delete(PODDISRUPTIONBUDGETS, namespace, names.DISRUPTION_BUDGET)
 
 
-async def _outcome(kind: str, write: Write) -> str:
+async def outcome_of(kind: str, write: Write) -> str:
     """Carry one write out and say what became of it.
 
     An object that is gone or has changed is planned again in the next pass; so is one that is refused, in case what

@@ -24,6 +24,7 @@ from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.jobs_seen import jobs_to_rank
 from scavenger_runtime.kept_pods import without_details
+from scavenger_runtime.prometheus import PrometheusClient
 from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.shared_settings import FollowedSettings
 from scavenger_runtime.stale_marks import stale_budgets, stale_finalizers
@@ -112,13 +113,13 @@ class Regulator:
 
     def _make_prometheus(self) -> PrometheusSource:
         settings = self._settings
-        return PrometheusSource(
+        client = PrometheusClient(
             settings.prometheus_url,
-            settings.queries(),
             timeout=settings.source_timeout,
             token_file=settings.prometheus_token_file,
             ca_file=settings.prometheus_ca_file,
         )
+        return PrometheusSource(client, settings.queries())
 
     def _make_main_source(self) -> Source:
         settings = self._settings

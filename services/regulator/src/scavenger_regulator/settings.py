@@ -11,6 +11,12 @@ from scavenger_runtime.settings import (
     ADOPT,
     MINIMUM_RUN,
     POOL_IGNORES,
+    PROMETHEUS_CA_FILE,
+    PROMETHEUS_POD_CPU,
+    PROMETHEUS_POD_MEMORY,
+    PROMETHEUS_TAKEN,
+    PROMETHEUS_TOKEN_FILE,
+    PROMETHEUS_WINDOW,
     RESOURCE_WEIGHTS,
     STARTUP_COST,
     TOLERATED_TAINTS,
@@ -34,7 +40,7 @@ from scavenger_regulator.core.metrics.metric import RESOURCES, Action, that_thro
 from scavenger_regulator.core.reclaimed.offer import OfferRules
 from scavenger_regulator.core.rules import NodeMemoryRules, Rules
 from scavenger_regulator.core.throttle import ThrottleRules
-from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
+from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, Queries
 
 METRICS_INTERVAL: Final = 15.0
 """Seconds between two measurements of a kubelet, and between two questions of metrics-server to it."""
@@ -74,16 +80,14 @@ class RegulatorSettings(ServiceSettings):
     )
 
     prometheus_url: str = option("", "URL of Prometheus, without /api; required for source prometheus")
-    prometheus_token_file: str | None = option(None, "file with the bearer token for Prometheus")
-    prometheus_ca_file: str | None = option(None, "file with the CA of its certificate")
+    prometheus_token_file: str | None = PROMETHEUS_TOKEN_FILE
+    prometheus_ca_file: str | None = PROMETHEUS_CA_FILE
     prometheus_node_cpu: str = option(NODE_CPU, "PromQL: cores used by node, or by the cluster")
     prometheus_node_memory: str = option(NODE_MEMORY, "PromQL: bytes used by node, or by the cluster")
-    prometheus_pod_cpu: str = option(POD_CPU, "PromQL: cores used by pod")
-    prometheus_pod_memory: str = option(POD_MEMORY, "PromQL: bytes used by pod")
-    prometheus_taken: str = option(TAKEN, "PromQL: Unix time of the samples, by node or for the cluster")
-    prometheus_window: Seconds = option(
-        60.0, "window over which the CPU queries average; set it to the scrape interval", unit="seconds", ge=0
-    )
+    prometheus_pod_cpu: str = PROMETHEUS_POD_CPU
+    prometheus_pod_memory: str = PROMETHEUS_POD_MEMORY
+    prometheus_taken: str = PROMETHEUS_TAKEN
+    prometheus_window: Seconds = PROMETHEUS_WINDOW
     prometheus_node_label: str = option("node", "label with the name of the node")
     prometheus_history_cpu: str = option(
         "", "PromQL: regular CPU load in percent, for mean and deviation; if empty, the regulator keeps its own history"

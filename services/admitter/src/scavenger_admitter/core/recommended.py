@@ -13,6 +13,7 @@ from pydantic import Field
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.quantity import amounts, format_amount
 from scavenger_api.requirements import ResourceRequirements
+from scavenger_api.sizes import sized_requests
 from scavenger_api.usage import RecommendedRequests
 from scavenger_domain.recommendation import Kin, Recommendation
 from scavenger_domain.usage import JobUsage, read_usage
@@ -45,7 +46,7 @@ def sized(job: J) -> J:
     found, own = job.status.recommended, job.spec.resources
     if found is None or own is None or not found.amounts:
         return job
-    asked = own.effective() | found.amounts
+    asked = {name: str(text) for name, text in sized_requests(own.requests, own.limits, found.amounts).items()}
     return _with(job, own.model_copy(update={"requests": asked}), own)
 
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.prometheus import Vector
 
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.metrics.added import AddedMetric
 from scavenger_regulator.core.metrics.metric import SORT
 from scavenger_regulator.core.snapshot import AddedFigures, Figure, Measurement
 from scavenger_regulator.sources import Source, SourceError
-from scavenger_regulator.sources.prometheus import PrometheusSource, Queries, Vector, figure_of, pod_key, times_of
+from scavenger_regulator.sources.prometheus import PrometheusSource, Queries, figure_of, pod_key, times_of
 
 log = get_logger(__name__)
 

@@ -32,17 +32,19 @@ from scavenger_regulator.sources import SourceError
 def parse(nodes: bytes, pods: bytes) -> Measurement:
     """A NodeMetricsList and a PodMetricsList as a measurement. Raises SourceError where they are none."""
     try:
-        node_items, pod_items = decode_node_metrics(nodes), decode_pod_metrics(pods)
+        return Measurement(
+            nodes={
+                item.metadata.name: _figures([item.usage], item.timestamp, item.window)
+                for item in decode_node_metrics(nodes)
+            },
+            pods={
+                item.key: _figures([container.usage for container in item.containers], item.timestamp, item.window)
+                for item in decode_pod_metrics(pods)
+                if item.containers
+            },
+        )
     except (ValueError, RecursionError) as error:
         raise SourceError(f"the metrics API answered with something else: {error}") from error
-    return Measurement(
-        nodes={item.metadata.name: _figures([item.usage], item.timestamp, item.window) for item in node_items},
-        pods={
-            item.key: _figures([container.usage for container in item.containers], item.timestamp, item.window)
-            for item in pod_items
-            if item.containers
-        },
-    )
 
 
 def _figures(usages: list[Usage], timestamp: str, window: str) -> dict[str, Figure]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.levels import LevelsView, Visibility, ppm
 from scavenger_api.names import (
     FALLBACK_ADMISSION_PERCENT,
     LEVELS_CONFIGMAP,
@@ -129,7 +129,7 @@ class LoadRule:
         counted_with_candidate: bool = True,
     ) -> LoadRule:
         """Without a regulator: one level, in percent, on what is requested."""
-        level = _ppm(percent)
+        level = ppm(percent)
         if level is None or level > PPM:
             return cls.blind(f"the configured admission threshold {percent} is not a percentage")
         return cls(
@@ -179,21 +179,21 @@ class LoadRule:
         if not admit:
             return cls(shut=Wait(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
         found = cls(
-            admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
+            admission_ppm=tuple((name, ppm(levels[name].admission) or 0) for name in sorted(levels)),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
             crowded_nodes=crowded_nodes or {},
             headroom=headroom or {},
-            kept_ppm=tuple((name, kept) for name in sorted(levels) if (kept := _ppm(levels[name].kept))),
+            kept_ppm=tuple((name, kept) for name in sorted(levels) if (kept := ppm(levels[name].kept))),
             counted_with_candidate=counted_with_candidate,
         )
         if on_requests:
             return found
         return replace(
             found,
-            load_ppm=tuple((name, _ppm(levels[name].load + levels[name].ramping) or 0) for name in sorted(levels)),
-            gives_way_ppm=tuple((name, _ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
+            load_ppm=tuple((name, ppm(levels[name].load + levels[name].ramping) or 0) for name in sorted(levels)),
+            gives_way_ppm=tuple((name, ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
             used_ppm=tuple((name, used) for name in sorted(levels) if (used := _used(levels[name])) is not None),
             measured_at=min(observed_at, now),
         )
@@ -274,20 +274,15 @@ def _unreliable(levels: Mapping[str, Level], observed_at: int | None, now: int, 
         return f"the levels in {LEVELS_CONFIGMAP} are older than {lasts:.0f} s"
     for name in sorted({*LEVELS_RESOURCES, *levels}):
         level = levels.get(name)
-        admission = _ppm(level.admission) if level else None
-        load = _ppm(level.load + level.ramping) if level else None
+        admission = ppm(level.admission) if level else None
+        load = ppm(level.load + level.ramping) if level else None
         if load is None or admission is None or admission > PPM:
             return f"the published levels of {name} are no percentages"
     return None
 
 
-def _ppm(percent: float) -> int | None:
-    """Percent as whole millionths; None for what is no percentage (NaN, infinite, negative)."""
-    return round(percent * 10_000) if math.isfinite(percent) and percent >= 0 else None
-
-
 def _used(level: Level) -> int | None:
-    used = None if level.used is None else _ppm(level.used)
+    used = None if level.used is None else ppm(level.used)
     return None if used is None else min(PPM, used)
 
 

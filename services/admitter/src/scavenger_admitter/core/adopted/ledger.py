@@ -86,7 +86,7 @@ def write_ledger(
         served=status.served_level,
         useful_of=_figures(status.useful_seconds),
         lost_of=_figures(status.lost_seconds),
-        usage=usage_in_table(usage_in(status)),
+        usage=_usage(status),
         done=_indexes(format_indexes(done)),
         width=width,
         failed="" if failed_told else _indexes(array.failed_indexes),
@@ -125,6 +125,17 @@ def _figures(of: Mapping[str, float] | None) -> dict[str, float]:
             del kept[name]
             break
     return kept
+
+
+def _usage(status: ScavengerJobStatus) -> dict[str, float]:
+    """Usage of CPU and memory, and of as many devices as have space, by name."""
+    used = usage_in(status)
+    table = usage_in_table(used)
+    for name in sorted(used.devices if used is not None else (), reverse=True):
+        if len(msgspec.json.encode(table)) <= MAX_DEVICES:
+            break
+        table = {key: value for key, value in table.items() if not key.startswith(f"{name}.")}
+    return table
 
 
 def _indexes(text: str) -> str:

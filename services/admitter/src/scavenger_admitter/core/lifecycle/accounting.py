@@ -45,8 +45,26 @@ Usage: TypeAlias = Callable[[str, datetime, datetime], float | None]
 """CPU time that a pod (`namespace/name`) really used between two moments, in core-seconds; None where it is not
 known."""
 
-CpuTime: TypeAlias = Callable[[datetime, datetime], float]
-"""CPU time of a whole run between two moments, in core-seconds; 0 when the second is the earlier one."""
+Between: TypeAlias = Callable[[datetime, datetime], float]
+"""What a whole run took between two moments; 0 when the second is the earlier one."""
+
+
+def _span(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How it is counted what a run takes.
+
+    Attributes:
+        core_seconds: CPU time between two moments.
+        seconds: how long its devices are taken between two moments. Where a member of a gang has ended, its share of a
+            second is missing.
+    """
+
+    core_seconds: Between
+    seconds: Between = _span
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +74,8 @@ class Spent:
     Attributes:
         useful: core-seconds.
         lost: core-seconds.
-        kept_for: seconds by the clock that were useful.
-        lost_for: seconds by the clock that were lost.
+        kept_for: seconds (`Taken.seconds`) that were useful.
+        lost_for: seconds that were lost.
     """
 
     useful: float = 0.0
@@ -66,10 +84,10 @@ class Spent:
     lost_for: float = 0.0
 
     @classmethod
-    def between(cls, begin: datetime, reference: datetime, end: datetime, used: CpuTime) -> Self:
+    def between(cls, begin: datetime, reference: datetime, end: datetime, taken: Taken) -> Self:
         """Useful up to the reference, and lost from there."""
-        kept_for, lost_for = _span(begin, reference), _span(reference, end)
-        return cls(used(begin, reference), used(reference, end), kept_for, lost_for)
+        kept_for, lost_for = taken.seconds(begin, reference), taken.seconds(reference, end)
+        return cls(taken.core_seconds(begin, reference), taken.core_seconds(reference, end), kept_for, lost_for)
 
     def devices(self, status: ScavengerJobStatus, spec: ScavengerJobSpec) -> dict[str, dict[str, float]]:
         """`useful_seconds` and `lost_seconds` of the status with this; nothing where no device comes in."""
@@ -81,10 +99,6 @@ class Spent:
             lost[name] = lost.get(name, 0.0) + more
             useful[name] = useful.get(name, 0.0) + (-more if self.lost_for < 0 else self.kept_for * count)
         return {"useful_seconds": useful, "lost_seconds": lost}
-
-
-def _span(since: datetime, until: datetime) -> float:
-    return max(0.0, (until - since).total_seconds())
 
 
 def second(value: datetime) -> datetime:
@@ -197,27 +211,31 @@ def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:
     return max(stamp for stamp in stamps if stamp is not None)
 
 
-def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usage | None = None) -> CpuTime:
-    """How the CPU time of a run is counted: CPU request times time, on reclaimed capacity as measured.
+def taken(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usage | None = None) -> Taken:
+    """How it is counted what a run takes: CPU request times time, on reclaimed capacity as measured.
 
     Args:
         spec: of the job.
-        pods: of the run. One that ended by itself uses nothing from then on, and requests what the job asks for.
+        pods: of the run. A member of a gang takes nothing from its end on, however it ended.
         usage: what is measured of them. Where it knows nothing of a pod, or a pod is gone without a trace, its limit
             times time stands in.
     """
     alive_until = {pod.metadata.uid: ended_at(pod) for pod in pods}
 
     beyond = [(_beyond(sizes), alive_until[pod.metadata.uid]) for pod in pods if (sizes := _sizes(pod))]
+    ends = _ends_of_members(pods)
+
+    def seconds(since: datetime, until: datetime) -> float:
+        return _span(since, until) - sum(_span(max(since, ended), until) for ended in ends) / spec.parallelism
 
     def requested(since: datetime, until: datetime) -> float:
-        found = _span(since, until) * cores(spec)
+        found = seconds(since, until) * cores(spec)
         for sizes, ended in beyond:
             found += area(sizes, micros(since), micros(min(until, ended or until))) / gang.PER_CPU_SECOND
         return max(0.0, found)
 
     if spec.capacity is Capacity.GUARANTEED or usage is None:
-        return requested
+        return Taken(requested, seconds)
 
     def measured(since: datetime, until: datetime) -> float:
         if until <= since:
@@ -225,9 +243,20 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usag
         spans = ((pod, min(until, ended or until)) for pod, ended in alive_until.items())
         known = [used for pod, end in spans if (used := usage(pod, since, end)) is not None]
         unknown = max(0, spec.parallelism - len(known)) / spec.parallelism
-        return sum(known) + unknown * requested(since, until)
+        return sum(known) + unknown * _span(since, until) * cores(spec)
 
-    return measured
+    return Taken(measured, seconds)
+
+
+def _ends_of_members(pods: Sequence[kinds.Pod]) -> list[datetime]:
+    """When each member ended that has no pod left which may still compute. An index may have had several pods."""
+    ends: dict[object, datetime | None] = {}
+    for pod in pods:
+        number, ended = index(pod), ended_at(pod)
+        member = pod.metadata.uid if number is None else number
+        known = ends.get(member, ended)
+        ends[member] = None if ended is None or known is None else max(known, ended)
+    return [ended for ended in ends.values() if ended is not None]
 
 
 def _sizes(pod: kinds.Pod) -> Sizes:
@@ -239,17 +268,17 @@ def _beyond(sizes: Sizes) -> Sizes:
     return tuple((since, cpu - sizes[0][1]) for since, cpu in sizes)
 
 
-def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: datetime, used: CpuTime) -> Spent:
+def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: datetime, taken: Taken) -> Spent:
     """What became useful because the assumed or reported checkpoint moved from `before` to `after`."""
     reference = recorded_reference(after, start)
-    return Spent.between(recorded_reference(before, start), reference, reference, used)
+    return Spent.between(recorded_reference(before, start), reference, reference, taken)
 
 
 def settle(
     status: ScavengerJobStatus,
     spec: ScavengerJobSpec,
     end: datetime,
-    used: CpuTime,
+    taken: Taken,
     *,
     kept: bool,
     checkpoint: datetime | None = None,
@@ -265,13 +294,13 @@ def settle(
         return Spent()
     counted = recorded_reference(status, start)
     if kept:
-        return Spent.between(counted, end, end, used)
+        return Spent.between(counted, end, end, taken)
     reference = max(_judged(status, spec, start, end), counted if checkpoint is None else min(checkpoint, end))
-    return Spent.between(counted, reference, end, used)
+    return Spent.between(counted, reference, end, taken)
 
 
 def saved_after_all(
-    status: ScavengerJobStatus, spec: ScavengerJobSpec, checkpoint: datetime, used: CpuTime
+    status: ScavengerJobStatus, spec: ScavengerJobSpec, checkpoint: datetime, taken: Taken
 ) -> Spent | None:
     """What turns out to have been saved of the last run, which was settled without this `checkpoint`; None when that is
     nothing. Never more than was counted as lost."""
@@ -280,7 +309,7 @@ def saved_after_all(
         return None
     judged = _judged(status, spec, status.running_timestamps[-1], end)
     until = min(checkpoint, end)
-    saved, saved_for = min(used(judged, until), status.lost_cpu_seconds), _span(judged, until)
+    saved, saved_for = min(taken.core_seconds(judged, until), status.lost_cpu_seconds), taken.seconds(judged, until)
     return Spent(saved, -saved, saved_for, -saved_for) if saved > 0 else None
 
 

@@ -58,8 +58,8 @@ def record_termination_messages(draft: Draft) -> None:
     checkpoint = accounting.newer_checkpoint(status, members, seen.job.spec, seen.now) if members else None
     if checkpoint is None:
         return
-    used = accounting.cpu_time(seen.job.spec, members, seen.usage)
-    saved = accounting.saved_after_all(status, seen.job.spec, checkpoint, used)
+    taken = accounting.taken(seen.job.spec, members, seen.usage)
+    saved = accounting.saved_after_all(status, seen.job.spec, checkpoint, taken)
     if saved is not None:
         draft.set(last_checkpoint_timestamp=checkpoint)
         draft.spend(saved)

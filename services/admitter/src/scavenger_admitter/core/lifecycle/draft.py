@@ -169,10 +169,10 @@ class Draft:
         self.set(phase=phase, message=plain(message)[:4096])
 
     @property
-    def cpu_time(self) -> accounting.CpuTime:
-        """How the CPU time of the run in progress is counted."""
+    def taken(self) -> accounting.Taken:
+        """How it is counted what the run in progress takes."""
         pods = self.run.pods if self.run is not None else ()
-        return accounting.cpu_time(self.seen.job.spec, pods, self.seen.usage)
+        return accounting.taken(self.seen.job.spec, pods, self.seen.usage)
 
     def settle(self, end: datetime, *, kept: bool) -> Spent:
         """Book the run in progress, which ends at `end`: that is on record from here on."""
@@ -202,8 +202,8 @@ class Draft:
         if checkpoint is not None:
             older = known is not None and known <= seen.now  # else a clock was ahead
             self.set(last_checkpoint_timestamp=max(checkpoint, known) if known is not None and older else checkpoint)
-        used = accounting.cpu_time(spec, pods, seen.usage)
-        spent = accounting.settle(record, spec, end, used, kept=kept, checkpoint=checkpoint)
+        taken = accounting.taken(spec, pods, seen.usage)
+        spent = accounting.settle(record, spec, end, taken, kept=kept, checkpoint=checkpoint)
         self.spend(spent)
         return spent
 

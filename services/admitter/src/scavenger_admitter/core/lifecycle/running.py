@@ -75,7 +75,7 @@ def go_on(draft: Draft, run: Run, verdict: Runs) -> None:
         draft.wakeups.append(rest if made != known else max(rest, due))
         return
     draft.status = made
-    draft.spend(accounting.advance(known, made, start, draft.cpu_time))
+    draft.spend(accounting.advance(known, made, start, draft.taken))
     news = draft.status != seen.job.status
     draft.wakeups.append(max(due, PROGRESS_EVERY.total_seconds()) if news else due)
 
