@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from scavenger_admitter import uninstall
 from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
+from scavenger_domain.release import End
 from scavenger_kube.resources import JOBS, PODS
 
 from .harness import NS, Harness, Object, empty_harness
@@ -27,6 +29,7 @@ from .test_adopted_jobs import (
     until,
     written,
 )
+from .test_release import is_regular, step_by_step, target
 
 COUNTS = ("active", "ready", "terminating", "succeeded", "completedIndexes")
 
@@ -249,6 +252,32 @@ async def test_a_released_gang_is_interrupted_when_all_members_have_saved() -> N
         before = len(c.writes())
         await c.pass_time(120, step=5)
         assert (written(c, before), c.pods("a"), c.held()) == ([], [], [])
+
+
+@pytest.mark.parametrize(("done", "ends_as"), [(1, ("Running", None)), (3, ("Ended", 3))])
+async def test_an_uninstallation_completes_or_interrupts_a_gang(done: int, ends_as: tuple[str, int | None]) -> None:
+    async with running_gang(backoffLimit=0) as c:
+        await c._admitters[0].kill()
+        for index in range(done):
+            c.end(member(c, index))
+        c.renew_leases()
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert (c.held(), living(c), status(c).get("failed")) == ([], [], None)
+        c.admitter(adopt=True)
+        await until(c, ends_as[0], limit=120)
+        assert (status(c).get("succeeded"), len(at_work(c))) == (ends_as[1], 0 if done == 3 else 3)
+
+
+async def test_a_gang_that_no_admitter_releases_starts_from_the_beginning() -> None:
+    """Its members need each other, so none of them may be left out because it ended before."""
+    async with running_gang() as c:
+        await c._admitters[0].kill()
+        c.end(member(c, 0))
+        c.renew_leases()
+        assert await step_by_step(c, target(c), led=False) is End.RELEASED
+        found = c.batch("a")
+        assert (found["status"].get("succeeded"), found["status"].get("completedIndexes")) == (None, None)
+        assert (is_regular(found), living(c)) == (True, [])
 
 
 async def test_deleting_a_gang_ends_it() -> None:
