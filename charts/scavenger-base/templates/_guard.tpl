@@ -204,9 +204,9 @@ namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
 [{{ range $i, $name := $names }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
 {{- end }}
 
-{{- /* Those of them that an adopted Job has, as a CEL list. */ -}}
+{{- /* Those of them that a run keeps, as a CEL list. */ -}}
 {{- define "guard.promises" -}}
-[{{ range $i, $name := include "scavenger.adopt.annotations" . | splitList " " }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
+[{{ range $i, $name := include "scavenger.adopt.promises" . | splitList " " }}{{ if $i }}, {{ end }}'scavenger.dev/{{ $name }}'{{ end }}]
 {{- end }}
 
 {{- /* What is said of all that an adopted Job cannot have, as a CEL list; as of scavenger.adopt.unsupported. */ -}}
@@ -231,6 +231,8 @@ namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
 {{- $value := index . 1 -}}
 {{- if eq $name "checkpoint-exit-code" -}}
 {{ $value }}.matches('^([1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$')
+{{- else if eq $name "gang" -}}
+{{ $value }} in ['true', 'false']
 {{- else -}}
 (size({{ $value }}) <= 32 && {{ $value }}.matches('^([0-9]+d|([0-9]+([.][0-9]+)?(h|m|s|ms))+)$') && {{ $value }}.matches('[1-9]'))
 {{- end -}}
@@ -239,6 +241,8 @@ namespaceObject.metadata.?labels['scavenger.dev/adopt'].orValue('')
 {{- define "guard.adoptedValueIs" -}}
 {{- if eq . "checkpoint-exit-code" -}}
 must be a number from 1 to 255
+{{- else if eq . "gang" -}}
+must be true or false, as text
 {{- else -}}
 must be a duration above 0, such as 90s, 30m, 1h30m or 7d
 {{- end -}}

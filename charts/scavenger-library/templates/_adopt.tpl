@@ -14,12 +14,17 @@ place (scavenger-webhook), and the policies that refuse and warn (scavenger-base
 
 {{- /* What a user may say of a Job beside its queue: annotations of scavenger.dev, without the prefix. */ -}}
 {{- define "scavenger.adopt.annotations" -}}
+{{ include "scavenger.adopt.promises" . }} gang
+{{- end }}
+
+{{- /* Those of them that a run keeps as they are when it starts, so that users may change them between runs. */ -}}
+{{- define "scavenger.adopt.promises" -}}
 interruption-after checkpoint-exit-code
 {{- end }}
 
 {{- /* Annotations of scavenger.dev that a Job cannot have yet, if it is to be adopted. */ -}}
 {{- define "scavenger.adopt.laterAnnotations" -}}
-snapshot minimum-run gang
+snapshot minimum-run
 {{- end }}
 
 {{- /*
@@ -44,6 +49,22 @@ is said. (dict "job" PATH "place" PREFIX): the Job or jobTemplate in CEL, and wh
   when: {{ $.job }}.?metadata.annotations['scavenger.dev/{{ . }}'].hasValue()
   because: adopted Jobs do not honour it yet; leave it out, or create a ScavengerJob instead
 {{- end }}
+{{- $gang := printf "%s.?metadata.annotations['scavenger.dev/gang'].orValue('') == 'true'" .job }}
+{{- $alone := "or leave out the annotation scavenger.dev/gang to run the pods one by one" }}
+- field: {{ .place }}metadata.annotations[scavenger.dev/gang]
+  when: >-
+    {{ $gang }} && !({{ $spec }}.?completionMode.orValue('') == 'Indexed' &&
+    {{ $spec }}.?completions.orValue(0) > 1 && {{ $spec }}.?completions.orValue(0) <= 10000 &&
+    {{ $spec }}.?parallelism.orValue(1) == {{ $spec }}.?completions.orValue(0))
+  because: a gang is an Indexed Job with completions = parallelism, 2 to 10000; change them, or leave the annotation out
+{{- range list "backoffLimitPerIndex" "successPolicy" }}
+- field: {{ $.place }}spec.{{ . }}
+  when: {{ $gang }} && {{ $spec }}.?{{ . }}.hasValue()
+  because: a gang succeeds and fails as a whole; leave it out, {{ $alone }}
+{{- end }}
+- field: {{ .place }}spec.template.spec.restartPolicy
+  when: {{ $gang }} && {{ $pod }}.?restartPolicy.orValue('') != 'Never'
+  because: a gang starts again as a whole; write Never, {{ $alone }}
 - field: {{ .place }}spec.manualSelector
   when: {{ $spec }}.?manualSelector.orValue(false)
   because: pods of a selector of your own cannot be told apart; leave it out, {{ $leave }}

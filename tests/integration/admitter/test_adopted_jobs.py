@@ -210,6 +210,27 @@ def test_indexed_4_of_2_with_an_interruption_has_each_index_once(place: Place) -
 
 
 @pytest.mark.long
+def test_a_gang_is_interrupted_and_comes_back_as_a_whole(place: Place) -> None:
+    made = body("gang", completions=2, parallelism=2, completionMode="Indexed", backoffLimit=0)
+    made["metadata"]["annotations"] = {names.ANNOTATION_GANG: "true"}
+    place.cluster.client.request("POST", place.path("jobs"), made)
+    before = wait_running(place, "gang", 2)
+    kubectl(place, "delete", "pod", before[0]["metadata"]["name"], "--wait=false")
+    place.wait("it counted", lambda: ledger(place, "gang").get("interrupted") == 1)
+    back = wait_running(place, "gang", 2)
+    assert not {pod["metadata"]["uid"] for pod in before} & {pod["metadata"]["uid"] for pod in back}
+    found = status(place, "gang")
+    assert (found.get("failed"), found.get("succeeded"), stated(place, "gang")) == (None, None, [])
+    for pod in back:
+        finish(place, pod)
+    kubectl(place, "wait", "--for=condition=Complete", "job/gang", "--timeout=60s")
+    found = status(place, "gang")
+    assert (found["succeeded"], found["completedIndexes"], found.get("failed")) == (2, "0,1", None)
+    assert ledger(place, "gang")["interrupted"] == 1
+    place.wait("its pods let go", lambda: not place.held())
+
+
+@pytest.mark.long
 def test_a_job_fails_by_its_own_exit(place: Place) -> None:
     submit(place, "bad", backoffLimit=0)
     (pod,) = wait_running(place, "bad")

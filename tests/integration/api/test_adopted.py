@@ -267,6 +267,7 @@ def said_of(answer: Answer) -> str:
 
 DISRUPTED: Final = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 NONE: Final = {"onExitCodes": {"operator": "In", "values": [3]}}
+GANG: Final[Object] = {"meta": said(gang="true"), "completionMode": "Indexed", "completions": 2, "parallelism": 2}
 REFUSED: Final = [
     ("spec.backoffLimitPerIndex: ", {**INDEXED, "backoffLimitPerIndex": 16}),
     ("spec.podFailurePolicy.rules[].onPodConditions: ", {"podFailurePolicy": {"rules": [DISRUPTED]}}),
@@ -284,9 +285,22 @@ REFUSED: Final = [
     ("spec.parallelism: ", {"parallelism": 100_001}),
 ]
 """What adopted Jobs cannot have, and how its refusal begins."""
+REFUSED_GANGS: Final = [
+    ("metadata.annotations[scavenger.dev/gang]: ", {**GANG, "parallelism": 1}),
+    ("metadata.annotations[scavenger.dev/gang]: ", {**GANG, "completions": 1, "parallelism": 1}),
+    ("metadata.annotations[scavenger.dev/gang]: ", {**GANG, "completionMode": "NonIndexed"}),
+    ("spec.backoffLimitPerIndex: ", {**GANG, "backoffLimitPerIndex": 1}),
+    ("spec.successPolicy: ", {**GANG, "successPolicy": {"rules": [{"succeededCount": 1}]}}),
+    ("spec.template.spec.restartPolicy: ", {**GANG, "pod": {"restartPolicy": "OnFailure"}}),
+]
+"""What a gang cannot have besides."""
 
 
-@pytest.mark.parametrize(("field", "what"), REFUSED, ids=[field for field, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("field", "what"),
+    [*REFUSED, *(pytest.param(*case, marks=pytest.mark.long) for case in REFUSED_GANGS)],
+    ids=[field for field, _ in (*REFUSED, *REFUSED_GANGS)],
+)
 def test_what_cannot_be(places: Places, field: str, what: Object) -> None:
     """Refused with its field and a remedy for who asked; elsewhere it runs, and where nobody asked with a warning."""
     for place in (places.labelled, places.all):
@@ -309,6 +323,7 @@ def test_what_cannot_be(places: Places, field: str, what: Object) -> None:
     [
         ("interruption_after", ["90s", "1h30m", "7d", "1.5h"], ["", "1 h", "-1h", "0s", "1d2h", "9" * 40 + "s"]),
         ("checkpoint_exit_code", ["1", "85", "255"], ["0", "256", "-1", "01", "a"]),
+        ("gang", ["false"], ["", "yes", "True"]),
     ],
 )
 def test_annotations_say_something(places: Places, name: str, good: list[str], bad: list[str]) -> None:
@@ -428,6 +443,27 @@ def test_what_a_tenant_changes_of_an_adopted_job(existing: Places, patch: Object
     answer = existing.labelled.try_patch("jobs", "mine", patch, user=TENANT)
     assert answer.allowed == (not refusal), answer
     assert refusal in said_of(answer)
+
+
+@pytest.mark.long
+def test_the_size_of_a_gang_and_that_it_is_one_do_not_change(existing: Places) -> None:
+    place = existing.labelled
+    assert adopted(place.create("jobs", batch("gang", labels=QUEUE, **GANG), user=TENANT))
+    changes: list[tuple[Object, str]] = [
+        ({"spec": {"parallelism": 1}}, "is the size of a gang and does not change"),
+        ({"spec": {"parallelism": 0}}, "is the size of a gang and does not change"),
+        ({"spec": {"parallelism": 1}, **annotated(gang=None)}, "stays with an adopted Job"),
+        (annotated(gang=None), "stays with an adopted Job"),
+        (annotated(gang="false"), "said of an adopted Job when it is created"),
+        ({"spec": {"suspend": True}}, ""),
+        ({"spec": {"ttlSecondsAfterFinished": 60}}, ""),
+    ]
+    for patch, refusal in changes:
+        answer = place.try_patch("jobs", "gang", patch, user=TENANT)
+        assert answer.allowed == (not refusal), (patch, answer)
+        assert refusal in said_of(answer), patch
+    said = said_of(place.try_patch("jobs", "mine", annotated(gang="true"), user=TENANT))
+    assert "said of an adopted Job when it is created" in said
 
 
 STOPPED: Final = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}

@@ -133,6 +133,7 @@ def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
         "backoffLimit": chance.choice((0, 1, 3, 6)),
         "suspend": chance.random() < 0.1,
     }
+    alike = spec["completionMode"] == "NonIndexed"
     if chance.random() < 0.1:
         spec["activeDeadlineSeconds"] = chance.choice((60, 600))
     if chance.random() < 0.2:
@@ -147,7 +148,7 @@ def drawn(chance: random.Random, name: str, **meta: Any) -> Object:
         notes[names.ANNOTATION_GANG] = "true"
         pod.pop("restartPolicy", None)
     job = adopted_job_dict(name, annotations=notes, cpu=cpu, pod=pod, **meta, **spec)
-    if spec["completionMode"] == "NonIndexed" and chance.random() < 0.25:
+    if alike and chance.random() < 0.25 and names.ANNOTATION_GANG not in notes:
         del job["spec"]["completions"]  # a work queue
     return job
 
@@ -170,8 +171,9 @@ def _of_indexes(chance: random.Random, spec: Object) -> Object:
 
 def _wants_gang(chance: random.Random, spec: Object) -> bool:
     """Whether the Job is to be a gang, which it then can be. It has draws of its own as well."""
-    if spec["completionMode"] != "Indexed" or chance.random() < 0.5:
+    if chance.random() < 0.6:
         return False
+    spec["completionMode"] = "Indexed"
     spec["completions"] = spec["parallelism"] = chance.choice((2, 3))
     for name in ("successPolicy", "maxFailedIndexes"):
         spec.pop(name, None)

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from scavenger_admitter import uninstall
 from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
+from scavenger_domain.release import End
 from scavenger_kube.resources import JOBS, PODS
 
 from .harness import NS, Harness, Object, empty_harness
@@ -27,6 +29,9 @@ from .test_adopted_jobs import (
     until,
     written,
 )
+from .test_release import is_regular, step_by_step, target
+
+COUNTS = ("active", "ready", "terminating", "succeeded", "completedIndexes")
 
 
 def gang(size: int = 3, **more: Any) -> dict[str, Any]:
@@ -201,6 +206,23 @@ async def test_a_new_leader_creates_the_members_that_a_start_lacks_where_the_oth
         await ends(c)
 
 
+async def test_a_start_of_which_an_earlier_leader_left_nothing_is_granted_again() -> None:
+    async with adopting() as c:
+        c.kubelet = False
+        c.submit_job("a", **gang())
+        await until(c, "Starting")
+        place = c.ledger_of("a")["place"]
+        await c._admitters[0].kill()
+        for one in c.pods("a"):
+            c.api.edit(PODS, NS, one["metadata"]["name"], lambda pod: pod["metadata"].update(finalizers=[]))
+            c.api.delete(PODS, NS, one["metadata"]["name"])
+        c.kubelet = True
+        c.admitter(adopt=True)
+        await until(c, "Running", limit=120)
+        assert c.ledger_of("a")["place"] > place, "no pod said on which nodes the first start was to run"
+        await ends(c)
+
+
 async def test_a_new_leader_goes_on_from_the_ledger_of_a_gang() -> None:
     async with running_gang(annotations={names.ANNOTATION_INTERRUPTION_AFTER: "5m"}) as c:
         await c.pass_time(700, step=50)
@@ -232,8 +254,153 @@ async def test_a_released_gang_is_interrupted_when_all_members_have_saved() -> N
         assert (written(c, before), c.pods("a"), c.held()) == ([], [], [])
 
 
+@pytest.mark.parametrize(("done", "ends_as"), [(1, ("Running", None)), (3, ("Ended", 3))])
+async def test_an_uninstallation_completes_or_interrupts_a_gang(done: int, ends_as: tuple[str, int | None]) -> None:
+    async with running_gang(backoffLimit=0) as c:
+        await c._admitters[0].kill()
+        for index in range(done):
+            c.end(member(c, index))
+        c.renew_leases()
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert (c.held(), living(c), status(c).get("failed")) == ([], [], None)
+        c.admitter(adopt=True)
+        await until(c, ends_as[0], limit=120)
+        assert (status(c).get("succeeded"), len(at_work(c))) == (ends_as[1], 0 if done == 3 else 3)
+
+
+async def test_a_gang_that_no_admitter_releases_starts_from_the_beginning() -> None:
+    """Its members need each other, so none of them may be left out because it ended before."""
+    async with running_gang() as c:
+        await c._admitters[0].kill()
+        c.end(member(c, 0))
+        c.renew_leases()
+        assert await step_by_step(c, target(c), led=False) is End.RELEASED
+        found = c.batch("a")
+        assert (found["status"].get("succeeded"), found["status"].get("completedIndexes")) == (None, None)
+        assert (is_regular(found), living(c)) == (True, [])
+
+
 async def test_deleting_a_gang_ends_it() -> None:
     async with running_gang() as c:
         c.api.delete(JOBS, NS, "a")
         await c.until(lambda: not c.pods("a"))
         assert c.held() == []
+
+
+# --- what admission refuses, where its policies are off ---
+
+
+@pytest.mark.parametrize("when", ["they run", "one is interrupted", "one has ended"])
+async def test_what_was_a_gang_stays_one(when: str) -> None:
+    async with running_gang() as c:
+        if when == "one is interrupted":
+            c.kubelet = False
+            c.delete_pod(at_work(c)[0])
+        elif when == "one has ended":
+            c.end(member(c, 0))
+        await c.pass_time(3)
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"]["annotations"].pop(names.ANNOTATION_GANG))
+        c.kubelet = True
+        await c.pass_time(60)
+        assert state(c) == "Running"
+        await ends(c)
+
+
+async def test_what_becomes_a_gang_while_it_runs_completes() -> None:
+    async with running_gang(annotations={names.ANNOTATION_GANG: "false"}) as c:
+        c.end(member(c, 0))
+        await c.pass_time(20)
+        marks = {names.ANNOTATION_GANG: "true"}
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"]["annotations"].update(marks))
+        await c.pass_time(20)
+        for pod in at_work(c):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"), limit=120)
+        assert (status(c)["succeeded"], status(c)["completedIndexes"]) == (3, "0-2")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"backoffLimitPerIndex": 1},
+        {"successPolicy": {"rules": [{"succeededCount": 1}]}},
+        {"pod": {"restartPolicy": "OnFailure"}},
+        {"parallelism": 0},
+        {"podFailurePolicy": on_exit("FailIndex", 3), "backoffLimitPerIndex": 1},
+    ],
+    ids=str,
+)
+async def test_the_annotation_is_stronger_than_what_a_gang_cannot_have(more: dict[str, Any]) -> None:
+    """It ends as a gang does."""
+    async with running_gang(**more) as c:
+        c.delete_pod(at_work(c)[0])
+        await interruptions(c, 1)
+        await until(c, "Running", limit=120)
+        await ends(c)
+
+
+@pytest.mark.parametrize("more", [{"completionMode": "NonIndexed"}, {"completions": 1, "parallelism": 1}], ids=str)
+async def test_the_annotation_alone_makes_no_gang(more: dict[str, Any]) -> None:
+    async with adopting() as c:
+        c.submit_job("a", **gang(**more))
+        await until(c, "Running")
+        assert all(names.LABEL_TASK in pod["metadata"]["labels"] for pod in c.pods("a"))
+
+
+@pytest.mark.parametrize("size", [2, 5])
+async def test_a_gang_of_another_size_completes_all_the_same(size: int) -> None:
+    async with running_gang() as c:
+        c.api.edit(JOBS, NS, "a", lambda job: job["spec"].update(completions=size, parallelism=size))
+        await c.pass_time(60)
+        for pod in at_work(c):
+            c.end(pod)
+        await c.until(lambda: c.job_condition("a", "Complete"), limit=120)
+        assert status(c)["succeeded"] == size
+
+
+# --- ends ---
+
+
+async def test_a_gang_that_never_fits_says_so_once() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="2")
+        c.admitter(adopt=True)
+        c.submit_job("a", **gang(cpu="100"))
+        await c.pass_time(60)
+        assert (c.ledger_of("a")["why"], c.pods("a")) == ("LargerThanAnyNode", [])
+        before = len(c.writes())
+        await c.pass_time(600, step=20)
+        assert written(c, before) == []
+
+
+async def test_an_ignored_failure_starts_the_gang_again_and_uses_up_no_retry() -> None:
+    async with running_gang(backoffLimit=0, podFailurePolicy=on_exit("Ignore", 3)) as c:
+        c.end(member(c, 1), 3)
+        await c.until(lambda: c.ledger_of("a").get("ignored") == 1)
+        await until(c, "Running", limit=120)
+        assert (status(c).get("failed"), len(at_work(c))) == (None, 3)
+        await ends(c)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [({}, 0), ({"backoffLimit": 0}, 3), ({"podFailurePolicy": on_exit("FailJob", 3)}, 3)],
+    ids=["completes", "fails", "fails by a rule"],
+)
+async def test_what_nothing_interrupts_ends_as_a_job_that_is_no_gang(more: dict[str, Any], code: int) -> None:
+    """That one is held to the Job controller. A gang differs in what is said while it runs, in messages, and in that a
+    run which fails is one failure, whatever becomes of the other pods."""
+    ended, failed = [], []
+    for wanted in ("true", "false"):
+        async with running_gang(annotations={names.ANNOTATION_GANG: wanted}, **more) as c:
+            for pod in [member(c, 0)] if code else at_work(c):
+                c.end(pod, code)
+            await c.until(lambda: c.job_condition("a", "Failed" if code else "Complete"), limit=120)
+            await c.pass_time(60)
+            found = status(c)
+            stated = [(one["type"], one["status"], one["reason"]) for one in found["conditions"]]
+            failed.append(found.get("failed"))
+            counts = {key: found.get(key) for key in COUNTS}
+            ended.append((stated, counts, "completionTime" in found, c.held(), living(c)))
+    assert ended[0] == ended[1]
+    assert failed == ([1, 3] if code else [None, None])

@@ -84,7 +84,10 @@ async def test_adopted_jobs_are_jobs(api: FakeApi) -> None:
     del regular["spec"]["managedBy"]
     later = adopted_job_dict("c", namespace="lab", queue="lab")
     later["status"] = {"conditions": [said | {"message": '{"v":2}'}]}
-    for job in (adopted, regular, later):
+    gang = adopted_job_dict("g", namespace="lab", queue="lab", completions=3, parallelism=3, completionMode="Indexed")
+    gang["metadata"]["annotations"] = {names.ANNOTATION_GANG: "true"}
+    gang["status"] = {"active": 3, "ready": 3, "conditions": [said]}
+    for job in (adopted, regular, later, gang):
         api.put(BATCH_JOBS, job)
     api.put(JOBS, scavengerjob_dict("a", namespace="lab", queue="lab", phase="Waiting"))
     labels = {names.LABEL_JOB: "a", names.LABEL_KIND: names.KIND_JOB, names.LABEL_TASK: "1"}
@@ -94,7 +97,9 @@ async def test_adopted_jobs_are_jobs(api: FakeApi) -> None:
     )
     async with following(api, adopt=True) as view:
         rows = {row.key: row for row in (await view.picture()).jobs}
-    assert rows.keys() == {"lab/a", "lab/job.batch/a", "lab/job.batch/c"}
+    assert rows.keys() == {"lab/a", "lab/job.batch/a", "lab/job.batch/c", "lab/job.batch/g"}
+    whole = rows["lab/job.batch/g"]
+    assert (whole.phase, whole.interrupted, whole.pods, whole.array) == ("Running", 2, 3, None)
     found = rows["lab/job.batch/a"]
     assert (found.queue, found.phase, found.interrupted, found.useful) == ("lab", "Running", 2, 7200)
     assert (found.nodes, found.says) == (["n1"], "returned after 41 s")

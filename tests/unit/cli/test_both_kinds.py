@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from scavenger_api import names
+from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.ledger import Ledger
 from scavenger_api.times import format_time
 from scavenger_cli.exits import ExitCode
@@ -308,6 +309,30 @@ def test_history_has_the_last_interruption_of_a_job(server: Server, sj: Run) -> 
     _, out, said = sj("history", "a", "--no-headers")
     assert out.split()[2:4] == ["a", "Preempted"]
     assert "Not shown: 1 earlier interruption. An adopted Job keeps the time of its last one only." in said
+
+
+def test_a_gang_is_shown_as_one_job_of_several_pods(server: Server, sj: Run) -> None:
+    said = Ledger(place=ago(minutes=9), runs=(ago(minutes=5),), interrupted=2, useful=7200, lost=95, say="running")
+    made = batch(completions=3, parallelism=3, completionMode="Indexed", ledger=said, status={"active": 3, "ready": 3})
+    made["metadata"]["annotations"] = {names.ANNOTATION_GANG: "true"}
+    have(server, made, own("b"))
+    began = {"name": "work", "state": {"running": {"startedAt": ago(minutes=5)}}}
+    pods = [pod(f"a-{index}-xab12", phase="Running", container_statuses=[began]) for index in range(3)]
+    for index, one in enumerate(pods):
+        del one["metadata"]["labels"][names.LABEL_TASK]
+        one["metadata"]["labels"][COMPLETION_INDEX] = str(index)
+    server.on(PODS, listed(*pods))
+    code, out, _ = sj("list", "--no-headers", "-o", "wide")
+    row = out.splitlines()[0].split()
+    assert (code, row[:5], row[7:10]) == (0, ["a", "Job", "default", "Running", "2"], ["3", "3", "3Gi"])
+    got = sj("get", "a")[1]
+    assert "Asks for     3 x 1 cpu, 1Gi memory" in got
+    assert "Tasks" not in got
+    why = " ".join(sj("why", "a")[1].split())
+    assert "a has been running for 5m" in why
+    assert "unsaved work 15.0 min of CPU time" in why or "unsaved work 15.1 min" in why, "of all three"
+    code, _, err = sj("tasks", "a")
+    assert (code, "no array" in err) == (ExitCode.ERROR, True)
 
 
 def test_tasks(server: Server, sj: Run) -> None:

@@ -52,19 +52,24 @@ def promised_exit_code(annotations: Mapping[str, str]) -> int | None:
     return int(code) if readable and 1 <= int(code) <= 255 else None
 
 
-def gang_size(annotations: Mapping[str, str], completions: int | None, completion_mode: str | None) -> int:
+def gang_size(annotations: Mapping[str, str], completions: int | None, completion_mode: str | None, place: str) -> int:
     """How many pods of a Job start, and are interrupted, together; 0 where each of them stands for itself.
 
     Admission refuses the annotation on a Job that is not Indexed, or whose parallelism is not its completions. The
-    parallelism of a gang does not change, so it is not read here.
+    parallelism of a gang does not change, so it is not read here. Once the ledger speaks of a gang the Job stays one:
+    pods of its run belong to no task, so nobody would end them, or start others under their names.
 
     Args:
         annotations: of the Job.
         completions: of its spec.
         completion_mode: of its spec.
+        place: in the queue, of its ledger; only that of a gang has one.
     """
-    wanted = annotations.get(ANNOTATION_GANG) == "true" and completion_mode == "Indexed"
-    return completions if wanted and completions is not None and completions > 1 else 0
+    if completions is None or completion_mode != "Indexed":
+        return 0
+    if place:
+        return max(1, completions)
+    return completions if annotations.get(ANNOTATION_GANG) == "true" and completions > 1 else 0
 
 
 def frozen_promises(annotations: Mapping[str, str]) -> dict[str, str]:

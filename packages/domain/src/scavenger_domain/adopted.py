@@ -55,7 +55,8 @@ def in_own_words(job: Object) -> dict[str, Any]:
         LedgerError: its ledger is of another version.
     """
     meta, spec, written = job["metadata"], job.get("spec") or {}, job.get("status") or {}
-    tasks = None if is_gang(meta, spec) else Completions.of(spec, ledger_of(written).width)
+    size, ledger = gang_of(job), ledger_of(written)
+    tasks = None if size else Completions.of(spec, ledger.width)
     status = status_in_own_words(meta, written, tasks)
     if "array" in status:  # the admitter counts pods, and writes no set of those that run
         status["array"]["running"] = written.get("ready") or 0
@@ -63,7 +64,7 @@ def in_own_words(job: Object) -> dict[str, Any]:
         "apiVersion": "batch/v1",
         "kind": names.KIND_JOB,
         "metadata": meta,
-        "spec": spec_in_own_words(meta, spec) | ({"array": tasks.array} if tasks is not None else {}),
+        "spec": spec_in_own_words(meta, spec, size) | ({"array": tasks.array} if tasks is not None else {}),
         "status": status,
     }
 
@@ -71,18 +72,18 @@ def in_own_words(job: Object) -> dict[str, Any]:
 # --- what it asks for ---
 
 
-def is_gang(meta: Object, spec: Object) -> bool:
-    """Whether all pods of a Job start, and are interrupted, together.
+def gang_of(job: Object) -> int:
+    """How many pods of a Job start, and are interrupted, together; 0 where each of them stands for itself.
 
     Args:
-        meta: metadata of the Job.
-        spec: of the Job.
+        job: as the API server has it.
+
+    Raises:
+        LedgerError: its ledger is of another version.
     """
-    return _gang_size(meta, spec) > 0
-
-
-def _gang_size(meta: Object, spec: Object) -> int:
-    return gang_size(meta.get("annotations") or {}, spec.get("completions"), spec.get("completionMode"))
+    notes, spec = job["metadata"].get("annotations") or {}, job.get("spec") or {}
+    place = ledger_of(job.get("status") or {}).place
+    return gang_size(notes, spec.get("completions"), spec.get("completionMode"), place)
 
 
 class _Tasks(Protocol):
@@ -163,12 +164,13 @@ def _limit_of_all(spec: Object) -> int:
     return int(spec.get("backoffLimit", default))
 
 
-def spec_in_own_words(meta: Object, spec: Object) -> dict[str, Any]:
+def spec_in_own_words(meta: Object, spec: Object, size: int) -> dict[str, Any]:
     """What a Job asks for, without its tasks. Where its indexes have retries of their own, the limit is that of each.
 
     Args:
         meta: metadata of the Job.
         spec: of the Job.
+        size: of `gang_of`.
     """
     return {
         "queue": (meta.get("labels") or {}).get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
@@ -177,7 +179,7 @@ def spec_in_own_words(meta: Object, spec: Object) -> dict[str, Any]:
         "podFailurePolicy": spec.get("podFailurePolicy"),
         "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
         "suspend": bool(spec.get("suspend")),
-        "parallelism": max(1, _gang_size(meta, spec)),
+        "parallelism": max(1, size),
         **_promises(meta.get("annotations") or {}),
     }
 

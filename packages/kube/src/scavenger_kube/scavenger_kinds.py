@@ -259,7 +259,9 @@ def in_own_words(job: AdoptedJob) -> AdoptedJob:
     """
     meta, spec = job.metadata, job.spec
     after = promised_interval(meta.annotations)
-    size = gang_size(meta.annotations, spec.completions, spec.completion_mode)
+    ledger = _ledger_of(job)
+    place = ledger.place if ledger is not None else ""
+    size = gang_size(meta.annotations, spec.completions, spec.completion_mode, place)
     told = AdoptedSpec(
         queue=meta.labels.get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
         interruption_after=names.DEFAULT_INTERRUPTION_AFTER if after is None else after,
@@ -269,16 +271,23 @@ def in_own_words(job: AdoptedJob) -> AdoptedJob:
         template=spec.template,
         managed_by=spec.managed_by,
     )
-    return replace(job, spec=told, status=_status_of_gang(job) if size else job.status)
+    return replace(job, spec=told, status=_status_of_gang(job, ledger) if size else job.status)
 
 
-def _status_of_gang(job: AdoptedJob) -> ScavengerJobStatus:
-    """What the ledger says of the run of a gang; nothing where it is of another version."""
+def _ledger_of(job: AdoptedJob) -> Ledger | None:
+    """None where it is of another version."""
     noted = condition(job.status.conditions, names.CONDITION_LEDGER)
     try:
-        ledger = read_ledger(noted.message) if noted is not None else Ledger()
+        return read_ledger(noted.message) if noted is not None else Ledger()
     except LedgerError:
+        return None
+
+
+def _status_of_gang(job: AdoptedJob, ledger: Ledger | None) -> ScavengerJobStatus:
+    """What the ledger says of the run of a gang; nothing where it is of another version."""
+    if ledger is None:
         return ScavengerJobStatus()
+    noted = condition(job.status.conditions, names.CONDITION_LEDGER)
     caused = Condition(ConditionType.INTERRUPTED, "True", ledger.cause)
     return ScavengerJobStatus(
         phase=noted.reason if noted is not None else "",

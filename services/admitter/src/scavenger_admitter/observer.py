@@ -180,6 +180,7 @@ class Observer:
             name_taken=record.taken_now(now),
             shown=attempt.stage is Stage.SEEN and attempt.run == run,
             all_created=gang.complete,
+            own=attempt.run == run or record.gang.run == run,
             pods_wait=gang.not_before - now,
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
             failures=attempt.failures,

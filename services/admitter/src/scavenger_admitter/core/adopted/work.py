@@ -23,7 +23,7 @@ from scavenger_api.job_keys import job_key
 from scavenger_api.model import Model
 from scavenger_api.promises import promised_exit_code, promised_interval
 from scavenger_api.task_numbers import TaskNumbers
-from scavenger_domain.adopted import Completions, is_gang, ledger_of, set_in, spec_in_own_words, status_in_own_words
+from scavenger_domain.adopted import Completions, gang_of, ledger_of, set_in, spec_in_own_words, status_in_own_words
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.ledger import MAX_COUNTED
@@ -228,10 +228,11 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     meta, spec = batch["metadata"], batch.get("spec") or {}
     written = batch.get("status") or {}
     ledger = ledger_of(written)
-    tasks = None if is_gang(meta, spec) else Completions.of(spec, ledger.width)
+    size = gang_of(batch)
+    tasks = None if size else Completions.of(spec, ledger.width)
     return {
         "metadata": meta,
-        "spec": spec_in_own_words(meta, spec) | ({"array": _tasks(tasks)} if tasks is not None else {}),
+        "spec": spec_in_own_words(meta, spec, size) | ({"array": _tasks(tasks)} if tasks is not None else {}),
         "status": status_in_own_words(meta, written, tasks),
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
         "written": written,

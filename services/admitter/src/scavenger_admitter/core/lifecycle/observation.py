@@ -159,6 +159,8 @@ class StartKnown:
     it."""
     all_created: bool = False
     """This process has created all pods of this very run; what is missing has been removed."""
+    own: bool = False
+    """This process has begun to create the pods of this very run, so it knows where they may go."""
     pods_wait: float = 0.0
     """Seconds until the pods of this run that could not be created are to be sent again."""
     refused: Refusal | None = None

@@ -18,6 +18,9 @@ from scavenger_admitter.core.lifecycle.verdict import Checkpointed, Removed, Sta
 MOST_SAID: Final = 1024
 """Characters of a message with the kubelet's words, which any account that may write Events can make long."""
 
+NOWHERE: Final = Problem("an earlier admitter left no pod of it", False, WaitReason.CREATION_FAILED, blameless=True)
+"""Under a Job that lasts, only pods say which nodes admission has chosen."""
+
 
 def adopt(draft: Draft) -> None:
     """A run that no status speaks of yet is a start under way."""
@@ -31,6 +34,9 @@ def go_on(draft: Draft, run: Run, verdict: Starts) -> None:
     if verdict.found is not None:
         draft.wakeups.append((verdict.found.until - draft.seen.now).total_seconds())
         managed.stop_members(draft, run)
+    elif draft.lasts and not run.pods and not draft.known.start.own:
+        fail_start(draft, NOWHERE)
+        return
     else:
         managed.create_missing(draft, run)
     if verdict.due is not None:
