@@ -122,7 +122,7 @@ class DeviceUsage:
         found = []
         async for sample in in_turns(samples, AT_A_TIME):
             told = devices.get(sample.pod, {}).items()
-            used = {name: value for name, lives in told if (value := _of_life(lives, sample.uid)) is not None}
+            used = {name: one for name, lives in told if (one := _of_life(lives, sample.uid)) is not None}
             found.append(replace(sample, devices=used) if used else sample)
         return found
 
