@@ -444,7 +444,8 @@ class Ledger:
             and any(name == life.node and ended <= at <= self._unproved_until(ended) for name, at in self.booted)
         ):
             found.add(Way.INTERRUPTED)
-        if life.itself and not life.code and any(ended <= at <= ended + NODE_IN_DOUBT for at in self.uninstalled):
+        unproved = max(ended + NODE_IN_DOUBT, self._unproved_until(ended)) if life.ended else ended
+        if life.itself and not life.code and any(ended <= at <= unproved for at in self.uninstalled):
             found.add(Way.INTERRUPTED)
         if life.itself and self.old_kubelets and life.cleared is not None and life.cleared - ended <= CLEARED_AT_ONCE:
             found.add(Way.INTERRUPTED)
@@ -474,12 +475,12 @@ class Ledger:
         if Way.FAILED in found and left - others > SAME_MOMENT:
             found.discard(Way.FAILED)
         doubted = any(Way.INTERRUPTED in self.ways(life) for life in lives if life.itself)
-        # A member that fails shortly before the machine of another one boots may have failed for that.
+        # A member that fails shortly before the machine of another one boots or falls silent may have failed for that.
         doubted = doubted or any(
             name == life.node and timedelta(0) <= at - left <= NODE_IN_DOUBT
             for life in lives
             if not life.itself
-            for name, at in self.booted
+            for name, at in (*self.booted, *self.silent)
         )
         if others - left > SAME_MOMENT and not doubted:
             found.discard(Way.INTERRUPTED)

@@ -115,6 +115,12 @@ def test_what_is_not_certain() -> None:
     silent.ends(50, 0)
     silent.ledger.silent.append(("n1", at(100)))
     assert silent.ways == {Way.COMPLETED, Way.INTERRUPTED}
+    uninstalled = Case()
+    uninstalled.ends(50, 0)
+    uninstalled.ledger.uninstalled.append(at(300))
+    assert uninstalled.ways == {Way.COMPLETED}
+    uninstalled.ledger.away.append((at(60), at(290)))
+    assert uninstalled.ways == {Way.COMPLETED, Way.INTERRUPTED}, "nobody was there to prove it"
     for alone, ways in ((False, {Way.INTERRUPTED, Way.NOTHING}), (True, {Way.NOTHING})):
         stopped = Case(alone=alone)
         stopped.told(50, None)
