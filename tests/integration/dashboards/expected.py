@@ -89,6 +89,7 @@ ADMINISTRATOR: Final[dict[str, list[Expected]]] = {
     "Memory: utilisation and levels": utilisation(7 * 64 * MIB / ROOM, 2 * 64 * MIB / ROOM),
     "Cores of scavenger jobs, by queue": [among({"lab": 16, "guest": 4})],
     "Cores requested and not used, by queue": [exactly({"default": 0, "guest": 0, "lab": 0})],
+    "Devices requested and not used, by queue": [exactly({})],  # no job has one
     "Running jobs, by class": [exactly({"preemptible": 5, "non-preemptible": 0})],
     "Interruptions by cause": [exactly({"Deleted": 1, "Preempted": 1, "QueueReclaimed": 1})],
     "Interruptions by queue and cause": [
