@@ -444,8 +444,7 @@ class Ledger:
             and any(name == life.node and ended <= at <= self._unproved_until(ended) for name, at in self.booted)
         ):
             found.add(Way.INTERRUPTED)
-        unproved = max(ended + NODE_IN_DOUBT, self._unproved_until(ended)) if life.ended else ended
-        if life.itself and not life.code and any(ended <= at <= unproved for at in self.uninstalled):
+        if life.itself and not life.code and any(ended <= at <= ended + NODE_IN_DOUBT for at in self.uninstalled):
             found.add(Way.INTERRUPTED)
         if life.itself and self.old_kubelets and life.cleared is not None and life.cleared - ended <= CLEARED_AT_ONCE:
             found.add(Way.INTERRUPTED)
