@@ -17,7 +17,6 @@ import asyncio
 import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -40,7 +39,7 @@ from scavenger_runtime.threads import in_thread
 from scavenger_runtime.usage import MetricsApiUsage
 from scavenger_testing import scavengerjob_dict
 
-from bench.admitter.bench_scale import MOST_STARTS, NODES, NOW, TICK_SECONDS, prepared
+from bench.admitter.bench_scale import MOST_STARTS, NODES, NOW, held_up, prepared
 
 CASE: Final = "plan_5000_nodes_50000_waiting"
 JOBS: Final = 10_000
@@ -162,25 +161,6 @@ async def cycle_seconds(shown: _Shown) -> tuple[float, float]:
             await rounds
         without.append(await cycles())
     return statistics.median(with_), statistics.median(without)
-
-
-async def held_up(work: Callable[[], Awaitable[None]]) -> float:
-    """The longest that the event loop was held up by some work, in seconds."""
-    worst = 0.0
-
-    async def tick() -> None:
-        nonlocal worst
-        while True:
-            begun = time.perf_counter()
-            await asyncio.sleep(TICK_SECONDS)
-            worst = max(worst, time.perf_counter() - begun - TICK_SECONDS)
-
-    ticking = asyncio.create_task(tick())
-    await asyncio.sleep(2 * TICK_SECONDS)
-    await work()
-    await asyncio.sleep(2 * TICK_SECONDS)
-    ticking.cancel()
-    return worst
 
 
 def _round_seconds(shown: _Shown) -> float:
