@@ -19,7 +19,7 @@ from scavenger_domain.pod_reading import interval_of, read
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Condition, ObjectMeta, Pod, Struct, condition
-from scavenger_kube.resources import LIVING, NAMESPACES, PODS, Resource
+from scavenger_kube.resources import NAMESPACES, PODS, Resource
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
@@ -28,6 +28,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.costs import CostRules, CostSnapshot, CostWrite, Queued, Reporter, plan_costs
+from scavenger_prioritizer.neighbours import regular_pods_on_nodes
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_prioritizer.writer import outcome_of
 
@@ -102,15 +103,7 @@ class DisruptionCosts:
         self.namespaces = Informer(
             client, NAMESPACES, label_selector=f"{names.LABEL_COSTS}={names.COSTS_ENABLED}", name="costs", clock=clock
         )
-        self.pods = Informer(
-            client,
-            PODS,
-            label_selector=f"!{names.LABEL_JOB}",
-            field_selector=f"spec.nodeName!=,{LIVING}",
-            name="reporting-pods",
-            transform=reporting_alone,
-            clock=clock,
-        )
+        self.pods = regular_pods_on_nodes(client, PODS, "reporting-pods", clock, reporting_alone)
         self.workloads = Informer(client, WORKLOADS, clock=clock) if settings.kueue_priority_boost else None
 
     @property

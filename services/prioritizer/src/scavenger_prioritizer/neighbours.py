@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from scavenger_api import names
 from scavenger_domain.nodes import karpenter_made
 from scavenger_kube.client import ApiClient
+from scavenger_kube.decode import Cacheable
 from scavenger_kube.kinds import Node, OwnerReference, Struct
 from scavenger_kube.resources import LIVING, Resource
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Change, Informer
 
 from scavenger_prioritizer.core.lone import lone_nodes
+
+T = TypeVar("T", bound=Cacheable)
 
 OF_THE_NODE: Final = ("DaemonSet", "Node")
 """Controllers of pods that go with their node: they keep no autoscaler from removing it."""
@@ -56,6 +59,33 @@ class PlacedPod(Struct, frozen=True, gc=False, rename="camel"):
 PLACED_PODS: Final = Resource("", "v1", "pods", "Pod", True, PlacedPod)
 
 
+def regular_pods_on_nodes(
+    client: ApiClient,
+    resource: Resource[T],
+    name: str,
+    clock: Clock,
+    transform: Callable[[T, T | None], T] | None = None,
+) -> Informer[T]:
+    """An informer of the regular pods that have a node and have not ended.
+
+    Args:
+        client: to follow them with.
+        resource: pods, as far as they are read.
+        name: of the informer, as in logs and metrics.
+        clock: for the watch.
+        transform: what is kept of a pod, as `Informer` takes it.
+    """
+    return Informer(
+        client,
+        resource,
+        label_selector=f"!{names.LABEL_JOB}",
+        field_selector=f"spec.nodeName!=,{LIVING}",
+        name=name,
+        transform=transform,
+        clock=clock,
+    )
+
+
 class Neighbours:
     """Knows on which nodes there is no regular pod, once it has been told that this matters.
 
@@ -76,14 +106,7 @@ class Neighbours:
         self._begin = asyncio.Event()
         self._since: Mapping[str, int] = {}
         self._lone: frozenset[str] = frozenset()
-        self.pods = Informer(
-            client,
-            PLACED_PODS,
-            label_selector=f"!{names.LABEL_JOB}",
-            field_selector=f"spec.nodeName!=,{LIVING}",
-            name="ordinary-pods",
-            clock=clock,
-        )
+        self.pods = regular_pods_on_nodes(client, PLACED_PODS, "ordinary-pods", clock)
         self.pods.add_handler(self._on_pod)
         if wanted:
             self._begin.set()
