@@ -54,26 +54,36 @@ def in_own_words(job: Object) -> dict[str, Any]:
     Raises:
         LedgerError: its ledger is of another version.
     """
-    meta, spec, written = job["metadata"], job.get("spec") or {}, job.get("status") or {}
-    size, ledger = gang_of(job), ledger_of(written)
-    tasks = None if size else Completions.of(spec, ledger.width)
-    status = status_in_own_words(meta, written, tasks)
-    if "array" in status:  # the admitter counts pods, and writes no set of those that run
-        status["array"]["running"] = written.get("ready") or 0
+    read = read_job(job)
+    if "array" in read.status:  # the admitter counts pods, and writes no set of those that run
+        read.status["array"]["running"] = (job.get("status") or {}).get("ready") or 0
     return {
         "apiVersion": "batch/v1",
         "kind": names.KIND_JOB,
-        "metadata": meta,
-        "spec": spec_in_own_words(meta, spec, size) | ({"array": tasks.array} if tasks is not None else {}),
-        "status": status,
+        "metadata": job["metadata"],
+        "spec": read.spec | ({"array": read.tasks.array} if read.tasks is not None else {}),
+        "status": read.status,
     }
 
 
-# --- what it asks for ---
+class JobRead(NamedTuple):
+    """A Job, as it was read.
+
+    Attributes:
+        spec: in the words of a ScavengerJob, without its tasks.
+        status: in the same words.
+        tasks: its completions; None for a gang.
+        ledger: of its status.
+    """
+
+    spec: dict[str, Any]
+    status: dict[str, Any]
+    tasks: Completions | None
+    ledger: Ledger
 
 
-def gang_of(job: Object) -> int:
-    """How many pods of a Job start, and are interrupted, together; 0 where each of them stands for itself.
+def read_job(job: Object) -> JobRead:
+    """What an adopted Job asks for, and what has become of it.
 
     Args:
         job: as the API server has it.
@@ -81,9 +91,15 @@ def gang_of(job: Object) -> int:
     Raises:
         LedgerError: its ledger is of another version.
     """
-    notes, spec = job["metadata"].get("annotations") or {}, job.get("spec") or {}
-    place = ledger_of(job.get("status") or {}).place
-    return gang_size(notes, spec.get("completions"), spec.get("completionMode"), place)
+    meta, spec, written = job["metadata"], job.get("spec") or {}, job.get("status") or {}
+    ledger = ledger_of(written)
+    notes = meta.get("annotations") or {}
+    size = gang_size(notes, spec.get("completions"), spec.get("completionMode"), ledger.place)
+    tasks = None if size else Completions.of(spec, ledger.width)
+    return JobRead(_spec_in_own_words(meta, spec, size), _status(meta, written, tasks, ledger), tasks, ledger)
+
+
+# --- what it asks for ---
 
 
 class _Tasks(Protocol):
@@ -164,13 +180,13 @@ def _limit_of_all(spec: Object) -> int:
     return int(spec.get("backoffLimit", default))
 
 
-def spec_in_own_words(meta: Object, spec: Object, size: int) -> dict[str, Any]:
+def _spec_in_own_words(meta: Object, spec: Object, size: int) -> dict[str, Any]:
     """What a Job asks for, without its tasks. Where its indexes have retries of their own, the limit is that of each.
 
     Args:
         meta: metadata of the Job.
         spec: of the Job.
-        size: of `gang_of`.
+        size: of `gang_size`.
     """
     return {
         "queue": (meta.get("labels") or {}).get(names.LABEL_QUEUE, names.DEFAULT_QUEUE),
@@ -225,7 +241,11 @@ def status_in_own_words(meta: Object, written: Object, tasks: _Tasks | None) -> 
     Raises:
         LedgerError: its ledger is of another version.
     """
-    stated, ledger = _by_type(written), ledger_of(written)
+    return _status(meta, written, tasks, ledger_of(written))
+
+
+def _status(meta: Object, written: Object, tasks: _Tasks | None, ledger: Ledger) -> dict[str, Any]:
+    stated = _by_type(written)
     queued = (parse_time(ledger.place) if tasks is None else None) or queued_at(meta)
     noted = stated.get(names.CONDITION_LEDGER)
     place = {"queuedTimestamp": format_micro_time(queued) if queued is not None else None, "jobName": meta["name"]}

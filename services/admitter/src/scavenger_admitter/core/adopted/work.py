@@ -23,7 +23,7 @@ from scavenger_api.job_keys import job_key
 from scavenger_api.model import Model
 from scavenger_api.promises import promised_exit_code, promised_interval
 from scavenger_api.task_numbers import TaskNumbers
-from scavenger_domain.adopted import Completions, gang_of, ledger_of, set_in, spec_in_own_words, status_in_own_words
+from scavenger_domain.adopted import Completions, read_job, set_in
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.adopted.ledger import MAX_COUNTED
@@ -225,19 +225,15 @@ def work_of_job(batch: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         LedgerError: its ledger is of another version.
     """
-    meta, spec = batch["metadata"], batch.get("spec") or {}
-    written = batch.get("status") or {}
-    ledger = ledger_of(written)
-    size = gang_of(batch)
-    tasks = None if size else Completions.of(spec, ledger.width)
+    read = read_job(batch)
     return {
-        "metadata": meta,
-        "spec": spec_in_own_words(meta, spec, size) | ({"array": _tasks(tasks)} if tasks is not None else {}),
-        "status": status_in_own_words(meta, written, tasks),
+        "metadata": batch["metadata"],
+        "spec": read.spec | ({"array": _tasks(read.tasks)} if read.tasks is not None else {}),
+        "status": read.status,
         "batch": msgspec.convert(batch, kinds.Job, strict=False),
-        "written": written,
-        "asked": ledger.asked or None,
-        "late": ledger.late,
+        "written": batch.get("status") or {},
+        "asked": read.ledger.asked or None,
+        "late": read.ledger.late,
     }
 
 
