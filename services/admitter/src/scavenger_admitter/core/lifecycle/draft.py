@@ -123,16 +123,15 @@ class Draft:
     @property
     def own_job(self) -> kinds.Job | None:
         """The Job, if it belongs to this very ScavengerJob, or if it is the job itself."""
-        batch, uid = self.seen.batch, self.seen.job.metadata.uid
+        batch = self.seen.batch
         owner = batch.metadata.controller if batch else None
-        mine = batch is not None and (batch.metadata.uid == uid or (owner is not None and owner.uid == uid))
+        mine = self.lasts or (owner is not None and owner.uid == self.seen.job.metadata.uid)
         return batch if mine else None
 
     @property
     def lasts(self) -> bool:
-        """Whether its Job is the job itself: that one stays over all runs, so pods are created and deleted alone."""
-        batch = self.seen.batch
-        return batch is not None and batch.metadata.uid == self.seen.job.metadata.uid
+        """As `Seen.lasts`."""
+        return self.seen.lasts
 
     @property
     def left_over(self) -> list[kinds.Pod]:

@@ -128,6 +128,12 @@ class Seen:
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
     used: JobUsage | None = None
     """What is measured of the job over all its runs, for its status; None where too little is."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its Job is the job itself: that one stays over all runs, so pods are created and deleted alone."""
+        return self.batch is not None and self.batch.metadata.uid == self.job.metadata.uid
+
     spec_bytes: int | None = None
     """How large the spec is as JSON, where only a part of it is kept."""
     others: Sequence[OtherJob] = ()

@@ -82,8 +82,8 @@ def _assert_starts(outcome: Outcome, observed: Observation) -> None:
         else:
             assert not outcome.candidate, "candidate: asks for admission and starts in one step"
             assert observed.granted.units, f"CreateJob: admission has granted no start from {one.run}"
-            batch, job = observed.seen.batch, observed.seen.job.metadata
-            assert batch is None or batch.metadata.uid == job.uid, "CreateJob: there is a Job of that name"
+            seen = observed.seen
+            assert seen.batch is None or seen.lasts, "CreateJob: there is a Job of that name"
 
 
 def _assert_requests(before: ScavengerJobStatus, after: ScavengerJobStatus, outcome: Outcome, seen: Seen) -> None:

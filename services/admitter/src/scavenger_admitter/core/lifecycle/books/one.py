@@ -160,16 +160,11 @@ class OneBook:
         if seen.batch is None and refused is not None and refused.server_trouble:
             return True  # the Job may have been created all the same, and its informer be behind
         if seen.batch is None:
-            mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
-            return active or (mine and not (status.phase and status.phase.finished))
+            return active or (bool(_of_run(seen, run)) and not (status.phase and status.phase.finished))
         if not active or accounting.run_start(status) is None:
             return False
-        uid = seen.batch.metadata.uid
-        if uid == seen.job.metadata.uid:  # it owns the pods of all runs
-            members = sum(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
-        else:
-            members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
-        return members < seen.job.spec.parallelism
+        members = _of_run(seen, run) if seen.lasts else _of_job(seen, seen.batch)
+        return len(members) < seen.job.spec.parallelism
 
     @staticmethod
     def final(seen: Seen, outcome: Outcome) -> bool:
@@ -194,6 +189,16 @@ class OneBook:
         return True
 
 
+def _of_run(seen: Seen, run: str) -> list[Pod]:
+    """The pods of a run. A Job that lasts owns those of all runs."""
+    return [pod for pod in seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == run]
+
+
+def _of_job(seen: Seen, batch: Job) -> list[Pod]:
+    """The pods that a Job owns."""
+    return [pod for pod in seen.pods if (owner := pod.metadata.controller) and owner.uid == batch.metadata.uid]
+
+
 def _find_run(draft: Draft) -> None:
     """The run in progress: the Job of this place in the queue with its pods, or such pods alone."""
     queued = draft.status.queued_timestamp
@@ -201,18 +206,15 @@ def _find_run(draft: Draft) -> None:
         return
     place, batch = accounting.run_id(queued), draft.own_job
     if draft.lasts:
-        pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+        pods = _of_run(draft.seen, place)
         if pods or draft.phase.active or draft.known.start.shown:
             draft.run = replace(_run(draft, batch, pods), created=_created(draft, pods))
         return
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
-        uid = batch.metadata.uid
-        pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
-        draft.run = _run(draft, batch, pods)
+        draft.run = _run(draft, batch, _of_job(draft.seen, batch))
         return
     # Its Job is gone, or was never noted: pods of this place in the queue say that there was one.
-    mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
-    pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
+    pods = [pod for pod in _of_run(draft.seen, place) if not _is_older(pod, draft.seen.job)]
     if pods or draft.phase.active or draft.known.start.shown:
         draft.run = _run(draft, None, pods)
 
