@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, TypeAlias
 
 import pytest
@@ -23,7 +24,7 @@ from scavenger_api.job import Phase, ScavengerJobStatus
 from tests.unit.effort import examples
 
 from . import builders as b
-from .test_lifecycle_properties import KINDS, World, step
+from .test_lifecycle_properties import KINDS, Member, World, step
 
 CORES = 2
 CODE = 85
@@ -46,6 +47,8 @@ SAYINGS: Final[tuple[Saying, ...]] = (
 class Ledger(World):
     given: float = 0.0
     """Core-seconds of all runs that are over."""
+    least: float = 0.0
+    """The same, each member until it ended."""
 
     def judge(self, before: ScavengerJobStatus, after: ScavengerJobStatus) -> None:
         useful, lost = after.useful_cpu_seconds, after.lost_cpu_seconds
@@ -54,7 +57,9 @@ class Ledger(World):
         assert lost >= 0
         # One write may record the start of a run and its end. The next run is another write, and another look.
         if after.ended_timestamp is not None and self._over(before, after):
-            self.given += self._cores() * (after.ended_timestamp - after.running_timestamps[-1]).total_seconds()
+            began, end = after.running_timestamps[-1], after.ended_timestamp
+            self.given += self._cores() * (end - began).total_seconds()
+            self.least += CORES * sum(self._computed(member, began, end) for member in self.members)
         start = accounting.run_start(after)
         judged = 0.0 if start is None else (accounting.recorded_reference(after, start) - start).total_seconds()
         self.agree(after, self.given + self._cores() * judged)
@@ -62,8 +67,16 @@ class Ledger(World):
     def agree(self, status: ScavengerJobStatus, given: float) -> None:
         """Hold what is booked to what was given: all of it, or of a gang no more. Raises AssertionError."""
         booked = status.useful_cpu_seconds + status.lost_cpu_seconds
-        assert booked <= given + 1e-6
+        assert self.least - 1e-6 <= booked <= given + 1e-6
         assert self.size > 1 or booked == pytest.approx(given, abs=1e-6)
+
+    @staticmethod
+    def _computed(member: Member, start: datetime, end: datetime) -> float:
+        """Seconds of a run in which one of its members computed; the API has whole ones."""
+        if member.started is None or b.at(member.started) > end:
+            return 0.0
+        until = end if member.ended is None else min(end, b.at(math.floor(member.ended)))
+        return max(0.0, (until - start).total_seconds())
 
     @staticmethod
     def _over(before: ScavengerJobStatus, after: ScavengerJobStatus) -> bool:
